@@ -1,0 +1,269 @@
+"""How a server is measured: same prompts, one at a time, no cache, warm-up apart."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from console.benchmark.client import ChatRequest, ClockNs, endpoint, new_client, stream_chat
+from console.benchmark.metrics import METRICS, Sample, Tokenize, measure
+from console.benchmark.statistics import MetricSummary, cv, finite, summarise
+from console.benchmark.stream import FailureKind, Reply
+from console.clock import Clock, SystemClock
+from console.text import one_line
+
+__all__ = ["METRICS", "BenchmarkResult", "Protocol", "run_benchmark"]
+
+PROMPTS = (
+    "Explain quantum entanglement in simple terms.",
+    "Write a Python function to find prime numbers.",
+    "What are the key principles of distributed systems?",
+)
+ENOUGH_RUNS = 5
+MOST_FAILURES = 3
+INFO_LIMIT = 2**20
+INFO_S = 10.0
+
+Progress = Callable[[int, int, Sample], None]
+"""Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What to send and how often; `timeout_s` bounds one request.
+
+    After `runs` measured runs it goes on, up to `max_runs`, until the coefficient of variation
+    of tok_s is at most `cv_target`. Raises ValueError for counts that measure nothing.
+    """
+
+    prompts: tuple[str, ...] = PROMPTS
+    max_tokens: int = 256
+    runs: int = 9
+    warmup: int = 1
+    cv_target: float = 0.05
+    max_runs: int = 12
+    seed: int = 42
+    timeout_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
+            raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
+
+
+@dataclass(slots=True)
+class BenchmarkResult:
+    """All figures of one benchmark, as plain data.
+
+    `metrics` is by the names of METRICS; `voids` lists the runs left out; `cold` is the very
+    first request, reported apart since it pages the model in (None without a warm-up).
+    `started_at` is Unix time, `duration_s` seconds.
+    """
+
+    url: str
+    model: str = ""
+    build_info: str = ""
+    started_at: float = 0.0
+    duration_s: float = 0.0
+    protocol: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, MetricSummary] = field(default_factory=dict)
+    runs: list[Sample] = field(default_factory=list)
+    voids: list[dict[str, Any]] = field(default_factory=list)
+    cold: Sample | None = None
+    transport_retries: int = 0
+    flags: list[str] = field(default_factory=list)
+    cancelled: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and finite numbers."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The result in the seeds' words: `Average: 10.85 tok/s (±0.12)`."""
+        tok_s = self.metrics["tok_s"]
+        if tok_s.mean is None:
+            return ["Average: no valid run", f"Runs: {tok_s.n}"]
+        spread = f" (±{tok_s.std:.2f})" if tok_s.std is not None else ""
+        return [f"Average: {tok_s.mean:.2f} tok/s{spread}", f"Runs: {tok_s.n}"]
+
+
+def run_benchmark(
+    url: str,
+    protocol: Protocol | None = None,
+    *,
+    model: str = "",
+    clock: Clock | None = None,
+    clock_ns: ClockNs = time.perf_counter_ns,
+    cancelled: threading.Event | None = None,
+    progress: Progress | None = None,
+    nonce: Callable[[], str] = lambda: secrets.token_hex(8),
+) -> BenchmarkResult:
+    """Measure the server at `url` (with or without /v1), one request at a time.
+
+    Never raises for what the server does: a run that cannot be used is void, with its reason.
+    Three failures in a row end it early; a cancel keeps what was measured.
+    """
+    bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
+    bench.cancelled = cancelled or bench.cancelled
+    bench.progress = progress
+    bench.nonce = nonce
+    return bench.run()
+
+
+class _Bench:
+    """The state of one benchmark."""
+
+    def __init__(
+        self, url: str, protocol: Protocol, clock: Clock, clock_ns: ClockNs, model: str
+    ) -> None:
+        self.cancelled = threading.Event()
+        self.progress: Progress | None = None
+        self.nonce: Callable[[], str] = str
+        self._url = url
+        self._protocol = protocol
+        self._clock = clock
+        self._clock_ns = clock_ns
+        self._prompts = itertools.cycle(protocol.prompts)
+        self._request = ChatRequest("", protocol.max_tokens, protocol.seed, model)
+        self._result = BenchmarkResult(one_line(_without_password(url)), one_line(model))
+
+    def run(self) -> BenchmarkResult:
+        result, protocol = self._result, self._protocol
+        started = self._clock.monotonic()
+        result.started_at = self._clock.now()
+        result.protocol = {**asdict(protocol), "prompts": list(protocol.prompts)}
+        self._identify()
+        for number in range(protocol.warmup):
+            sample = self._one()
+            if sample is None:
+                break
+            result.cold = sample if number == 0 else result.cold
+            self._report(0, sample)
+        # Warm-ups take prompts of their own, so that the measured set is always the same.
+        self._prompts = itertools.cycle(protocol.prompts)
+        while not self.cancelled.is_set() and self._wants_more():
+            sample = self._one()
+            if sample is not None:
+                result.runs.append(sample)
+                self._report(len(result.runs), sample)
+        result.duration_s = self._clock.monotonic() - started
+        return self._conclude()
+
+    def _report(self, number: int, sample: Sample) -> None:
+        self._result.transport_retries += sample.transport_retries
+        if self.progress is not None:
+            self.progress(number, max(self._protocol.runs, number), sample)
+
+    def _wants_more(self) -> bool:
+        runs, protocol = self._result.runs, self._protocol
+        last = runs[-MOST_FAILURES:]
+        if len(last) == MOST_FAILURES and all(sample.error for sample in last):
+            return False
+        if len(runs) < protocol.runs:
+            return True
+        rates = finite(sample.tok_s for sample in runs if not sample.void)
+        spread = cv(rates)
+        steady = spread is not None and spread <= protocol.cv_target
+        return len(runs) < protocol.max_runs and len(rates) > 1 and not steady
+
+    def _one(self) -> Sample | None:
+        """One request; None when it was cancelled."""
+        if self.cancelled.is_set():
+            return None
+        # At the front, since a server reuses the longest common beginning of two prompts.
+        request = replace(self._request, prompt=f"[{self.nonce()}] {next(self._prompts)}")
+        reply = stream_chat(
+            self._url,
+            request,
+            clock_ns=self._clock_ns,
+            timeout_s=self._protocol.timeout_s,
+            cancelled=self.cancelled,
+        )
+        if reply.failure is not None and reply.failure.kind is FailureKind.CANCELLED:
+            return None
+        if reply.extras_refused:
+            self._request = replace(self._request, extras=False)
+        return measure(reply, request.max_tokens, self._tokenizer(reply))
+
+    def _tokenizer(self, reply: Reply) -> Tokenize | None:
+        return None if reply.failure else lambda text: tokenize(self._url, text)
+
+    def _identify(self) -> None:
+        """Build and model as the server names them; a server that does not say is no error."""
+        props = fetch_json(self._url, "/props")
+        models = fetch_json(self._url, "/v1/models")
+        self._result.build_info = one_line(_text(props.get("build_info")))
+        data = models.get("data")
+        first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+        name = _text(first.get("id")) or _text(props.get("model_alias"))
+        if not self._request.model:
+            self._request = replace(self._request, model=name)
+            self._result.model = one_line(name)
+
+    def _conclude(self) -> BenchmarkResult:
+        result, protocol = self._result, self._protocol
+        result.cancelled = self.cancelled.is_set()
+        summary = summarise(result.runs)
+        result.metrics = summary.metrics
+        result.voids = [
+            {"run": number, "reason": sample.void}
+            for number, sample in enumerate(result.runs, 1)
+            if sample.void
+        ]
+        flags = [flag for sample in result.runs for flag in sample.flags]
+        if summary.valid < ENOUGH_RUNS:
+            flags.append(f"{summary.valid} valid runs, at least {ENOUGH_RUNS} are advised")
+        spread = summary.metrics["tok_s"].cv
+        if spread is not None and spread > protocol.cv_target:
+            target = f"{protocol.cv_target:.1%}"
+            flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
+        if not result.cancelled and len(result.runs) < protocol.runs:
+            flags.append(f"stopped after {MOST_FAILURES} failures in a row")
+        result.flags = list(dict.fromkeys(flags))
+        return result
+
+
+def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object at `path` of the server (POST with a body); {} for anything else."""
+    import httpx
+
+    try:
+        with (
+            new_client(url, INFO_S) as client,
+            client.stream("GET" if body is None else "POST", endpoint(url, path), json=body) as got,
+        ):
+            if got.status_code != 200:
+                return {}
+            text = b""
+            for chunk in got.iter_bytes():
+                text += chunk
+                if len(text) > INFO_LIMIT:
+                    return {}
+        value = json.loads(text)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def tokenize(url: str, text: str) -> int | None:
+    """Tokens of `text` by the server's /tokenize (llama-server's and vLLM's form), or None."""
+    answer = fetch_json(url, "/tokenize", {"content": text, "prompt": text, "add_special": False})
+    tokens, count = answer.get("tokens"), answer.get("count")
+    if isinstance(tokens, list):
+        return len(tokens)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _without_password(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

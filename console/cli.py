@@ -1,0 +1,183 @@
+"""`omni-console`: the command line. Parses, then imports only what the chosen command needs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NoReturn
+
+from console.errors import EXIT_MEANING, ConsoleError, Exit
+
+VERSION = "0.1.0"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that says what to do next, and exits with this project's code for bad usage."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
+        sys.exit(int(Exit.USAGE))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code. Foreign text is cleaned before it is printed."""
+    _harden_output()
+    args = _parser().parse_args(argv)
+    if not getattr(args, "handler", None):
+        return _no_command()
+    module, function = args.handler.split(":")
+    try:
+        handler: Callable[[Any], int] = getattr(
+            import_module(f"console.command.{module}"), function
+        )
+        return int(handler(args))
+    except ConsoleError as error:
+        _print_error(error, getattr(args, "json", False))
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # the reader went away (| head): nothing is wrong here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+
+
+def _harden_output() -> None:
+    """A terminal that knows only ASCII gets `?`, never a traceback; lines appear as written."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace", line_buffering=True)
+
+
+def _no_command() -> int:
+    sys.stderr.write(
+        "The console's screens are not built yet; every part runs headless:\n"
+        "  omni-console demo            see a whole run on this machine, no GPU or Docker needed\n"
+        "  omni-console plan PLAYBOOK   what a playbook would do, effect by effect\n"
+        "  omni-console run PLAYBOOK    run it\n"
+        "  omni-console rollback        bring the baseline back, now\n"
+        "  omni-console --help          everything else\n"
+    )
+    return int(Exit.USAGE)
+
+
+def _print_error(error: ConsoleError, as_json: bool) -> None:
+    from console.text import clean
+
+    lines = [clean(line) for line in error.lines()]
+    if as_json:
+        import json
+
+        print(
+            json.dumps(
+                {"error": error.title, "detail": error.detail, "hint": error.hint,
+                 "exit_code": int(error.exit_code)}
+            )
+        )  # fmt: skip
+    sys.stderr.write("omni-console: " + "\n".join(lines) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
+    parser = _Parser(
+        prog="omni-console",
+        description="Operator console for large language models on your own workstation.",
+        epilog=f"exit codes:\n  {codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    _run_commands(commands)
+    _look_commands(commands)
+    _emergency_commands(commands)
+    return parser
+
+
+def _add(
+    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False
+) -> argparse.ArgumentParser:
+    extra = {} if hidden else {"help": text}
+    parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
+    parser.set_defaults(handler=handler)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    if site:
+        parser.add_argument("--site", metavar="FILE", help="site file (default: OMNI_SITE, …)")
+    return parser
+
+
+def _run_commands(commands: Any) -> None:
+    run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
+    run.add_argument("playbook", metavar="PLAYBOOK")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    run.add_argument("--yes", action="store_true", help="answer approvals (recorded as such)")
+    run.add_argument("--step", action="store_true", help="stand still before every step")
+    run.add_argument("--detach", action="store_true", help="do not follow")
+    attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
+    attach.add_argument("run", nargs="?", metavar="RUN")
+    resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
+    resume.add_argument("run", nargs="?", metavar="RUN")
+    resume.add_argument("--from", dest="from_step", metavar="STEP", help="run again from STEP")
+    resume.add_argument("--detach", action="store_true", help="do not follow")
+    abort = _add(commands, "abort", "run:abort", "stop a run; what is alive is rolled back")
+    abort.add_argument("run", nargs="?", metavar="RUN")
+    abort.add_argument("--reason", default="", metavar="TEXT")
+    tell = _add(commands, "tell", "run:tell", "give a run a verb: next, auto, pause, approve, …")
+    tell.add_argument("run", metavar="RUN")
+    tell.add_argument(
+        "verb",
+        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "skip",
+                 "abort", "rollback", "status"],
+    )  # fmt: skip
+    tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
+    tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
+    tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    tell.add_argument("--step", default="", help="only if this is the current step")
+    runner = _add(commands, "runner", "runner:runner", "(internal)", hidden=True)
+    runner.add_argument("run")
+    runner.add_argument("--ready-fd", type=int, default=-1)
+    runner.add_argument("--resume", action="store_true")
+    runner.add_argument("--from", dest="from_step", default="")
+    runner.add_argument("--close", action="store_true")
+
+
+def _look_commands(commands: Any) -> None:
+    plan = _add(
+        commands, "plan", "plan:plan", "what a playbook would do, effect by effect", site=True
+    )
+    plan.add_argument("playbook", metavar="PLAYBOOK")
+    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    lint = _add(commands, "lint", "plan:lint", "check playbooks and site files")
+    lint.add_argument("paths", nargs="+", metavar="PATH")
+    _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
+    _add(commands, "runs", "show:runs", "every run, newest first")
+    show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
+    show.add_argument("run", nargs="?", metavar="RUN")
+    report = _add(commands, "report", "show:report", "the report of a run")
+    report.add_argument("run", nargs="*", metavar="RUN")
+    logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
+    logs.add_argument("name", metavar="SERVICE|STEP")
+    logs.add_argument("--run", default=None, metavar="RUN")
+    logs.add_argument("--lines", type=int, default=50, metavar="N")
+    bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
+    bench.add_argument("url", metavar="URL")
+    bench.add_argument("--runs", type=int, default=9)
+    bench.add_argument("--max-tokens", type=int, default=256)
+    bench.add_argument("--model", default="")
+
+
+def _emergency_commands(commands: Any) -> None:
+    _add(
+        commands, "rollback", "rollback:rollback",
+        "bring the baseline back, now; nothing is deleted", site=True,
+    )  # fmt: skip
+    demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
+    demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
+    demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

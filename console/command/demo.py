@@ -1,0 +1,98 @@
+"""`demo`: the whole main job on this machine: real engines, a real gate, a real report."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from console import paths
+from console.command import run as run_command
+from console.command.common import playbook_of
+from console.demo.site import demo_dir, demo_site, ensure_models
+from console.errors import Exit, RollbackFailed
+from console.rollback import live, warm
+from console.rollback.ladder import Ladder
+from console.run import baseline
+from console.run.directory import all_runs
+from console.run.seal import site_plan
+from console.services import process
+from console.services.process import ProcessDriver
+from console.site.load import load_site
+from console.site.model import Site
+from console.units import format_bytes
+
+
+def demo(args: Namespace) -> int:
+    """Start the demo's baseline if need be, run the demo playbook, say what came of it."""
+    if args.stop:
+        return _stop(args)
+    out = sys.stderr if args.json else sys.stdout
+    site = load_site(demo_site())
+    ensure_models(lambda name, done, total: _say_model(name, done, total, out))
+    _bring_up(site, out)
+    args.yes, args.step, args.detach = True, False, False
+    inputs = [f"candidate={args.candidate}"]
+    playbook = playbook_of("demo", inputs, site)
+    made = run_command.start(site, playbook, {"candidate": args.candidate}, args)
+    code = run_command.follow(made, args)
+    print("the baseline goes on serving; omni-console demo --stop ends it", file=out)
+    return code
+
+
+def _say_model(name: str, done: int, total: int, out: object) -> None:
+    if done == total:
+        print(f"model {name}: {format_bytes(total)}", file=out)  # type: ignore[call-overload]
+
+
+def _bring_up(site: Site, out: object) -> None:
+    """The baseline by the same ladder that a rollback uses. Raises RollbackFailed."""
+    print(f"baseline: starting at {site.model.baseline.url} …", file=out)  # type: ignore[call-overload]
+    result = Ladder(site_plan(site)).run()
+    if not result.serving:
+        log = baseline.log_path(site.name)
+        raise RollbackFailed("the demo's baseline does not serve", result.detail, f"see {log}")
+
+
+def _stop(args: Namespace) -> int:
+    """End every process of the demo and remove what it made: models, records, its runs."""
+    out = sys.stderr if args.json else sys.stdout
+    if not demo_dir().exists():
+        print("no demo is here; omni-console demo starts one", file=out)
+        return int(Exit.OK)
+    site = load_site(demo_site())
+    runs = [run for run in all_runs() if run.meta().site == str(site.path.resolve())]
+    for run in runs:
+        for entry in live.read(run.live):
+            if entry.kind == "runner":
+                process.stop_group(entry.pid, entry.start, grace_s=0.0)
+        warm.trigger(run.rollback, warm.QUIT)
+    specs = [site.baseline_spec(), *site.service_specs().values()]
+    for spec in specs:
+        driver = ProcessDriver(spec, baseline.records_dir(site.name))
+        handle = driver.find()
+        if handle is not None:
+            driver.stop(handle, spec.grace_s)
+            print(f"stopped {spec.name} (pid {handle.pid})", file=out)
+    made = [demo_dir(), baseline.records_dir(site.name), *(run.path for run in runs)]
+    for path in [*made, baseline.log_path(site.name), baseline.restore_file(site.name)]:
+        _remove(path, out)
+    for name in ("services", "logs", "restore", "runs", "rollback", ""):
+        _rmdir_if_empty(paths.state_dir() / name)
+    return int(Exit.OK)
+
+
+def _remove(path: Path, out: object) -> None:
+    if not path.exists():
+        return
+    size = sum(f.lstat().st_size for f in path.rglob("*")) if path.is_dir() else 0
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    print(f"removed {path} ({format_bytes(size)})", file=out)  # type: ignore[call-overload]
+
+
+def _rmdir_if_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError:
+        return

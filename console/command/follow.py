@@ -1,0 +1,202 @@
+"""Following a run without a screen: one line a fact, and the operator's verbs at a terminal."""
+
+from __future__ import annotations
+
+import select
+import shlex
+import sys
+import time
+from typing import Any, TextIO
+
+from console.errors import ConsoleError, Exit
+from console.journal.store import Event, JournalError, Reader
+from console.run import control
+from console.run.directory import RunDir
+from console.run.liveness import ladder_busy, runner_alive
+from console.run.report import GLYPH, as_json
+from console.run.state import RunState, StepState, exit_code
+from console.run.view import RunView, fold
+from console.text import clean
+from console.units import format_duration
+
+POLL_S = 0.1
+SAY_S = 1.0
+GRACE_S = 5.0
+"""How long a dead runner's run is waited for: an emergency rollback closes its journal."""
+VERBS = "next · auto · continue · pause · approve · reject · retry [NAME=VALUE] · skip · abort"
+
+
+class Follow:
+    """Prints what happens from now on (and what happened before, once)."""
+
+    def __init__(self, run: RunDir, out: TextIO, *, interactive: bool) -> None:
+        self.run = run
+        self.out = out
+        self.view = RunView()
+        self.reader = Reader(run.journal)
+        self.interactive = interactive and sys.stdin.isatty() and out.isatty()
+        self.finished = False
+        self.said = 0.0
+        self.dead_since: float | None = None
+
+    def until_end(self) -> tuple[Exit, dict[str, Any]]:
+        """Follow to the end; the exit code and the run as JSON."""
+        try:
+            while not self._over():
+                self._read()
+                if self.finished:
+                    break
+                self._wait()
+        finally:
+            self.reader.close()
+        return self._conclusion()
+
+    def _read(self) -> None:
+        try:
+            events = self.reader.since(self.view.seq)
+        except JournalError as error:
+            if runner_alive(self.run):
+                return
+            raise error
+        for event in events:
+            fold([event], self.view)
+            self._print(event)
+
+    def _over(self) -> bool:
+        """Whether nothing more will come: finished, or the runner is gone for good."""
+        if self.finished:
+            return True
+        if runner_alive(self.run) or ladder_busy(self.run):
+            self.dead_since = None
+            return False
+        now = time.monotonic()
+        self.dead_since = self.dead_since or now
+        self._read()
+        return self.finished or now - self.dead_since > GRACE_S
+
+    def _wait(self) -> None:
+        if not self.interactive:
+            time.sleep(POLL_S)
+            return
+        if select.select([sys.stdin], [], [], POLL_S)[0]:
+            line = sys.stdin.readline()
+            if not line:
+                self.interactive = False
+            elif line.strip():
+                self._verb(line)
+            # an empty line answers nothing: Enter never approves and never skips
+
+    def _verb(self, line: str) -> None:
+        try:
+            words = shlex.split(line)
+            now = control.send(self.run.socket, {"verb": "status"})
+            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and words[0] == "retry")
+            rest = [w for w in words[1:] if w not in [f"{k}={v}" for k, v in inputs.items()]]
+            confirm = now.get("confirm") or ""
+            given = rest.pop(0) if confirm and words[0] == "approve" and rest else ""
+            answer = control.send(
+                self.run.socket,
+                {"verb": words[0], "why": " ".join(rest), "step": now["step"],
+                 "attempt": now["attempt"], "evidence": now["evidence"],
+                 "args": {"inputs": inputs, "confirm": given}},
+            )  # fmt: skip
+        except (ValueError, ConsoleError) as error:
+            self._line(f"  {error}")
+            return
+        if not answer.get("ok"):
+            self._line(f"  refused: {clean(str(answer.get('error', '')))}")
+
+    # -- printing --------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+    def _print(self, event: Event) -> None:
+        printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
+        if printer is not None:
+            printer(event)
+
+    def _on_step_state(self, event: Event) -> None:
+        step = self.view.step(event.step)
+        if step is None:
+            return
+        number = self.view.steps.index(step) + 1
+        head = f"[{number}/{len(self.view.steps)}] {GLYPH.get(step.state, ' ')} {step.id}"
+        if step.state is StepState.RUNNING:
+            again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+            self._line(f"{head}{again}: {clean(step.title)}")
+            for effect in step.effects:
+                self._line(f"        {clean(effect)}")
+            return
+        took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
+        cause = f" [{step.cause}]" if step.cause else ""
+        self._line(f"{head} {step.state}{took}{cause} {clean(step.detail)}".rstrip())
+        for line in step.lines:
+            self._line(f"        | {clean(line, 300)}")
+
+    def _on_step_say(self, event: Event) -> None:
+        now = time.monotonic()
+        if now - self.said >= SAY_S or self.interactive:
+            self.said = now
+            self._line(f"        … {clean(event.data.get('text', ''), 200)}")
+
+    def _on_run_state(self, event: Event) -> None:
+        view = self.view
+        if view.state is RunState.RUNNING:
+            return
+        why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
+        self._line(f"== {view.state}" + (f": {why}" if why else ""))
+        if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
+            if self.interactive:
+                self._line(f"   {VERBS}")
+            else:
+                self._line(f"   answer with: omni-console tell {self.run.id[-4:]} VERB ({VERBS})")
+
+    def _on_run_note(self, event: Event) -> None:
+        self._line(f"   {clean(event.data.get('text', ''))}")
+
+    def _on_verdict(self, event: Event) -> None:
+        verdict = next(v for v in self.view.verdicts if v.step == event.step)
+        named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
+        over = f" OVERRIDDEN by {clean(verdict.overridden)}" if verdict.overridden else ""
+        self._line(f"        GATE {verdict.verdict}{named}{over}")
+        for row in verdict.criteria:
+            self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
+
+    def _on_outage(self, event: Event) -> None:
+        if event.data.get("down"):
+            back = self.view.restore_s
+            known = f"; a restore takes {format_duration(back)}" if back else ""
+            self._line(f"        BASELINE DOWN{known}; omni-console rollback brings it back")
+
+    def _on_rung(self, event: Event) -> None:
+        data = event.data
+        if data.get("state") != "begin":
+            self._line(
+                f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
+                f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}"
+            )
+
+    def _on_verb(self, event: Event) -> None:
+        why = f": {clean(event.data['why'])}" if event.data.get("why") else ""
+        self._line(f"        {clean(event.data['verb'])} by {clean(event.data['who'])}{why}")
+
+    def _on_run_finished(self, event: Event) -> None:
+        self.finished = True
+
+    def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
+        view = self.view
+        if not self.finished and not view.over:
+            self._line(
+                f"== interrupted: the runner of {self.run.id} is gone; nothing is lost\n"
+                f"   omni-console resume {self.run.id[-4:]}   goes on\n"
+                f"   omni-console rollback      brings the baseline back"
+            )
+            return Exit.HOLD, {**as_json(view), "state": "interrupted"}
+        code = exit_code(view.state, view.decision)
+        decision = str(view.decision).upper().replace("_", "-") or "none"
+        named = f" ({clean(view.outcome)})" if view.outcome else ""
+        self._line(f"decision: {decision}{named}   state: {view.state}   exit code: {int(code)}")
+        if self.run.report.exists():
+            self._line(f"report: {self.run.report}")
+        return code, {**as_json(view), "report": str(self.run.report)}

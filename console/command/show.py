@@ -1,0 +1,133 @@
+"""`runs`, `show`, `report`, `logs`: what happened, from the journals alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+
+from console.errors import ConsoleError, Exit, UsageError
+from console.journal.store import Reader
+from console.run.directory import RunDir, all_runs, find_run
+from console.run.liveness import runner_alive
+from console.run.report import GLYPH, as_json, markdown
+from console.run.state import exit_code
+from console.run.view import RunView, fold
+from console.services.process import tail
+from console.text import clean
+from console.units import format_duration, format_number
+
+
+def view_of(run: RunDir) -> tuple[RunView, str]:
+    """The run's view, and its state in one word; `interrupted` when its runner is gone."""
+    reader = Reader(run.journal)
+    try:
+        view = fold(reader.since(0))
+    finally:
+        reader.close()
+    alive = view.over or runner_alive(run)
+    return view, str(view.state) if alive else "interrupted"
+
+
+def runs(args: Namespace) -> int:
+    """The list of runs; an unreadable one is listed as such."""
+    rows = []
+    for run in all_runs():
+        try:
+            view, state = view_of(run)
+            rows.append(
+                {"run": run.id, "state": state, "decision": str(view.decision) or None,
+                 "outcome": view.outcome or None, "playbook": view.playbook,
+                 "created": view.created,
+                 "took_s": view.ended - view.created if view.ended else None}
+            )  # fmt: skip
+        except ConsoleError as error:
+            rows.append({"run": run.id, "state": "unreadable", "playbook": str(error)})
+    if args.json:
+        print(json.dumps({"runs": rows}))
+        return int(Exit.OK)
+    if not rows:
+        print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
+    for row in rows:
+        decision = str(row.get("decision") or "–").upper().replace("_", "-")
+        took = row.get("took_s")
+        text = format_duration(took) if isinstance(took, float) else ""
+        print(f"{row['run']:<44} {row['state']:<16} {decision:<6} {text}")
+    return int(Exit.OK)
+
+
+def show(args: Namespace) -> int:
+    """One run; the exit code is the run's, 4 while it has none."""
+    run = find_run(args.run)
+    view, state = view_of(run)
+    if args.json:
+        print(json.dumps({**as_json(view), "state": state, "path": str(run.path)}))
+    else:
+        _print(run, view, state)
+    return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
+
+
+def _print(run: RunDir, view: RunView, state: str) -> None:
+    reason = f" ({clean(view.reason)})" if view.reason else ""
+    print(f"{run.id}  {clean(view.title)}")
+    print(f"state {state}{reason}   decision {str(view.decision) or 'none'} {clean(view.outcome)}")
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
+    print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
+    if view.outage:
+        print("BASELINE DOWN: omni-console rollback brings it back")
+    if state == "interrupted":
+        print(f"the runner is gone: omni-console resume {run.id[-4:]} or omni-console rollback")
+    phase = ""
+    for step in view.steps:
+        if step.phase != phase:
+            phase = step.phase
+            print(f"\n{clean(phase)}")
+        took = format_duration(step.duration_s) if step.duration_s is not None else ""
+        cause = f" [{step.cause}]" if step.cause else ""
+        print(
+            f"  {GLYPH.get(step.state, ' ')} {step.id:<22} {took:>10}{cause} {clean(step.detail)}"
+        )
+        for line in step.lines:
+            print(f"      | {clean(line, 200)}")
+    for scope, metrics in view.metrics.items():
+        found = ", ".join(
+            f"{name} {format_number(m['value'], m.get('unit', ''))}"
+            for name, m in metrics.items()
+            if m.get("value") is not None
+        )
+        print(f"\n{clean(scope)}: {clean(found)}")
+    for verdict in view.verdicts:
+        print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}")
+        for row in verdict.criteria:
+            print(f"  {row['verdict']:>6}  {clean(row['why'])}")
+
+
+def report(args: Namespace) -> int:
+    """The Markdown report of one or several runs (`--json`: the objects)."""
+    found = [find_run(name) for name in args.run] or [find_run(None)]
+    views = [view_of(run)[0] for run in found]
+    if args.json:
+        print(json.dumps({"runs": [as_json(view) for view in views]}))
+    else:
+        print("\n".join(markdown(view) for view in views))
+    return int(Exit.OK)
+
+
+def logs(args: Namespace) -> int:
+    """The last lines a service wrote, or a step's output; read from the run's own files."""
+    run = find_run(args.run)
+    paths = [run.log(args.name)] if "/" not in args.name else []
+    paths += sorted((run.path / "attempts").glob(f"{args.name}.[0-9]*.log"), reverse=True)[:1]
+    for path in paths:
+        if path.exists():
+            lines = tail(path, max(1, args.lines))
+            print(
+                json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
+            )
+            return int(Exit.OK)
+    files = [*(run.path / "logs").glob("*.log"), *(run.path / "attempts").glob("*.log")]
+    names = sorted({p.name.split(".")[0] for p in files})
+    raise UsageError(
+        f"run {run.id} has no log '{clean(args.name, 60)}'",
+        f"there are: {', '.join(names) or 'none'}",
+    )

@@ -1,0 +1,142 @@
+"""pydantic at the edge: its findings become file:line:column problems in an operator's words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
+
+from console import units
+from console.document.reader import Document, Loc
+from console.errors import Problem
+from console.text import one_line
+
+
+class Strict(BaseModel):
+    """Unknown keys refused, no coercion, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _duration(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(units.DURATION_FORM)
+    return units.parse_duration(value)
+
+
+def _bytes(value: Any) -> int:
+    if not isinstance(value, str):
+        raise ValueError(units.BYTES_FORM)
+    return units.parse_bytes(value)
+
+
+def _regex(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a regular expression in quotes")
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"a valid regular expression ({error})") from error
+    return value
+
+
+def _no_nul(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text; put it in quotes")
+    if "\0" in value:
+        raise ValueError("text without a NUL byte")
+    return value
+
+
+Duration = Annotated[
+    float, BeforeValidator(_duration), WithJsonSchema({"type": "string", "examples": ["15m"]})
+]
+"""Seconds, written `90s`, `15m`, `1h30m`."""
+ByteCount = Annotated[
+    int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "examples": ["24GiB"]})
+]
+"""Bytes, written `24GiB` or `117GB`."""
+Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "string"})]
+Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
+"""Text that can be an argv element or an environment value."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_EXPECTED = {
+    "string_type": "text; put it in quotes",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+}
+
+
+def validate(
+    model: type[_Model], document: Document, data: Any
+) -> tuple[_Model | None, list[Problem]]:
+    """Data → model, or every problem pydantic finds, each with its place in the document."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        found = [_problem(model, document, dict(item)) for item in error.errors()]
+        return None, found
+
+
+def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:
+    kind, loc = item["type"], _known(document, item["loc"])
+    name = one_line(str(item["loc"][-1]), 60) if item["loc"] else "file"
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(name, _siblings(model, item["loc"]), 1)
+        hint = f"did you mean '{near[0]}'?" if near else ""
+        return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
+    if kind == "missing":
+        return document.problem(loc, f"missing key '{name}'")
+    value = one_line(repr(item.get("input")), 60)
+    if kind == "value_error":
+        expected = str(item["ctx"]["error"])
+        if expected.startswith("!"):  # a rule between keys: the sentence stands alone
+            return document.problem(loc, expected[1:])
+        return document.problem(loc, f"'{name}' is {value}", expected)
+    expected = _EXPECTED.get(kind) or one_line(item["msg"])
+    hint = "YAML 1.2 has only true and false" if kind == "bool_type" else ""
+    return document.problem(loc, f"'{name}' is {value}", expected, hint)
+
+
+def _known(document: Document, loc: Loc) -> Loc:
+    """pydantic's path without the union tags that are no key of the file."""
+    known: Loc = ()
+    for part in loc:
+        if (*known, part) in document.places:
+            known = (*known, part)
+    return known
+
+
+def _siblings(model: type[BaseModel], loc: Loc) -> list[str]:
+    """Keys that would have been known where `loc` points; all known keys as a wide net."""
+    seen: set[type[BaseModel]] = set()
+    names: list[str] = []
+    todo = [model]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for key, info in current.model_fields.items():
+            names.append(info.alias or key)
+            todo += _models_in(info.annotation)
+    return names
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    found: list[type[BaseModel]] = []
+    for part in getattr(annotation, "__args__", ()):
+        found += _models_in(part)
+    return found

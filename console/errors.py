@@ -1,0 +1,149 @@
+"""Errors the operator reads, and the one table of exit codes.
+
+ConsoleError
+├── UsageError           bad command line
+├── InvalidFile          playbook, site or input file with a list of problems
+├── EngineError          the container engine
+│   └── EngineTimeout    it did not answer within its deadline
+├── ServiceError         a service did not start, stop or get ready
+├── HostBusy             another run holds the host
+├── BaselineNotReady     no run starts without a baseline that has just served
+├── ControlError         a verb was refused or the runner did not answer
+└── RollbackFailed       the baseline is not serving
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes, the same for the same outcome in every command."""
+
+    OK = 0
+    INTERNAL = 1
+    USAGE = 2
+    NO_GO = 3
+    HOLD = 4
+    FAILED = 5
+    ROLLED_BACK = 6
+    ROLLBACK_FAILED = 7
+    BUSY = 8
+    LINT = 9
+    INTERRUPTED = 130
+
+
+EXIT_MEANING: dict[Exit, str] = {
+    Exit.OK: "done, or GO",
+    Exit.INTERNAL: "internal error",
+    Exit.USAGE: "bad usage or invalid file",
+    Exit.NO_GO: "NO-GO",
+    Exit.HOLD: "HOLD or unknown",
+    Exit.FAILED: "step failed, or run cancelled",
+    Exit.ROLLED_BACK: "rolled back, baseline serving",
+    Exit.ROLLBACK_FAILED: "rollback failed, baseline not proven",
+    Exit.BUSY: "another run holds the host",
+    Exit.LINT: "lint findings",
+    Exit.INTERRUPTED: "interrupted (a detached run goes on)",
+}
+
+
+class ConsoleError(Exception):
+    """What went wrong, the detail, and what to do next; never markup, never a traceback."""
+
+    exit_code: Exit = Exit.INTERNAL
+
+    def __init__(self, title: str, detail: str = "", hint: str = "") -> None:
+        super().__init__(title)
+        self.title = title
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.title if not self.detail else f"{self.title}: {self.detail}"
+
+    def lines(self) -> list[str]:
+        """The error as an operator reads it: title, detail, hint."""
+        out = [self.title]
+        if self.detail:
+            out += [f"  {line}" for line in self.detail.splitlines()]
+        if self.hint:
+            out.append(f"  hint: {self.hint}")
+        return out
+
+
+class UsageError(ConsoleError):
+    exit_code = Exit.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding in a file; line and column count from 1, 0 means "the file as a whole"."""
+
+    file: str
+    line: int
+    column: int
+    what: str
+    expected: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.line}:{self.column}: {self.what}"
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.hint:
+            text += f" (hint: {self.hint})"
+        return text
+
+
+@dataclass
+class Problems:
+    """A collector, so that one pass over a file reports everything."""
+
+    items: list[Problem] = field(default_factory=list)
+
+    def add(self, problem: Problem) -> None:
+        if problem not in self.items:
+            self.items.append(problem)
+
+    def sorted(self) -> list[Problem]:
+        return sorted(self.items, key=lambda p: (p.file, p.line, p.column, p.what))
+
+
+class InvalidFile(ConsoleError):
+    """A file the operator wrote cannot be used; carries every problem found in it."""
+
+    exit_code = Exit.USAGE
+
+    def __init__(self, title: str, problems: list[Problem], hint: str = "") -> None:
+        super().__init__(title, "\n".join(str(p) for p in problems), hint)
+        self.problems = problems
+
+
+class EngineError(ConsoleError):
+    exit_code = Exit.FAILED
+
+
+class EngineTimeout(EngineError):
+    pass
+
+
+class ServiceError(ConsoleError):
+    exit_code = Exit.FAILED
+
+
+class HostBusy(ConsoleError):
+    exit_code = Exit.BUSY
+
+
+class BaselineNotReady(ConsoleError):
+    exit_code = Exit.FAILED
+
+
+class ControlError(ConsoleError):
+    exit_code = Exit.FAILED
+
+
+class RollbackFailed(ConsoleError):
+    exit_code = Exit.ROLLBACK_FAILED

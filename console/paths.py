@@ -1,0 +1,52 @@
+"""Where things are kept. Pure functions of the environment; nothing here touches the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+APP = "omni-console"
+
+
+def _xdg(variable: str, default: str) -> Path:
+    value = os.environ.get(variable, "")
+    base = Path(value) if value.startswith("/") else Path.home() / default
+    return base / APP
+
+
+def state_dir() -> Path:
+    """Runs, logs and measured restore times: `$XDG_STATE_HOME/omni-console`."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def config_dir() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def cache_dir() -> Path:
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def runs_dir() -> Path:
+    return state_dir() / "runs"
+
+
+def default_site() -> Path:
+    return config_dir() / "site.yaml"
+
+
+def host_dir() -> Path:
+    """Where every user of the machine finds the lock and the pointers; survives a reboot.
+
+    `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp).
+    """
+    return Path(os.environ.get("OMNI_HOST_DIR") or "/var/tmp")
+
+
+def host_lock() -> Path:
+    return host_dir() / f"{APP}.lock"
+
+
+def pointer(uid: int) -> Path:
+    """One pointer file a user: a sticky directory lets nobody replace another one's file."""
+    return host_dir() / f"{APP}.{uid}.json"

@@ -1,0 +1,71 @@
+"""A playbook: typed inputs, services, phases of steps, and what always runs at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from console.document.validate import Strict
+from console.errors import Problem
+from console.playbook.inputs import InputModel, InputValue, Secret
+from console.playbook.steps import Step
+from console.services.base import ServiceSpec
+from console.site.service import ServiceModel
+
+
+class Phase(Strict):
+    title: str
+    steps: list[Step] = Field(min_length=1)
+
+
+class PlaybookModel(Strict):
+    schema_: Literal["omni.playbook/v1"] = Field(alias="schema")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$")
+    title: str
+    objective: str = ""
+    lessons: list[str] = []
+    inputs: dict[str, InputModel] = {}
+    services: dict[str, ServiceModel] = {}
+    guards: list[dict[str, Any]] = []
+    phases: list[Phase] = Field(min_length=1)
+    finally_: list[Step] = Field([], alias="finally")
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """A loaded playbook with its inputs filled in.
+
+    `unbuilt`: what this version cannot run yet; only `plan` and `lint` accept a playbook
+    that has any.
+    """
+
+    model: PlaybookModel
+    path: Path
+    base: Path
+    text: str
+    inputs: dict[str, InputValue]
+    secrets: dict[str, Secret]
+    unbuilt: tuple[Problem, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the text: a run is pinned to it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def services(self) -> dict[str, ServiceSpec]:
+        return {n: m.spec(n, self.base) for n, m in self.model.services.items()}
+
+    def steps(self) -> Iterator[tuple[str, Step]]:
+        """(phase title, step) in order, without `finally`."""
+        for phase in self.model.phases:
+            for step in phase.steps:
+                yield phase.title, step

@@ -1,0 +1,136 @@
+"""Rules between the parts of a playbook that no single model can see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.document.reader import Document, Loc
+from console.errors import Problem, Problems
+from console.playbook.model import PlaybookModel
+from console.playbook.steps import UNBUILT, CriterionModel, Step
+from console.playbook.verdict import Criterion, check_criterion
+
+BENCHMARK_METRICS = {
+    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
+    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "error_rate": "ratio",
+}  # fmt: skip
+"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
+
+GAUGE_PREFIXES = ("gpu", "host")
+
+
+def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:
+    for p, phase in enumerate(model.phases):
+        for s, step in enumerate(phase.steps):
+            yield ("phases", p, "steps", s), step
+    for s, step in enumerate(model.finally_):
+        yield ("finally", s), step
+
+
+def check_rules(
+    document: Document,
+    model: PlaybookModel,
+    site_services: frozenset[str],
+    problems: Problems,
+    broken: frozenset[str] = frozenset(),
+) -> None:
+    """Ids once, services declared, metrics that an earlier step measures, gates that decide.
+
+    `broken`: ids of steps that are reported already; their metrics are not missed.
+    """
+    seen: dict[str, Loc] = {}
+    metrics: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    services = set(model.services) | site_services
+    for name in set(model.services) & site_services:
+        problems.add(
+            document.problem(("services", name), f"service '{name}' is the site's", key=True)
+        )
+    for loc, step in step_locs(model):
+        if step.id in seen:
+            line, _ = document.place((*seen[step.id], "id"))
+            problems.add(
+                document.problem((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
+            )
+        seen.setdefault(step.id, loc)
+        _check_services(document, loc, step, services, problems)
+        if step.gate is not None:
+            _check_gate(document, loc, step.gate, metrics, kinds, problems)
+        if loc[0] == "finally" and step.kind not in ("run", "script", "note", "report", "check"):
+            problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
+        kinds[step.id] = "soak" if step.id in broken else step.kind
+        if step.benchmark is not None:
+            metrics |= {f"{step.id}.{name}": unit for name, unit in BENCHMARK_METRICS.items()}
+        metrics |= {f"{step.id}.{name}": out.unit for name, out in step.outputs.items()}
+
+
+def _check_services(
+    document: Document, loc: Loc, step: Step, services: set[str], problems: Problems
+) -> None:
+    wanted: list[tuple[Loc, str]] = []
+    if step.service is not None:
+        wanted.append(((*loc, "service", step.service.verb), step.service.target))
+    if step.benchmark is not None:
+        wanted.append(((*loc, "benchmark", "service"), step.benchmark.service))
+    if step.where is not None and step.where.service is not None:
+        wanted.append(((*loc, "where", "service"), step.where.service))
+    for where, name in wanted:
+        known = services | ({"baseline"} if step.service is None else set())
+        if name not in known:
+            expected = (
+                f"one of {', '.join(sorted(known))}" if known else "a service under services:"
+            )
+            problems.add(document.problem(where, f"unknown service '{name}'", expected))
+
+
+def _check_gate(
+    document: Document,
+    loc: Loc,
+    gate: list[CriterionModel],
+    metrics: dict[str, str],
+    kinds: dict[str, str],
+    problems: Problems,
+) -> None:
+    for index, criterion in enumerate(gate):
+        where = (*loc, "gate", index)
+        owner = criterion.metric.split(".")[0]
+        if owner in GAUGE_PREFIXES or kinds.get(owner) in UNBUILT:
+            continue  # reported as not built
+        if criterion.metric not in metrics:
+            known = ", ".join(m for m in metrics if m.startswith(f"{owner}."))
+            problems.add(
+                document.problem(
+                    (*where, "metric"), f"nothing before this gate measures '{criterion.metric}'",
+                    f"one of {known}" if known else "a benchmark or an output of an earlier step",
+                )
+            )  # fmt: skip
+            continue
+        try:
+            check_criterion(as_criterion(criterion), metrics[criterion.metric])
+        except ValueError as error:
+            problems.add(document.problem(where, str(error)))
+
+
+def as_criterion(model: CriterionModel) -> Criterion:
+    return Criterion(model.metric, model.go, model.no_go, model.min_samples, model.of)
+
+
+def unbuilt(document: Document, model: PlaybookModel) -> list[Problem]:
+    """What the format has and this version cannot run: said, never ignored."""
+    found: list[Problem] = []
+
+    def add(loc: Loc, what: str, *, key: bool = False) -> None:
+        found.append(document.problem(loc, f"{what} is not built yet", key=key))
+
+    if model.guards:
+        add(("guards",), "guards", key=True)
+    later: set[str] = set()
+    for loc, step in step_locs(model):
+        if step.kind in UNBUILT:
+            add((*loc, step.kind), f"step kind '{step.kind}'", key=True)
+            later.add(step.id)
+        for index, criterion in enumerate(step.gate or []):
+            owner = criterion.metric.split(".")[0]
+            if owner in GAUGE_PREFIXES or owner in later or criterion.of is not None:
+                add((*loc, "gate", index, "metric"), f"metric '{criterion.metric}'")
+    return found

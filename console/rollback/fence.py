@@ -1,0 +1,123 @@
+"""Rung 0: the runner and its steps are ended, so that nothing starts behind the ladder's back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+
+from console.errors import ServiceError
+from console.rollback.scene import Scene, together
+from console.services import process
+
+TERM_S = 3.0
+"""How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
+RUNNER_S = 3.0
+
+
+def fence(scene: Scene) -> None:
+    """SIGKILL the runner, then end step groups and strays by cookie; reports its own lines."""
+    report = scene.report
+    report.begin("fence")
+    runners = _runners(scene)
+    ended = stray_steps(scene)
+    words = [f"runner {'killed' if runners else 'was not running'}"]
+    if ended:
+        words.append(f"{ended} step process{'es' if ended > 1 else ''} ended")
+    if any(text.startswith("fence:") for text in scene.failures):
+        report.note("fence", ", ".join(words))
+    else:
+        report.ok("fence", ", ".join(words))
+
+
+def _runners(scene: Scene) -> int:
+    """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
+    killed = 0
+    for entry in scene.live:
+        if entry.kind != "runner" or entry.pid == os.getpid():
+            continue
+        try:
+            if not process.send(entry.pid, entry.start, signal.SIGKILL):
+                continue
+        except PermissionError:
+            scene.fail("fence", f"not permitted to kill the runner, pid {entry.pid}")
+            continue
+        killed += 1
+        if not _gone(scene, entry.pid, entry.start, RUNNER_S):
+            scene.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
+    scene.stopped += killed
+    return killed
+
+
+def _gone(scene: Scene, pid: int, start: int, limit_s: float) -> bool:
+    deadline = scene.clock.monotonic() + limit_s
+    while process.alive(pid, start):
+        if scene.clock.monotonic() >= deadline:
+            return False
+        scene.clock.sleep(0.005)
+    return True
+
+
+def stray_steps(scene: Scene) -> int:
+    """End step groups of live.jsonl, then strays by cookie; the number that were alive."""
+    spared = scene.spared()
+    entries = scene.live
+    steps = [
+        (e.pid, e.start)
+        for e in entries
+        if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
+    ]
+    together([_group(scene, step) for step in steps], TERM_S + process.KILL_WAIT_S + 5)
+    # Candidate processes have the cookie too, but the stop rung gives them their grace.
+    candidates = {
+        s.pid
+        for e in entries
+        if e.kind == "process" and e.pid
+        for s in process.members(e.pid, e.start)
+    }
+    strays = _strays(scene, spared | candidates)
+    for number, limit_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, process.KILL_WAIT_S)):
+        if not _end_strays(scene, spared | candidates, number, limit_s):
+            break
+    ended = len(steps) + len(strays)
+    scene.stopped += ended
+    return ended
+
+
+def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
+    def task() -> None:
+        try:
+            process.stop_group(*step, grace_s=TERM_S, clock=scene.clock)
+        except ServiceError as error:
+            scene.fail("fence", str(error))
+
+    return task
+
+
+def _strays(scene: Scene, spared: Iterable[int]) -> list[tuple[int, int]]:
+    if not scene.plan.run_id:
+        return []
+    keep = set(spared)
+    return [(pid, start) for pid, start in process.by_cookie(scene.plan.run_id) if pid not in keep]
+
+
+def _end_strays(scene: Scene, spared: set[int], number: int, limit_s: float) -> bool:
+    """Signal strays until none is left; True when some are after `limit_s`."""
+    deadline = scene.clock.monotonic() + limit_s
+    told: set[tuple[int, int]] = set()
+    while left := _strays(scene, spared):
+        for stray in left:
+            if stray in told and number != signal.SIGKILL:
+                continue
+            told.add(stray)
+            try:
+                process.send(*stray, number)
+            except PermissionError:
+                scene.fail("fence", f"not permitted to end pid {stray[0]}")
+                spared.add(stray[0])
+        if scene.clock.monotonic() >= deadline:
+            if number == signal.SIGKILL:
+                scene.fail("fence", f"pid {left[0][0]} outlived SIGKILL")
+            return True
+        scene.clock.sleep(0.01)
+    return False

@@ -1,0 +1,227 @@
+"""The rollback ladder: fence, stop, memory, start, ready, completion, serving, measure, done.
+
+Idempotent. Every rung has its own deadline and goes on past errors; nothing is ever removed. One
+ladder climbs at a time: a second caller follows the first one's lines and ends with its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from console.clock import Clock, SystemClock
+from console.errors import ConsoleError, EngineError
+from console.rollback import fence, manual, ready, restore, stop
+from console.rollback.plan import SealedPlan
+from console.rollback.report import (
+    LADDER,
+    Emit,
+    Follower,
+    Report,
+    Result,
+    Trigger,
+    new_trigger,
+    unfinished,
+)
+from console.rollback.scene import Scene
+from console.rollback.start import Baseline
+from console.services import process
+from console.services.base import COOKIE, ProcessSpec
+from console.services.engine import RawEngine
+
+LOCK = "lock"
+FOLLOW_PAUSE_S = 0.02
+ENGINE_WORD_S = 1.5
+"""A hung engine is named this soon, whatever the fence is still busy with."""
+
+
+class Ladder:
+    """One rollback of one sealed plan. `run()` never raises; see Result."""
+
+    def __init__(
+        self,
+        plan: SealedPlan,
+        *,
+        clock: Clock | None = None,
+        trigger: Trigger | None = None,
+        emit: Emit | None = None,
+        oom_score: int | None = None,
+    ) -> None:
+        self.plan = plan
+        self.clock = clock or SystemClock()
+        self.trigger = trigger or new_trigger(self.clock)
+        self.emit = emit
+        self.oom_score = oom_score
+        self.path = plan.rollback_dir / LADDER
+
+    def run(self) -> Result:
+        """Climb, or follow whoever climbs already; the result either way."""
+        with contextlib.suppress(OSError):
+            self.plan.rollback_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = _open_lock(self.plan.rollback_dir)
+        try:
+            while not _locked(descriptor):
+                result = self._follow(descriptor)
+                if result is not None:
+                    return result
+            return self._climb()
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _follow(self, descriptor: int) -> Result | None:
+        """The other ladder's result; None when it let go of the lock without one."""
+        follower = Follower(self.path, unfinished(self.path), self.emit)
+        while True:
+            result = follower.poll()
+            if result is not None:
+                return result
+            if _locked(descriptor):
+                result = follower.poll()
+                if result is None:
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                return result
+            self.clock.sleep(FOLLOW_PAUSE_S)
+
+    def _climb(self) -> Result:
+        report = Report(self.path, self.trigger, self.clock, self.emit)
+        scene = Scene(self.plan, self.clock, report, _engine(self.plan, report), self.oom_score)
+        baseline = Baseline(scene)
+        self._knock(scene)
+        if self.trigger.emergency:
+            self._rung(scene, "fence", lambda: fence.fence(scene))
+        else:
+            report.skipped("fence", "the runner asked itself")
+        self._rung(scene, "stop", lambda: stop.stop(scene))
+        self._rung(scene, "memory", lambda: stop.memory(scene))
+        self._rung(scene, "start", lambda: _start(scene, baseline))
+        proven = self._rung(scene, "ready", ready.Readiness(scene, baseline).prove)
+        result = self._serving(scene, baseline) if proven else self._lost(scene)
+        report.done(result)
+        if self.trigger.emergency:
+            _finish(self.plan)
+        return result
+
+    def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:
+        """One rung; whatever goes wrong in it is a line, and the ladder goes on."""
+        try:
+            return act() is True
+        except ConsoleError as error:
+            scene.fail(name, str(error))
+        except Exception as error:  # the last line of defence: an unforeseen error costs one rung
+            scene.fail(name, f"{type(error).__name__}: {error}")
+        return False
+
+    def _knock(self, scene: Scene) -> None:
+        """Ask the engine beside the fence whether it is there, so that a hang is named early."""
+        engine = scene.engine
+        if engine is None:
+            return
+
+        def knock() -> None:
+            try:
+                engine.ping(ENGINE_WORD_S)
+            except EngineError as error:
+                scene.report.note("stop", str(error))
+
+        threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
+
+    def _serving(self, scene: Scene, baseline: Baseline) -> Result:
+        report, plan = scene.report, self.plan.baseline
+        seconds = report.elapsed_s()
+        restore_s = round(seconds, 3) if baseline.started else None
+        report.ok("serving", f"{plan.name} serves at {plan.url}")
+        if restore_s is not None and self.plan.memory_file:
+            with contextlib.suppress(OSError):
+                memory = Path(self.plan.memory_file)
+                restore.remember(memory, plan.name, restore_s, self.clock.now())
+        tok_s, degraded = None, False
+        try:
+            tok_s, degraded = ready.measure(scene)
+        except Exception as error:  # it serves; that finding must not get lost over a figure
+            report.failed("measure", f"{type(error).__name__}: {error}")
+        nothing = not scene.stopped and not baseline.started and not scene.failures
+        words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
+        if scene.failures:
+            words += f"; {len(scene.failures)} thing(s) went wrong: {scene.failures[0]}"
+        return Result(
+            serving=True,
+            degraded=degraded,
+            tok_s=None if tok_s is None else round(tok_s, 3),
+            reference=plan.reference_tok_s,
+            restore_s=restore_s,
+            nothing_to_do=nothing,
+            detail=("DEGRADED: " if degraded else "") + words,
+        )
+
+    def _lost(self, scene: Scene) -> Result:
+        first = scene.failures[-1] if scene.failures else "the baseline does not serve"
+        return Result(
+            serving=False,
+            reference=self.plan.baseline.reference_tok_s,
+            manual=manual.commands(self.plan),
+            detail=first,
+        )
+
+
+def _start(scene: Scene, baseline: Baseline) -> None:
+    stop.sweep(scene, "before the start")
+    if baseline.serving():
+        scene.report.skipped("start", "already serving")
+        return
+    scene.report.begin("start")
+    scene.report.ok("start", baseline.start())
+
+
+def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
+    """The engine of the plan; None when the plan has none, or one this client cannot speak to."""
+    address = plan.engine
+    if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
+        return None
+    try:
+        return RawEngine(address.socket or address.docker_host)
+    except EngineError as error:
+        report.note("stop", f"{error}; using the docker command")
+        return None
+
+
+def _open_lock(directory: Path) -> int:
+    """The lock file; where it cannot be made, the directory itself; -1 when even that is not."""
+    for path, flags in (
+        (directory / LOCK, os.O_RDWR | os.O_CREAT),
+        (directory / LOCK, os.O_RDONLY),
+        (directory, os.O_RDONLY | os.O_DIRECTORY),
+    ):
+        with contextlib.suppress(OSError):
+            return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    return -1
+
+
+def _locked(descriptor: int) -> bool:
+    """Try to take the lock; without any lock file the ladder climbs all the same."""
+    if descriptor < 0:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _finish(plan: SealedPlan) -> None:
+    """Close the killed run's journal, detached and at best effort: the baseline serves already."""
+    if not plan.finish_argv:
+        return
+    ours = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
+    extra = [(k, v) for k, v in os.environ.items() if k.startswith(ours) and k != COOKIE]
+    spec = ProcessSpec(plan.finish_argv)
+    for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
+        with contextlib.suppress(ConsoleError):
+            process.spawn(spec, log=log, cookie="finish", extra_env=extra)
+            return

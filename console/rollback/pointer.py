@@ -1,0 +1,99 @@
+"""Pointers every user of the host can read: which run is on, whose, and where its plan is.
+
+One file a user, in a sticky directory. A pointer counts only when the user in its name owns the
+file: anybody can put a file with another one's number there, and it must mean nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from console import paths
+from console.rollback.plan import write_atomically
+
+SIZE_LIMIT = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """One active run; `started_at` in Unix seconds, `pid` and `start` name its runner."""
+
+    run_id: str
+    run_dir: str
+    owner: str
+    uid: int
+    pid: int
+    start: int
+    playbook: str = ""
+    site: str = ""
+    started_at: float = 0.0
+
+
+def write(pointer: Pointer) -> Path:
+    """Write one's own pointer atomically, mode 0644; its path. Raises OSError."""
+    path = paths.pointer(pointer.uid)
+    write_atomically(path, json.dumps(asdict(pointer)) + "\n")
+    return path
+
+
+def clear(run_id: str, uid: int | None = None) -> None:
+    """Take one's own pointer away if it still names this run. Never raises."""
+    mine = read(os.getuid() if uid is None else uid)
+    if mine is not None and mine.run_id == run_id:
+        with contextlib.suppress(OSError):
+            paths.pointer(mine.uid).unlink()
+
+
+def read(uid: int) -> Pointer | None:
+    """The pointer of one user; None when there is none, or it is forged or garbage."""
+    try:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(paths.pointer(uid), flags)
+    except OSError:
+        return None
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or info.st_size > SIZE_LIMIT:
+            return None
+        value: Any = json.loads(os.read(descriptor, SIZE_LIMIT))
+        found = Pointer(
+            run_id=_text(value["run_id"]),
+            run_dir=_text(value["run_dir"]),
+            owner=_text(value["owner"]),
+            uid=uid,
+            pid=int(value["pid"]),
+            start=int(value["start"]),
+            playbook=_text(value.get("playbook", "")),
+            site=_text(value.get("site", "")),
+            started_at=float(value.get("started_at", 0)),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    finally:
+        os.close(descriptor)
+    return found if int(value.get("uid", uid)) == uid and found.run_dir.startswith("/") else None
+
+
+def find_all() -> list[Pointer]:
+    """Every valid pointer on this host, the newest run first."""
+    form = re.compile(rf"{re.escape(paths.APP)}\.(\d{{1,10}})\.json")
+    try:
+        names = os.listdir(paths.host_dir())
+    except OSError:
+        return []
+    uids = [int(match[1]) for name in names if (match := form.fullmatch(name))]
+    found = [pointer for uid in uids if (pointer := read(uid)) is not None]
+    return sorted(found, key=lambda p: p.started_at, reverse=True)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("a text")
+    return value

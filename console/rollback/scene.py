@@ -1,0 +1,125 @@
+"""What the rungs share during one rollback: plan, clock, report, engine, what was stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from console.clock import Clock
+from console.errors import EngineError
+from console.rollback import live as livelog
+from console.rollback.live import Live
+from console.rollback.plan import SealedPlan
+from console.rollback.report import Report
+from console.services import process
+from console.services.engine import RawEngine
+from console.text import decode, one_line
+
+COMMAND_S = 15.0
+"""Deadline of one call of the docker command."""
+
+
+@dataclass
+class Scene:
+    """One rollback in progress. `stopped` counts what was really ended."""
+
+    plan: SealedPlan
+    clock: Clock
+    report: Report
+    engine: RawEngine | None
+    oom_score: int | None = None
+    """What a started process gets back when this one is protected from the OOM killer."""
+    engine_away: bool = False
+    """The stop rung gave the engine up: later looks at it must not hold the baseline up."""
+    stopped: int = 0
+    containers: list[str] = field(default_factory=list)
+    """Ids of containers that were told to stop."""
+    groups: list[tuple[int, int]] = field(default_factory=list)
+    """(pid, start) of process groups that were told to stop."""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def live(self) -> list[Live]:
+        """What the run recorded as alive, read anew: a start may have been in flight."""
+        return livelog.read(self.plan.rollback_dir / livelog.LIVE)
+
+    def fail(self, rung: str, detail: str) -> None:
+        """Record a failure and go on: every rung continues past errors."""
+        self.failures.append(f"{rung}: {detail}")
+        self.report.failed(rung, detail)
+
+    def baseline_process(self) -> tuple[int, int] | None:
+        """(pid, start) of the baseline's process if it runs, by its record."""
+        base = self.plan.baseline
+        if base.process is None:
+            return None
+        return process.read_record(self.plan.records_dir, base.name, base.process)
+
+    def spared(self) -> set[int]:
+        """Pids nobody may signal: this ladder, its ancestors, other ladders, the baseline.
+
+        A line of an unknown kind is spared as well: what cannot be placed is not killed.
+        """
+        keep = process.ancestry(os.getpid())
+        for entry in self.live:
+            if entry.pid and (entry.kind not in livelog.STOPPABLE or self.is_kept(entry.name)):
+                keep |= {s.pid for s in process.members(entry.pid, entry.start)}
+        running = self.baseline_process()
+        if running is not None:
+            keep |= {running[0]} | {s.pid for s in process.members(*running)}
+        return keep
+
+    def is_kept(self, name: str) -> bool:
+        """Whether a service or container name is the baseline's or protected."""
+        base = self.plan.baseline
+        return bool(name) and name in (base.name, base.container_name, *self.plan.protected)
+
+    def docker_environment(self) -> dict[str, str]:
+        """Environment for the docker command: the allow-listed one and the sealed address."""
+        address = self.plan.engine
+        extra = [("DOCKER_HOST", address.docker_host), ("DOCKER_CONFIG", address.docker_config)]
+        extra = [(key, value) for key, value in extra if value]
+        return process.environment([*extra, *self.plan.baseline.compose_env], "rollback")
+
+    def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
+        """Run a command to its end; its output. Raises EngineError with its last words."""
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=self.docker_environment(),
+                timeout=timeout_s,
+                check=False,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"{argv[0]} {argv[1]} did not end in time") from None
+        except OSError as error:
+            raise EngineError(f"{argv[0]} cannot be run", error.strerror or "") from None
+        text = decode(done.stdout)
+        if done.returncode:
+            raise EngineError(f"{argv[0]} {argv[1]} failed", one_line(text[-300:]))
+        return text
+
+
+def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
+    """Run all at once in threads of their own; False when one is still at it after `limit_s`."""
+    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(limit_s)
+    return not any(thread.is_alive() for thread in threads)
+
+
+def log_path(plan: SealedPlan) -> Path:
+    """The log of a baseline process."""
+    if plan.baseline.log:
+        return Path(plan.baseline.log)
+    return plan.records_dir / f"{plan.baseline.name}.log"

@@ -1,0 +1,260 @@
+"""The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
+
+Everything is a function and the last line calls `main`, so that a torn file does nothing.
+"""
+
+BODY = r"""
+say() { printf '%s  %-10s %s\n' "$(date +%H:%M:%S)" "$1" "$2"; }
+
+# The part of /proc/PID/stat behind the command, which may hold spaces, parentheses, newlines.
+stat_of() { tr '\n' ' ' 2>/dev/null <"/proc/$1/stat" | sed 's/.*) //'; }
+start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
+session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
+parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
+
+alive() {
+  [ -r "/proc/$1/stat" ] || return 1
+  [ "$(start_of "$1")" = "$2" ] || return 1
+  case "$(stat_of "$1")" in Z*|X*) return 1 ;; esac
+  return 0
+}
+
+# The leader may be gone while its group lives: the kernel keeps the number for the group.
+group_lives() {
+  alive "$1" "$2" && return 0
+  [ -e "/proc/$1" ] && return 1
+  kill -s 0 -- "-$1" 2>/dev/null
+}
+
+end_group() {
+  group_lives "$1" "$2" || return 0
+  say "$4" "ending pid $1"
+  kill -s TERM -- "-$1" 2>/dev/null || kill -s TERM "$1" 2>/dev/null
+  left=$(($3 * 10))
+  while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+  group_lives "$1" "$2" || return 0
+  kill -s KILL -- "-$1" 2>/dev/null || kill -s KILL "$1" 2>/dev/null
+  left=100
+  while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+  group_lives "$1" "$2" && say "$4" "pid $1 outlived SIGKILL"
+  return 0
+}
+
+# PID START NAME of the recorded processes of one kind.
+recorded() {
+  [ -r "$LIVE" ] || return 0
+  head='^{"pid":\([0-9]\{1,\}\),"start":\([0-9]\{1,\}\)'
+  sed -n "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p" "$LIVE"
+}
+
+is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
+
+baseline_pid() {
+  [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
+  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
+  pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")
+  start=$(sed -n 's/.*"start": *\([0-9]*\).*/\1/p' "$RECORD")
+  [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
+}
+
+spared() {
+  at=$$
+  while [ -n "$at" ] && [ "$at" -gt 1 ]; do echo "$at"; at=$(parent_of "$at"); done
+  recorded ladder | cut -d ' ' -f 1
+  baseline_pid
+}
+
+fence() {
+  recorded runner | while read -r pid start name; do
+    if alive "$pid" "$start"; then
+      say fence "killing the runner, pid $pid"
+      kill -s KILL "$pid" 2>/dev/null || say fence "not permitted to kill pid $pid"
+    fi
+  done
+  recorded step | while read -r pid start name; do end_group "$pid" "$start" 3 fence; done
+}
+
+# Whatever carries the run's cookie (GNU sed names the files; without it this finds nothing).
+strays() {
+  [ -n "$COOKIE" ] || return 0
+  keep=" $(spared | tr '\n' ' ')"
+  sed -s -z -n "/^OMNI_RUN=$COOKIE\$/F" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 |
+  while read -r pid; do
+    session=$(session_of "$pid")
+    case "$keep" in *" $pid "*|*" $session "*) continue ;; esac
+    start=$(start_of "$pid")
+    [ -n "$start" ] || continue
+    say fence "ending stray pid $pid"
+    kill -s TERM "$pid" 2>/dev/null
+    left=30
+    while alive "$pid" "$start" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+    alive "$pid" "$start" && kill -s KILL "$pid" 2>/dev/null
+  done
+  return 0
+}
+
+stop_processes() {
+  recorded process | while read -r pid start name; do
+    is_kept "$name" || end_group "$pid" "$start" "$GRACE_S" stop
+  done
+}
+
+targets() {
+  for role in candidate oneoff; do
+    timeout 15 docker ps -q --no-trunc --filter "label=omni.role=$role"
+  done
+  if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
+  for one in $CANDIDATES; do echo "$one"; done
+}
+
+stop_containers() {
+  [ -n "$ENGINE" ] || return 0
+  if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
+  form='{{.Id}} {{.State.Running}} {{.Name}}'
+  targets | sort -u | while read -r one; do
+    timeout 15 docker inspect --type container -f "$form" "$one" 2>/dev/null
+  done | sort -u | {
+    while read -r id up name; do
+      [ "$up" = true ] || continue
+      [ "$id" = "$BASE_ID" ] && continue
+      is_kept "${name#/}" && continue
+      say stop "stopping container ${name#/}"
+      { timeout $((GRACE_S + 20)) docker stop -t "$GRACE_S" "$id" >/dev/null 2>&1 ||
+        timeout 20 docker kill "$id" >/dev/null 2>&1 ||
+        say stop "container ${name#/} still runs"; } &
+    done
+    wait
+  }
+}
+
+PY='import sys,urllib.request as u,urllib.error as e
+o=u.build_opener(u.ProxyHandler({}))
+d=sys.argv[3].encode() if len(sys.argv)>3 else None
+try:
+  r=o.open(u.Request(sys.argv[1],d,{"Content-Type":"application/json"}),timeout=float(sys.argv[2]))
+  t=r.read().decode("utf-8","replace"); print(t if d else r.status)
+except e.HTTPError as x: print(x.code)
+except OSError: print("000")'
+
+http_code() {
+  case "$CLIENT" in
+    curl) curl -s -o /dev/null -w '%{http_code}' --noproxy '*' --max-time 3 "$1" || : ;;
+    python3) timeout 5 python3 -c "$PY" "$1" 3 ;;
+    wget) wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null && echo 200 ;;
+  esac
+}
+
+ask() {
+  body="$BODY_HEAD$$-$(date +%s)$BODY_TAIL"
+  case "$CLIENT" in
+    curl) curl -s --noproxy '*' --max-time "$ASK_S" -H 'Content-Type: application/json' \
+      -d "$body" "$ASK" ;;
+    python3) timeout "$((ASK_S + 2))" python3 -c "$PY" "$ASK" "$ASK_S" "$body" ;;
+    wget) wget -q -O - --no-proxy -t 1 -T "$ASK_S" --header 'Content-Type: application/json' \
+      --post-data "$body" "$ASK" 2>/dev/null ;;
+  esac
+}
+
+is_up() {
+  if [ "$KIND" = process ]; then
+    [ -z "$SPAWNED" ] || alive "$SPAWNED" "$SPAWNED_START"
+  else
+    [ "$(timeout 15 docker inspect -f '{{.State.Running}}' "$STARTED" 2>/dev/null)" != false ]
+  fi
+}
+
+start_container() {
+  for one in "$BASE_ID" "$BASE_NAME"; do
+    [ -n "$one" ] || continue
+    if timeout 60 docker start "$one" >/dev/null 2>&1; then
+      STARTED=$one; say start "container $one"; return 0
+    fi
+    say start "docker start $one failed"
+  done
+  STARTED=$BASE_NAME
+  if start_fallback; then say start "by compose"; return 0; fi
+  say start "no way to start the baseline's container was left"
+  return 1
+}
+
+start_process() {
+  if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
+  mkdir -p "${LOG%/*}" 2>/dev/null
+  if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
+  spawn_baseline </dev/null >>"$LOG" 2>&1 9>&- &
+  SPAWNED=$!
+  SPAWNED_START=$(start_of "$SPAWNED")
+  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  mkdir -p "${RECORD%/*}" 2>/dev/null
+  printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
+    "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record written"
+  say start "pid $SPAWNED"
+}
+
+wait_ready() {
+  end=$(($(date +%s) + READY_S))
+  looks=0
+  while :; do
+    code=$(http_code "$HEALTH")
+    if [ "$code" = 200 ]; then say ready "HTTP 200"; return 0; fi
+    looks=$((looks + 1))
+    if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
+    if [ "$(date +%s)" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
+    sleep 0.2
+  done
+}
+
+prove() {
+  for attempt in 1 2; do
+    answer=$(ask)
+    tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
+      sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
+    if [ "${tokens:-0}" -gt 0 ]; then say completion "$tokens tokens"; return 0; fi
+    say completion "attempt $attempt gave no token"
+  done
+  return 1
+}
+
+lost() {
+  say done "FAILED: the baseline is not proven to serve. By hand:"
+  if [ "$KIND" = container ]; then
+    printf '  docker start %s\n  docker logs --tail 50 %s\n' "$BASE_ID" "$BASE_ID"
+  else
+    printf '  tail -n 50 %s\n' "$LOG"
+  fi
+  printf '  curl -sS %s\n' "$HEALTH"
+  exit 7
+}
+
+main() {
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''
+  for one in curl python3 wget; do
+    if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
+  done
+  # One rollback at a time, where flock exists; a stuck one does not hold this one up.
+  if command -v flock >/dev/null 2>&1 && { : >>"$LOCK"; } 2>/dev/null; then
+    exec 9>>"$LOCK"
+    flock -w 5 9 || say fence "another rollback is under way; going on beside it"
+  fi
+  say fence "run ${RUN:-none}"
+  fence
+  stop_processes
+  strays
+  stop_containers
+  say stop "done"
+  if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_up; then
+    say start "already serving"
+  elif [ "$KIND" = process ]; then start_process
+  else start_container || lost
+  fi
+  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot look"; lost; fi
+  wait_ready || lost
+  stop_containers
+  prove || lost
+  say serving "$NAME serves"
+  exit 0
+}
+
+main "$@"
+"""

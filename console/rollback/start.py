@@ -1,0 +1,176 @@
+"""Rung start: the baseline is brought up by container id, by name, by compose, or as a process."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from console.errors import EngineError, EngineTimeout, ServiceError
+from console.rollback.scene import Scene, log_path
+from console.rollback.stop import is_up
+from console.services import process
+from console.services.engine import EngineRefused, NoSuchContainer
+from console.services.probe import Health, health
+
+ENGINE_RETRY_S = 2.0
+START_WAIT_S = 60.0
+REFUSED_TRIES = 3
+COMPOSE_S = 120.0
+COOKIE = "baseline"
+"""Cookie of a baseline process: never a run's, or the next fence would take it for a stray."""
+
+
+class Baseline:
+    """The one thing a rollback restores; `started` once this ladder really started it."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.plan = scene.plan.baseline
+        self.container = self.plan.container_id or self.plan.container_name
+        self.process: tuple[int, int] | None = None
+        self.started = False
+        self.failed = False
+        """The last start raised."""
+
+    def serving(self) -> bool:
+        """Whether it answers its health path and is the one that runs there, as far as known."""
+        if health(self.plan.url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
+            return False
+        return self.running() is not False
+
+    def running(self) -> bool | None:
+        """Whether the container or process is up; None when nobody can tell."""
+        if self.plan.kind == "process":
+            self.process = self.process or self.scene.baseline_process()
+            return process.alive(*self.process) if self.process else None
+        if self.scene.engine is None:
+            return None
+        try:
+            container = self.scene.engine.inspect(self.container)
+        except NoSuchContainer:
+            return False
+        except EngineError:
+            return None
+        return is_up(container)
+
+    def start(self) -> str:
+        """Start it; a clean word on how. Raises EngineError or ServiceError."""
+        self.failed = True
+        process_like = self.plan.kind == "process"
+        how = self._start_process() if process_like else self._start_container()
+        self.failed = False
+        return how
+
+    def restart(self) -> str:
+        """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
+        grace_s = self.scene.plan.grace_s
+        if self.plan.kind == "process":
+            if self.process is not None:
+                process.stop_group(*self.process, grace_s=grace_s, clock=self.scene.clock)
+            self.process = None
+        elif self.scene.engine is not None:
+            with contextlib.suppress(EngineError):
+                self.scene.engine.stop(self.container, grace_s)
+        return self.start()
+
+    def last_lines(self, count: int = 5) -> list[str]:
+        """Its last log lines, clean; empty when nobody can tell."""
+        if self.plan.kind == "process":
+            return process.tail(log_path(self.scene.plan), count)
+        try:
+            engine = self.scene.engine
+            return engine.last_lines(self.container, count) if engine else []
+        except EngineError:
+            return []
+
+    def _start_process(self) -> str:
+        spec = self.plan.process
+        if spec is None:
+            raise ServiceError("the plan has no process to start")
+        self.process = self.scene.baseline_process()
+        if self.process is not None:
+            return f"pid {self.process[0]} runs already"
+        log = log_path(self.scene.plan)
+        with contextlib.suppress(OSError):
+            log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pid, start = process.spawn(spec, log=log, cookie=COOKIE)
+        except ServiceError as error:
+            if not isinstance(error.__cause__, OSError) or "log" not in error.title:
+                raise
+            self.scene.report.note("start", f"{error}; its output goes nowhere")
+            pid, start = process.spawn(spec, log=Path("/dev/null"), cookie=COOKIE)
+        self.started, self.process = True, (pid, start)
+        self._unprotect(pid)
+        try:
+            process.write_record(self.scene.plan.records_dir, self.plan.name, spec, pid, start)
+        except OSError as error:
+            self.scene.report.note("start", f"its record cannot be written: {error.strerror}")
+        return f"pid {pid}"
+
+    def _unprotect(self, pid: int) -> None:
+        """A child inherits this ladder's protection from the OOM killer; it should not keep it."""
+        if self.scene.oom_score is not None:
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.scene.oom_score))
+
+    def _start_container(self) -> str:
+        """By id; gone: by name; gone: compose. An engine that is away is asked again."""
+        scene = self.scene
+        deadline = scene.clock.monotonic() + START_WAIT_S
+        refused = 0
+        while True:
+            try:
+                return self._by_engine()
+            except NoSuchContainer:
+                return self._by_compose()
+            except EngineRefused as error:
+                refused += 1
+                if refused >= REFUSED_TRIES:
+                    raise
+                scene.report.note("start", f"{error}; trying again")
+            except EngineError as error:
+                scene.report.note("start", str(error))
+                # A start that timed out may well be under way: ask what became of it.
+                if isinstance(error, EngineTimeout) and self.running():
+                    self.started = True
+                    return "the engine was slow; it runs"
+                if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                    return self._by_command()
+            scene.clock.sleep(ENGINE_RETRY_S)
+
+    def _by_engine(self) -> str:
+        engine = self.scene.engine
+        if engine is None:
+            return self._by_command()
+        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
+        ways = [name for name in names if name]
+        for at, name in enumerate(ways):
+            try:
+                fresh = engine.start(name)
+            except NoSuchContainer:
+                if at + 1 == len(ways):
+                    raise
+                self.scene.report.note("start", f"container {name[:12]} is gone; trying its name")
+                continue
+            self.container = name
+            self.started = self.started or fresh
+            word = name[:12] if name == self.plan.container_id else name
+            return f"container {word}" + ("" if fresh else " runs already")
+        raise NoSuchContainer("the plan names no container")
+
+    def _by_compose(self) -> str:
+        if not self.plan.compose_argv:
+            raise EngineError(
+                "the baseline's container is gone", "and the plan has no compose file"
+            )
+        self.scene.report.note("start", "its container is gone; asking compose")
+        self.scene.command(list(self.plan.compose_argv), COMPOSE_S)
+        self.started = True
+        self.container = self.plan.container_name or self.container
+        return "by compose"
+
+    def _by_command(self) -> str:
+        self.scene.command(["docker", "start", self.container], 30.0)
+        self.started = True
+        return "by the docker command"

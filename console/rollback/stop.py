@@ -1,0 +1,288 @@
+"""Rungs stop and memory: every candidate is ended, gracefully and then by force, and really gone.
+
+Containers come from three places that do not trust each other: live.jsonl, the plan, and the
+labels of what runs now. The baseline and protected names are never touched; nothing is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from console.errors import EngineError, EngineTimeout, ServiceError
+from console.rollback.scene import Scene, together
+from console.services import process
+from console.services.base import ROLE_LABEL
+from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
+from console.text import decode
+from console.units import format_bytes, format_duration
+
+ROLES = ("candidate", "oneoff")
+ENGINE_RETRY_S = 2.0
+ENGINE_WAIT_S = 60.0
+AWAY_CALL_S = 0.3
+GONE_S = 20.0
+VRAM_WAIT_S = 30.0
+VRAM_CALL_S = 2.0
+VRAM_PAUSE_S = 0.2
+VRAM_STEP = 64 << 20
+"""Bytes: a smaller change between two looks counts as "stopped falling"."""
+
+
+def stop(scene: Scene) -> None:
+    """End candidate processes and containers, all at once; with the engine away, what can be."""
+    scene.report.begin("stop")
+    before, failures = scene.stopped, len(scene.failures)
+    worker = threading.Thread(target=_processes, args=(scene,), daemon=True)
+    worker.start()
+    _containers(scene)
+    worker.join(scene.plan.grace_s + process.KILL_WAIT_S + 5)
+    if len(scene.failures) > failures:
+        return
+    ended = scene.stopped - before
+    if ended:
+        scene.report.ok("stop", f"{ended} candidate{'s' if ended > 1 else ''} stopped")
+    else:
+        scene.report.skipped("stop", "no candidate runs")
+
+
+def sweep(scene: Scene, when: str) -> None:
+    """Look by label again: a start may have been in flight when the runner died."""
+    engine = scene.engine
+    if engine is None:
+        return
+    if scene.engine_away:
+        engine = RawEngine(engine.path, AWAY_CALL_S)
+    try:
+        found = [c for c in _by_label(scene, engine) if c not in scene.containers]
+    except EngineError:
+        return  # the rungs around it speak to the engine as well, and say so
+    if found:
+        scene.report.note("stop", f"{len(found)} late candidate(s) found {when}")
+        _stop_containers(scene, engine, found)
+
+
+def _processes(scene: Scene) -> None:
+    spared = scene.spared()
+    groups = [
+        (e.pid, e.start)
+        for e in scene.live
+        if e.kind == "process" and e.pid and not scene.is_kept(e.name)
+    ]
+    for candidate in scene.plan.candidates:
+        if candidate.kind == "process" and not scene.is_kept(candidate.service):
+            # One that an earlier run left behind is in no live.jsonl of this one.
+            recorded = process.read_record(scene.plan.records_dir, candidate.service)
+            groups += [recorded] if recorded else []
+    alive = [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
+    scene.groups += alive
+    together([_process_task(scene, group) for group in alive], scene.plan.grace_s + 20)
+
+
+def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:
+    def task() -> None:
+        try:
+            if process.stop_group(*group, grace_s=scene.plan.grace_s, clock=scene.clock):
+                scene.stopped += 1
+        except ServiceError as error:
+            scene.fail("stop", str(error))
+
+    return task
+
+
+def _containers(scene: Scene) -> None:
+    """Stop containers through the engine; while it is away, say so and try again or go on."""
+    engine = scene.engine
+    if engine is None:
+        return
+    deadline = scene.clock.monotonic() + ENGINE_WAIT_S
+    while True:
+        try:
+            _stop_containers(scene, engine, _targets(scene, engine))
+            scene.engine_away = False
+            return
+        except EngineRefused as error:
+            scene.fail("stop", str(error))
+            return
+        except EngineError as error:
+            if _nothing_known(scene) and not isinstance(error, EngineTimeout):
+                scene.report.note("stop", f"{error}; no candidate container is on record")
+                return
+            scene.report.note("stop", str(error))
+            scene.engine_away = True
+            if scene.plan.baseline.kind == "process":
+                scene.fail("stop", "candidate containers could not be looked for: engine away")
+                return
+            if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                break
+            scene.clock.sleep(ENGINE_RETRY_S)
+    _with_command(scene)
+
+
+def _nothing_known(scene: Scene) -> bool:
+    containers = [c for c in scene.plan.candidates if c.kind != "process"]
+    recorded = [e for e in scene.live if e.container and not scene.is_kept(e.name)]
+    return scene.plan.baseline.kind == "process" and not containers and not recorded
+
+
+def _targets(scene: Scene, engine: RawEngine) -> list[str]:
+    """Full ids of running containers to stop. Raises EngineError when the engine is away."""
+    found = dict.fromkeys(_by_label(scene, engine))
+    named = [e.container for e in scene.live if e.container and not scene.is_kept(e.name)]
+    for candidate in scene.plan.candidates:
+        if candidate.kind != "process" and not scene.is_kept(candidate.service):
+            named += [word for word in (candidate.container, candidate.name) if word]
+    for word in dict.fromkeys(named):
+        if word in found:
+            continue
+        try:
+            container = engine.inspect(word)
+        except NoSuchContainer:
+            continue
+        identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
+        if is_up(container) and not _untouchable(scene, identity, name):
+            found[identity] = None
+    return list(found)
+
+
+def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
+    rows = engine.list_containers({ROLE_LABEL: ""})
+    return [
+        row.id
+        for row in rows
+        if row.labels.get(ROLE_LABEL) in ROLES and not _untouchable(scene, row.id, row.name)
+    ]
+
+
+def _untouchable(scene: Scene, identity: str, name: str) -> bool:
+    base = scene.plan.baseline.container_id
+    return not identity or (bool(base) and identity.startswith(base)) or scene.is_kept(name)
+
+
+def is_up(container: dict[str, Any]) -> bool:
+    """Whether an inspected container runs (paused and restarting count: they hold memory)."""
+    state = container.get("State")
+    if not isinstance(state, dict):
+        return False
+    return any(state.get(key) is True for key in ("Running", "Paused", "Restarting"))
+
+
+def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:
+    scene.containers += targets
+    limit_s = scene.plan.grace_s + GONE_S + 15
+    if not together([_container_task(scene, engine, one) for one in targets], limit_s):
+        scene.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
+
+
+def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[[], None]:
+    short = identity[:12]
+
+    def task() -> None:
+        try:
+            engine.stop(identity, scene.plan.grace_s)
+        except EngineError as error:
+            scene.report.note("stop", f"{short}: {error}; killing it")
+            try:
+                engine.kill(identity)
+            except EngineError as worse:
+                scene.report.note("stop", f"{short}: {worse}")
+        if _await_gone(scene, engine, identity):
+            scene.stopped += 1
+        else:
+            scene.fail("stop", f"container {short} still runs")
+
+    return task
+
+
+def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
+    deadline = scene.clock.monotonic() + GONE_S
+    pause = 0.01
+    while True:
+        try:
+            if not is_up(engine.inspect(identity)):
+                return True
+        except NoSuchContainer:
+            return True
+        except EngineError:
+            pass
+        if scene.clock.monotonic() >= deadline:
+            return False
+        scene.clock.sleep(pause)
+        pause = min(0.5, pause * 1.5)
+
+
+def _with_command(scene: Scene) -> None:
+    """The engine's socket did not work: the docker command may know another way in."""
+    base = scene.plan.baseline
+    known = [e.container for e in scene.live if e.container and not scene.is_kept(e.name)]
+    try:
+        form = "{{.ID}}\t{{.Names}}"
+        argv = ["docker", "ps", "--no-trunc", "--format", form]
+        for role in ROLES:
+            rows = scene.command([*argv, "--filter", f"label={ROLE_LABEL}={role}"]).splitlines()
+            for identity, _, name in (row.partition("\t") for row in rows):
+                if not _untouchable(scene, identity.strip(), name.strip()):
+                    known.append(identity.strip())
+        targets = [c for c in dict.fromkeys(known) if c != base.container_id]
+        if targets:
+            grace = scene.plan.grace_s
+            scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
+            scene.stopped += len(targets)
+    except EngineError as error:
+        scene.fail("stop", f"candidate containers: {error}")
+
+
+def memory(scene: Scene) -> None:
+    """Wait until what was stopped is gone and the GPUs have given its memory back; bounded."""
+    report = scene.report
+    if not scene.stopped:
+        report.skipped("memory", "nothing was stopped")
+        return
+    report.begin("memory")
+    left = [group for group in scene.groups if process.members(*group)]
+    if left:
+        report.note("memory", f"pid {left[0][0]} is still there")
+    if not (scene.plan.gpus and scene.plan.exclusive):
+        report.ok("memory", "the stopped ones are gone")
+        return
+    report.ok("memory", _vram_released(scene))
+
+
+def _vram_released(scene: Scene) -> str:
+    begun = scene.clock.monotonic()
+    used = _vram_used(scene)
+    while used is not None:
+        scene.clock.sleep(VRAM_PAUSE_S)
+        now = _vram_used(scene)
+        if now is None:
+            break
+        waited = scene.clock.monotonic() - begun
+        if now > used - VRAM_STEP:
+            return f"GPU memory in use {format_bytes(now)}, no longer falling"
+        if waited >= VRAM_WAIT_S:
+            return f"GPU memory in use {format_bytes(now)} after {format_duration(waited)}"
+        used = now
+    return "GPU memory unknown; going on"
+
+
+def _vram_used(scene: Scene) -> int | None:
+    """Bytes in use on the plan's GPUs, asked in another process: NVML may hang for good."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "console.gauges.vram"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=VRAM_CALL_S,
+            check=True,
+            env=dict(os.environ),
+        )
+        table = json.loads(decode(done.stdout))
+        return sum(int(table[gpu]["used"]) for gpu in scene.plan.gpus)
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None

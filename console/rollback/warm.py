@@ -1,0 +1,198 @@
+"""A ladder that waits: started with the run, everything loaded, one byte away.
+
+    python -m console.rollback.warm RUN_DIR/rollback
+
+On a thrashing machine an interpreter may take a minute to start. This one has started already,
+keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
+emergency (the runner is fenced), `r` the runner asks itself, `q` quit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+from console.clock import SystemClock
+from console.errors import ConsoleError
+from console.rollback import live as livelog
+from console.rollback import plan as sealed
+from console.rollback.ladder import Ladder
+from console.rollback.live import LIVE, Live
+from console.rollback.plan import PLAN, SealedPlan
+from console.rollback.report import new_trigger
+from console.services import probe, process
+
+FIFO = "trigger"
+WARM = "warm.json"
+EMERGENCY, ASKED, QUIT = b"R", b"r", b"q"
+OOM_SCORE = -900
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+
+
+def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
+    """Wake the warm ladder; False when nobody reads (or this user may not)."""
+    try:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(rollback_dir / FIFO, flags)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, byte) == 1
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def is_warm(rollback_dir: Path) -> bool:
+    """Whether a recorded warm ladder of this run is alive."""
+    entries = livelog.read(rollback_dir / LIVE)
+    return any(e.kind == "ladder" and process.alive(e.pid, e.start) for e in entries)
+
+
+class Warm:
+    """The waiting process; `run()` returns when it is told to quit."""
+
+    def __init__(self, rollback_dir: Path) -> None:
+        self.directory = rollback_dir
+        self.clock = SystemClock()
+        self.plan = sealed.read(rollback_dir / PLAN)
+        self.seen = self._stamp()
+        self.oom_score: int | None = None
+        self.fifo = -1
+
+    def prepare(self) -> None:
+        """FIFO, protection, one dry request, then the line that says it is ready."""
+        path = self.directory / FIFO
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        # Read and write: the last writer going away must not look like the end of the file.
+        self.fifo = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if not stat.S_ISFIFO(os.fstat(self.fifo).st_mode):
+            raise ConsoleError("the trigger is no FIFO", str(path))
+        got = {"memory": lock_memory(), "oom_score_adj": self._protect()}
+        with contextlib.suppress(probe.ProbeError):
+            # Port 9 of loopback: nothing answers, and every import of a request has happened.
+            probe.fetch("http://127.0.0.1:9/", timeout_s=0.2)
+        pid = os.getpid()
+        start = process.start_time(pid) or 0
+        with contextlib.suppress(OSError):
+            text = json.dumps({"pid": pid, "start": start, **got}) + "\n"
+            sealed.write_atomically(self.directory / WARM, text)
+        livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
+
+    def run(self) -> None:
+        """Wait, climb, wait again; a key pressed twice climbs once."""
+        pending = b""
+        while True:
+            pending = pending or os.read(self.fifo, 64)
+            if QUIT in pending and EMERGENCY not in pending:
+                return
+            emergency = EMERGENCY in pending
+            if emergency or ASKED in pending:
+                self._climb(emergency)
+            pending = self._drain()
+            if emergency:
+                # Pressed again meanwhile: that press has been answered.
+                pending = pending.replace(EMERGENCY, b"").replace(ASKED, b"")
+
+    def _climb(self, emergency: bool) -> None:
+        clock = self.clock
+        begun = new_trigger(clock, emergency, "warm" if emergency else "runner")
+        self._reread()
+        Ladder(self.plan, clock=clock, trigger=begun, oom_score=self.oom_score).run()
+
+    def _drain(self) -> bytes:
+        os.set_blocking(self.fifo, False)
+        try:
+            return os.read(self.fifo, 4096)
+        except BlockingIOError:
+            return b""
+        finally:
+            os.set_blocking(self.fifo, True)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            info = os.stat(self.directory / PLAN)
+        except OSError:
+            return (0, 0, 0)
+        return (info.st_mtime_ns, info.st_ino, info.st_size)
+
+    def _reread(self) -> None:
+        """Take a changed plan; the copy in memory serves when the file is gone or garbage."""
+        now = self._stamp()
+        if now == self.seen:
+            return
+        with contextlib.suppress(ConsoleError):
+            self.plan = self._same_run(sealed.read(self.directory / PLAN))
+            self.seen = now
+
+    def _same_run(self, fresh: SealedPlan) -> SealedPlan:
+        if fresh.run_id != self.plan.run_id:
+            raise ConsoleError("the plan is another run's", fresh.run_id)
+        return fresh
+
+    def _protect(self) -> str:
+        """Ask for protection from the OOM killer; what it got, as read back."""
+        path = "/proc/self/oom_score_adj"
+        try:
+            before = int(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            return f"unknown: {error}"
+        # A buffered write hides the refusal: write the descriptor, then read back.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, str(min(before, OOM_SCORE)).encode())
+            finally:
+                os.close(descriptor)
+        after = Path(path).read_text().strip()
+        if after != str(before):
+            self.oom_score = before
+            return after
+        return f"{after}: not permitted to lower it"
+
+
+def lock_memory() -> str:
+    """Best-effort mlockall; what was locked, in words.
+
+    Future pages are locked only without a limit: under one, the next thread would not start.
+    """
+    import ctypes
+    import resource
+
+    unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
+    libc = ctypes.CDLL(None, use_errno=True)
+    wishes = [(_MCL_CURRENT, "current pages locked")]
+    if unlimited or os.geteuid() == 0:
+        wishes.insert(0, (_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT, "all pages locked on fault"))
+    for flags, words in wishes:
+        if libc.mlockall(flags) == 0:
+            return words
+    return f"not locked: {os.strerror(ctypes.get_errno())}"
+
+
+def main(arguments: list[str]) -> int:
+    """Entry of the process; 2 when the plan or the FIFO cannot be used."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m console.rollback.warm RUN_DIR/rollback\n")
+        return 2
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        warm = Warm(Path(arguments[0]).absolute())
+        warm.prepare()
+    except (ConsoleError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    warm.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

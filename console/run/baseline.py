@@ -1,0 +1,152 @@
+"""The baseline before a run: it has just served, and everything to bring it back is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console import paths
+from console.errors import BaselineNotReady, ConsoleError
+from console.rollback import restore
+from console.rollback.plan import Baseline, Proof
+from console.services.base import ComposeSpec, ExistingContainer, ProcessSpec, ServiceSpec
+from console.services.probe import Completion, Health, complete, health
+from console.site.model import Site
+from console.text import one_line
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+    Client = Callable[[], DockerClient]
+
+SILENT = "no run starts: the baseline did not answer a completion"
+HINT = "omni-console rollback brings the baseline back and proves it"
+
+
+def records_dir(site: str) -> Path:
+    """Where the pids of a site's host processes are remembered between runs."""
+    return paths.state_dir() / "services" / site
+
+
+def log_path(site: str) -> Path:
+    """The log of a baseline that is a host process."""
+    return paths.state_dir() / "logs" / f"baseline-{site}.log"
+
+
+def restore_file(site: str) -> Path:
+    """Where the measured restore times of a site are remembered."""
+    return paths.state_dir() / "restore" / f"{site}.json"
+
+
+def restore_time(site: str) -> float | None:
+    """Seconds a restore took lately, or None when none was measured."""
+    return restore.expected(restore_file(site), "baseline")
+
+
+def facts(site: Site, client: Client) -> Baseline:
+    """The baseline as the sealed plan names it: ids, not names that may move.
+
+    `client` connects to the engine when it is needed. Raises BaselineNotReady when the
+    container, image or models are not there.
+    """
+    model = site.model.baseline
+    spec = site.baseline_spec()
+    proof = Proof(
+        model.completion.model, model.completion.prompt, model.completion.max_tokens,
+        model.completion.timeout,
+    )  # fmt: skip
+    common = Baseline(
+        name="baseline",
+        kind="container",
+        url=spec.url,
+        ready_path=spec.ready.path,
+        ready_timeout_s=spec.ready.timeout_s,
+        completion=proof,
+        reference_tok_s=model.reference.tok_s if model.reference else None,
+        tolerance=model.reference.tolerance if model.reference else 0.10,
+    )
+    _models_exist(site)
+    if isinstance(spec.runs, ProcessSpec):
+        log = log_path(site.name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        records = str(records_dir(site.name))
+        return replace(common, kind="process", process=spec.runs, records_dir=records, log=str(log))
+    container, name, image = _container(spec, client())
+    argv: tuple[str, ...] = ()
+    if isinstance(spec.runs, ComposeSpec):
+        from console.services.compose import up_argv
+
+        argv = tuple(up_argv(spec.runs.files, spec.runs.service, spec.runs.project))
+    return replace(
+        common, container_id=container, container_name=name, image_id=image, compose_argv=argv
+    )
+
+
+def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
+    """Name or id of the baseline's container. A compose service is found by its labels: it is
+    started by id, never by `up`, which may recreate it. Raises BaselineNotReady."""
+    if isinstance(spec.runs, ExistingContainer):
+        return spec.runs.name
+    assert isinstance(spec.runs, ComposeSpec)
+    from console.services.compose import resolve_container
+
+    found = resolve_container(client, spec.runs.files, spec.runs.service, spec.runs.project)
+    if found is None:
+        service = one_line(spec.runs.service)
+        raise BaselineNotReady(
+            f"the baseline's compose service {service} has no container",
+            hint=f"docker compose -f {spec.runs.files[0]} up -d {service}",
+        )
+    return found
+
+
+def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
+    """(id, name, image id) of the baseline's container, running or not."""
+    from console.services.docker_client import inspect
+    from console.services.images import image_info
+
+    ref = container_ref(spec, client)
+    found = inspect(client, ref)
+    if found is None:
+        raise BaselineNotReady(
+            f"the baseline's container {one_line(ref)} does not exist",
+            hint="docker ps -a lists what there is; correct the site file",
+        )
+    image = str(found.get("Image", ""))
+    if image_info(client, image) is None:
+        raise BaselineNotReady(
+            "the baseline's image is gone", f"{image[:19]} of {one_line(ref)}",
+            "without it the container cannot be started again; pull or build it first",
+        )  # fmt: skip
+    return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
+
+
+def _models_exist(site: Site) -> None:
+    missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
+    if missing:
+        raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), HINT)
+
+
+def prove(site: Site) -> Completion:
+    """One completion from the baseline, now. Raises BaselineNotReady."""
+    spec, ask = site.baseline_spec(), site.model.baseline.completion
+    state, detail = health(spec.url, spec.ready.path)
+    if state is not Health.SERVING:
+        raise BaselineNotReady(
+            "no run starts: the baseline does not serve", f"{spec.url}: {state} {detail}".rstrip(),
+            HINT,
+        )  # fmt: skip
+    try:
+        done = complete(
+            spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
+            timeout_s=ask.timeout,
+        )  # fmt: skip
+    except ConsoleError as error:
+        raise BaselineNotReady(
+            "no run starts: the baseline did not answer", str(error), HINT
+        ) from error
+    if not done.ok:
+        raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
+    return done

@@ -1,0 +1,187 @@
+"""What an executor is handed: the run, its services, one attempt with its deadline and log."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.clock import Clock
+from console.journal.store import Event, Journal
+from console.playbook.inputs import Secret
+from console.rollback import live
+from console.run.control import Desk
+from console.run.directory import RunDir, RunMeta
+from console.run.fault import point
+from console.run.plan import Plan
+from console.run.state import Cause
+from console.run.view import RunView, fold
+from console.services.base import Handle
+from console.services.deadline import Cancelled
+from console.text import clean, decode
+
+if TYPE_CHECKING:
+    from console.run.fleet import Fleet
+
+LOG_LIMIT = 64 * 1024 * 1024
+"""Bytes of output kept of one attempt; what comes after is counted and dropped."""
+SAY_INTERVAL_S = 1.0
+
+
+class StepFailed(Exception):
+    """A step did not do what it should: the cause as a word, the detail for the operator."""
+
+    def __init__(
+        self,
+        cause: Cause,
+        detail: str,
+        *,
+        exit_code: int | None = None,
+        lines: list[str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.detail = detail
+        self.exit_code = exit_code
+        self.lines = lines or []
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that succeeded, or was skipped with a reason."""
+
+    detail: str = ""
+    skipped: bool = False
+    exit_code: int | None = None
+
+
+@dataclass
+class Context:
+    """One run's parts. `record` makes an event durable before anything else happens."""
+
+    run: RunDir
+    meta: RunMeta
+    plan: Plan
+    journal: Journal
+    clock: Clock
+    desk: Desk
+    view: RunView
+    fleet: Fleet = field(init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
+        """Append to the journal and to this process's own view. Raises JournalError."""
+        with self._lock:
+            at = self.clock.now()
+            seq = self.journal.append(at, event, step, attempt, data)
+            fold([Event(seq, at, event, step, attempt, data)], self.view)
+
+    def alive(self, handle: Handle, *, kind: str = "") -> None:
+        """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
+        entry = live.of_handle(handle)
+        if kind:
+            entry = live.Live(kind, handle.service, handle.pid, handle.start)
+        live.append(self.run.live, entry)
+        point("effect_recorded")
+
+    def secret(self, secret: Secret) -> str:
+        try:
+            return secret.read()
+        except ValueError as error:
+            raise StepFailed(Cause.PRECONDITION, f"secret '{secret.name}': {error}") from error
+
+    def path(self, text: str) -> Path:
+        """A path of the playbook, relative to the playbook's directory."""
+        return self.plan.playbook.base / Path(text).expanduser()
+
+
+class Attempt:
+    """One attempt at a step: its number, deadline, cancellation, and where its output goes."""
+
+    def __init__(self, context: Context, step: str, number: int, limit_s: float) -> None:
+        self.context = context
+        self.step = step
+        self.number = number
+        self.limit_s = limit_s
+        self.begun = context.clock.monotonic()
+        self.cancelled = context.desk.cancelled
+        self.path = context.run.attempt_log(step, number)
+        self.secrets: list[str] = []
+        self._said = float("-inf")
+        self._fd = -1
+        self._written = 0
+        self._dropped = 0
+        self._rest = b""
+        self._tail: list[str] = []
+
+    def remaining(self) -> float:
+        """Seconds left before the step's timeout; raises on cancel and timeout."""
+        if self.cancelled.is_set():
+            raise Cancelled(self.step)
+        left = self.limit_s - (self.context.clock.monotonic() - self.begun)
+        if left <= 0:
+            raise StepFailed(Cause.TIMEOUT, f"not done within {self.limit_s:.0f} s")
+        return left
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not past the deadline or a cancel."""
+        self.context.clock.wait(self.cancelled, min(seconds, self.remaining()))
+        self.remaining()
+
+    def say(self, text: str, *, always: bool = False) -> None:
+        """Progress for viewers, at most one event a second: the journal is durable, not chatty."""
+        now = self.context.clock.monotonic()
+        if always or now - self._said >= SAY_INTERVAL_S:
+            self._said = now
+            self.context.record("step.say", self.step, self.number, text=clean(text, 300))
+
+    def sink(self, data: bytes) -> None:
+        """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()[-LOG_LIMIT:]
+        if len(self._rest) > 1_000_000:  # a line without an end is cut, or it would fill memory
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._line(line)
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The last lines of output so far, clean."""
+        return [clean(line) for line in self._tail[-count:]]
+
+    def output(self) -> list[str]:
+        """The last 20,000 lines of output, as text; for patterns."""
+        return self._tail
+
+    def close(self) -> None:
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+        if self._dropped:
+            self._write(f"--- {self._dropped} bytes of output dropped at the cap ---\n".encode())
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _line(self, raw: bytes) -> None:
+        for secret in self.secrets:
+            raw = raw.replace(secret.encode(), b"*****")
+        self._tail.append(decode(raw[:100_000]).rstrip("\r"))
+        if len(self._tail) > 20_000:
+            del self._tail[:10_000]
+        if self._written > LOG_LIMIT:
+            self._dropped += len(raw)
+            return
+        self._write(raw + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        if self._fd < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags, 0o600)
+        self._written += os.write(self._fd, data)
+
+
+Executor = Callable[[Context, Any, Attempt], Done]
+"""(context, planned step, attempt) → Done; raises StepFailed, Cancelled, ConsoleError."""

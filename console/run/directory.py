@@ -1,0 +1,124 @@
+"""The directory of a run: everything about it in one place. History is the set of directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console import paths
+from console.errors import UsageError
+from console.text import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeta:
+    """What a run was started with; secrets never in it. Kept in run.json."""
+
+    run_id: str
+    playbook: str
+    base: str
+    digest: str
+    site: str
+    site_base: str
+    inputs: dict[str, str] = field(default_factory=dict)
+    yes: bool = False
+    step: bool = False
+    headless: bool = True
+    owner: str = ""
+    created: float = 0.0
+
+
+class RunDir:
+    """Paths inside a run's directory; nothing else knows their names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+
+    journal = property(lambda self: self.path / "journal.db")
+    playbook = property(lambda self: self.path / "playbook.yaml")
+    site = property(lambda self: self.path / "site.yaml")
+    rollback = property(lambda self: self.path / "rollback")
+    live = property(lambda self: self.path / "rollback" / "live.jsonl")
+    sealed = property(lambda self: self.path / "rollback" / "plan.json")
+    script = property(lambda self: self.path / "rollback" / "rollback.sh")
+    ladder = property(lambda self: self.path / "rollback" / "ladder.jsonl")
+    socket = property(lambda self: self.path / "control.sock")
+    runner_log = property(lambda self: self.path / "runner.log")
+    report = property(lambda self: self.path / "report.md")
+    report_json = property(lambda self: self.path / "report.json")
+
+    def log(self, service: str) -> Path:
+        return self.path / "logs" / f"{service}.log"
+
+    def attempt_log(self, step: str, attempt: int) -> Path:
+        name = re.sub(r"[^a-z0-9_-]", "-", step)
+        return self.path / "attempts" / f"{name}.{attempt}.log"
+
+    def write_meta(self, meta: RunMeta) -> None:
+        (self.path / "run.json").write_text(json.dumps(asdict(meta), indent=1) + "\n")
+
+    def meta(self) -> RunMeta:
+        """Raises UsageError when the directory is not a run's."""
+        try:
+            data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            return RunMeta(**data)
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"{self.path} is not a run", one_line(str(error))) from error
+
+
+def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunDir:
+    """A new run directory, readable by other users so that theirs consoles and root find it."""
+    root = paths.runs_dir()
+    root.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    run = RunDir(root / f"{stamp}-{name}-{secrets.token_hex(2)}")
+    run.path.mkdir(mode=0o755)
+    for part in ("rollback", "logs", "attempts"):
+        (run.path / part).mkdir(mode=0o755)
+    run.playbook.write_text(playbook_text)
+    run.site.write_text(site_text)
+    run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))
+    return run
+
+
+def all_runs() -> list[RunDir]:
+    """Every run, newest first."""
+    try:
+        names = sorted(os.listdir(paths.runs_dir()), reverse=True)
+    except OSError:
+        return []
+    return [
+        RunDir(paths.runs_dir() / name)
+        for name in names
+        if (paths.runs_dir() / name / "run.json").exists()
+    ]
+
+
+def find_run(text: str | None) -> RunDir:
+    """A run by id, unique beginning or end of an id, or directory; without text the newest.
+
+    Raises UsageError when there is none, or more than one.
+    """
+    if text and "/" in text:
+        run = RunDir(Path(text).absolute())
+        run.meta()
+        return run
+    runs = all_runs()
+    if not runs:
+        raise UsageError("there is no run yet", hint="start one: omni-console run PLAYBOOK")
+    if not text:
+        return runs[0]
+    found = [r for r in runs if r.id == text]
+    found = found or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
+    if len(found) != 1:
+        some = ", ".join(r.id for r in (found or runs)[:5])
+        what = "is not a run" if not found else "is more than one run"
+        raise UsageError(f"'{one_line(text, 60)}' {what}", some, "omni-console runs lists them")
+    return found[0]

@@ -1,0 +1,83 @@
+"""`approval` and `manual`: a person answers, in time, on the evidence shown. Enter never does."""
+
+from __future__ import annotations
+
+import queue
+
+from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.executors.check import ask
+from console.run.executors.gate import evidence_hash
+from console.run.fault import point
+from console.run.plan import PlannedStep
+from console.run.state import Cause, RunState
+from console.services.deadline import Cancelled
+from console.text import one_line
+from console.units import format_duration
+
+POLL_S = 0.2
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
+    step = planned.step
+    assert step is not None
+    assert step.approval is not None
+    if context.meta.yes:
+        return _by_yes(context, attempt, step.id)
+    return _wait(
+        context, attempt, step.approval.prompt, step.approval.expires, step.approval.confirm
+    )
+
+
+def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """The operator does it elsewhere and says so; then the world is asked whether it is done."""
+    step = planned.step
+    assert step is not None
+    assert step.manual is not None
+    if context.meta.yes and step.manual.verify is not None:
+        done = Done("--yes: only verified")
+    elif context.meta.yes:
+        raise StepFailed(
+            Cause.PRECONDITION, "--yes cannot do a manual step that has nothing to verify it"
+        )
+    else:
+        done = _wait(context, attempt, step.manual.do, step.manual.expires, "")
+    if step.manual.verify is not None:
+        return Done(f"{done.detail}; {ask(context, step.manual.verify, attempt)}")
+    return done
+
+
+def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
+    context.record(
+        "verb", step, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
+    )
+    return Done("approved by --yes")
+
+
+def _wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
+    desk, clock = context.desk, context.clock
+    context.record("run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300))
+    desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
+    point("in_approval", attempt.step)
+    deadline = clock.monotonic() + expires_s
+    try:
+        while True:
+            attempt.remaining()
+            try:
+                verb = desk.inbox.get(timeout=POLL_S)
+            except queue.Empty:
+                if clock.monotonic() >= deadline:
+                    text = f"nobody answered within {format_duration(expires_s)}"
+                    raise StepFailed(Cause.EXPIRED, text) from None
+                continue
+            if verb.verb == "approve":
+                return Done(f"approved by {verb.who}" + (f": {verb.why}" if verb.why else ""))
+            if verb.verb == "reject":
+                raise StepFailed(Cause.GATE, f"rejected by {verb.who}: {verb.why or 'no reason'}")
+            if verb.verb == "skip":
+                return Done(f"skipped by {verb.who}: {verb.why}", skipped=True)
+            if verb.verb in ("abort", "rollback"):
+                raise Cancelled(attempt.step)
+    finally:
+        desk.set(evidence="", confirm="", state=RunState.RUNNING)
+        context.record("run.state", state=str(RunState.RUNNING))

@@ -1,0 +1,36 @@
+"""The baseline's outage and its end: effects of their own, never hidden inside another step."""
+
+from __future__ import annotations
+
+from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.fault import point
+from console.run.plan import PlannedStep
+from console.run.restoring import bring_back, wait_released
+from console.run.state import Cause
+from console.units import format_duration
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
+    context.record("outage", planned.id, attempt.number, down=True)
+    begun = context.clock.monotonic()
+    context.fleet.stop("baseline", attempt)
+    point("baseline_stopped")
+    released = wait_released(context, attempt)
+    took = format_duration(context.clock.monotonic() - begun)
+    return Done(f"baseline stopped in {took}; {released}")
+
+
+def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Stop what the run left alive and bring the baseline back, by the rollback ladder itself."""
+    point("before_restore")
+    result = bring_back(context, planned.id, attempt.number)
+    if not result.serving:
+        raise StepFailed(
+            Cause.NOT_READY, result.detail or "the baseline does not serve",
+            lines=list(result.manual),
+        )  # fmt: skip
+    took = f" after {format_duration(result.restore_s)}" if result.restore_s is not None else ""
+    slow = " DEGRADED: below its reference" if result.degraded else ""
+    rate = f", {result.tok_s:.1f} tok/s" if result.tok_s is not None else ""
+    return Done(f"baseline serving{took}{rate}{slow}")

@@ -1,0 +1,106 @@
+"""`benchmark`: measure an endpoint; and the baseline the same way, outside its outage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from console.benchmark.metrics import Sample
+from console.benchmark.protocol import PROMPTS, BenchmarkResult, Protocol, run_benchmark
+from console.playbook.steps import BenchmarkStep
+from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.fault import point
+from console.run.plan import BASELINE_AGAIN, PlannedStep
+from console.run.state import Cause
+from console.services.deadline import Cancelled
+
+HEADLINE = ("tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s")
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Measure the service. Raises StepFailed when not one run is valid."""
+    step = planned.step
+    assert step is not None
+    assert step.benchmark is not None
+    result = _measure(context, step.benchmark.service, step.benchmark, attempt)
+    return _keep(context, result, attempt, step.id, step.id)
+
+
+def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Measure the baseline once for each different protocol that is compared with it."""
+    done: dict[str, BenchmarkResult] = {}
+    again = planned.id == BASELINE_AGAIN
+    details: list[str] = []
+    for _, step in context.plan.playbook.steps():
+        bench = step.benchmark
+        if bench is None or bench.against != "baseline":
+            continue
+        key = json.dumps([bench.prompts, bench.max_tokens, bench.runs])
+        if key not in done:
+            done[key] = _measure(context, "baseline", bench, attempt)
+        scope = f"{step.id}.baseline{'-after' if again else ''}"
+        details.append(_keep(context, done[key], attempt, planned.id, scope).detail)
+    return Done(details[-1] if details else "")
+
+
+def _measure(
+    context: Context, service: str, bench: BenchmarkStep, attempt: Attempt
+) -> BenchmarkResult:
+    spec = context.fleet.spec(service)
+    protocol = Protocol(
+        prompts=tuple(bench.prompts) or PROMPTS,
+        max_tokens=bench.max_tokens,
+        runs=bench.runs,
+        warmup=bench.warmup,
+        max_runs=bench.runs + max(1, bench.runs // 3),
+        timeout_s=attempt.remaining(),
+    )
+
+    def progress(number: int, planned: int, sample: Sample) -> None:
+        point("in_benchmark", attempt.step)
+        attempt.remaining()
+        rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
+        what = f"void: {sample.void}" if sample.void else rate
+        run = "warm-up" if number == 0 else f"run {number}/{planned}"
+        attempt.say(f"{service}: {run} {what}", always=number in (0, planned))
+
+    model = bench.model or (
+        context.plan.site.model.baseline.completion.model if service == "baseline" else ""
+    )
+    result = run_benchmark(
+        spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
+        progress=progress,
+    )  # fmt: skip
+    if attempt.cancelled.is_set():
+        raise Cancelled(attempt.step)
+    attempt.remaining()
+    return result
+
+
+def _keep(
+    context: Context, result: BenchmarkResult, attempt: Attempt, step: str, scope: str
+) -> Done:
+    """Figures into the journal, all samples into a file beside the attempt's log."""
+    path = attempt.path.with_name(f"{scope}.{attempt.number}.benchmark.json")
+    path.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+    metrics: dict[str, Any] = {}
+    for name, summary in result.metrics.items():
+        figures = asdict(summary)
+        figures.pop("samples", None)
+        metrics[name] = {**figures, "void": len(result.voids)}
+    context.record(
+        "metrics", step, attempt.number, scope=scope, metrics=metrics,
+        benchmark={
+            "model": result.model, "build": result.build_info, "flags": result.flags,
+            "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
+            "url": result.url,
+        },
+    )  # fmt: skip
+    tok_s = result.metrics["tok_s"]
+    if not tok_s.n:
+        reasons = sorted({str(v.get("reason", "")) for v in result.voids})
+        raise StepFailed(Cause.OUTPUT_INVALID, "not one valid run", lines=reasons[:5])
+    spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""
+    void = f", {len(result.voids)} void" if result.voids else ""
+    return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}")

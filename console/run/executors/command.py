@@ -1,0 +1,230 @@
+"""`run`, `script` and `build`: a command on the host, in a service's container, or in a one-off.
+
+Argv lists all the way; stdin is /dev/null; a session of its own, so that a stop reaches the whole
+group; SIGINT → SIGTERM → SIGKILL, each step visible.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+from pathlib import Path
+
+from console.playbook.inputs import Secret
+from console.playbook.steps import Step
+from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.effect import build_argv
+from console.run.plan import PlannedStep
+from console.run.state import Cause
+from console.services.base import COOKIE, ContainerSpec, Handle, Launch
+from console.services.deadline import Cancelled
+from console.services.process import environment, members, start_time
+from console.site.service import mount
+from console.text import one_line
+
+GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
+    step = planned.step
+    assert step is not None
+    env = _environment(context, step, attempt)
+    if step.where is not None:
+        code = _in_container(context, step, env, attempt)
+    else:
+        argv, cwd = _argv(context, step, attempt), _cwd(context, step)
+        code = run_host(context, argv, env, cwd, attempt)
+    attempt.close()
+    if code != 0:
+        cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
+        word = signal.Signals(-code).name if -65 < code < 0 else f"exit code {code}"
+        raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
+    capture_outputs(context, step, attempt)
+    return Done(exit_code=code)
+
+
+def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
+    if step.run is not None:
+        return list(step.run)
+    if step.build is not None:
+        return build_argv(step)
+    path = attempt.path.with_suffix(".sh")
+    path.write_text(step.script or "")
+    return ["/bin/sh", "-eu", str(path)]
+
+
+def _cwd(context: Context, step: Step) -> str:
+    return str(context.path(step.cwd)) if step.cwd else str(context.plan.playbook.base)
+
+
+def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
+    """The step's own variables: inputs as OMNI_INPUT_*, then `env`, secrets resolved now."""
+    env = {
+        f"OMNI_INPUT_{name.upper().replace('-', '_')}": _text(value)
+        for name, value in context.plan.playbook.inputs.items()
+    }
+    env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
+    for name, value in step.env.items():
+        if isinstance(value, Secret):
+            env[name] = context.secret(value)
+            attempt.secrets.append(env[name])
+        else:
+            env[name] = value
+    return env
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def run_host(
+    context: Context, argv: list[str], env: dict[str, str], cwd: str, attempt: Attempt
+) -> int:
+    """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
+    attempt.remaining()
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environment([*docker_environment(context), *env.items()], context.run.id),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise StepFailed(Cause.START_ERROR, f"{one_line(argv[0])}: {words} (in {cwd})") from error
+    start = start_time(child.pid) or 0
+    context.alive(Handle(attempt.step, "process", pid=child.pid, start=start), kind="step")
+    try:
+        _pump(child, attempt)
+        return child.wait(timeout=max(0.1, attempt.remaining()))
+    except subprocess.TimeoutExpired:
+        raise StepFailed(
+            Cause.TIMEOUT, f"not done within {attempt.limit_s:.0f} s", lines=attempt.last_lines()
+        ) from None
+    except StepFailed as failed:
+        failed.lines = failed.lines or attempt.last_lines()
+        raise
+    finally:
+        _end(context, child, start, attempt)
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def docker_environment(context: Context) -> list[tuple[str, str]]:
+    """How the docker command finds the engine the run talks to."""
+    given = {"DOCKER_HOST": context.plan.site.model.engine.host}
+    names = ("DOCKER_HOST", "DOCKER_CONFIG")
+    return [(n, v) for n in names if (v := given.get(n) or os.environ.get(n, ""))]
+
+
+def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
+    """Copy output until the command itself ends; a grandchild that keeps the pipe is not waited
+    for."""
+    assert child.stdout is not None
+    os.set_blocking(child.stdout.fileno(), False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(min(0.1, attempt.remaining()))
+            data = os.read(child.stdout.fileno(), 65536) if ready else None
+            if data:
+                attempt.sink(data)
+                last = attempt.last_lines(1)
+                if last:
+                    attempt.say(last[0])
+            elif data == b"" or child.poll() is not None:
+                return
+
+
+def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt) -> None:
+    """Whatever happened, nobody of the command's session stays behind."""
+    for number, wait_s in GRACE:
+        left = members(child.pid, start) if child.poll() is not None else [None]
+        if not left:
+            return
+        attempt.context.record(
+            "step.say", attempt.step, attempt.number, text=f"stopping: {number.name}"
+        )
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            child.poll()
+        except PermissionError:
+            return
+        deadline = context.clock.monotonic() + wait_s
+        while context.clock.monotonic() < deadline:
+            if child.poll() is not None and not members(child.pid, start):
+                return
+            context.clock.sleep(0.02)
+
+
+def _in_container(context: Context, step: Step, env: dict[str, str], attempt: Attempt) -> int:
+    from console.services.exec import run_in, run_oneoff
+
+    where = step.where
+    assert where is not None
+    argv = list(step.run) if step.run is not None else ["sh", "-eu", "-c", step.script or ""]
+    env = {**env, COOKIE: context.run.id}
+    if where.service is not None:
+        handle = context.fleet.find(where.service)
+        if handle is None or not handle.container:
+            raise StepFailed(Cause.PRECONDITION, f"{where.service} is not a running container")
+        return run_in(
+            context.fleet.client, handle.container, argv, env=env, workdir=step.cwd,
+            timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+        )  # fmt: skip
+    spec = ContainerSpec(
+        image=where.image or "",
+        command=tuple(argv),
+        mounts=tuple(mount(text, context.plan.playbook.base) for text in where.mounts),
+        env=tuple(sorted(env.items())),
+        gpus=("all",) if where.gpus == "all" else tuple(where.gpus),
+        memory_bytes=where.memory,
+        network=where.network,
+        workdir=step.cwd,
+    )
+    return run_oneoff(
+        context.fleet.client, spec, service=step.id,
+        launch=Launch(context.run.id, attempt.path, context.alive),
+        timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+    )  # fmt: skip
+
+
+def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
+    """Numbers from the output by named pattern, the last match of each; a missing one fails."""
+    metrics: dict[str, dict[str, object]] = {}
+    text = "\n".join(attempt.output())
+    for name, output in step.outputs.items():
+        found = re.findall(output.pattern, text)
+        last = found[-1] if found else None
+        value = last[0] if isinstance(last, tuple) else last
+        try:
+            metrics[name] = {"value": float(value or ""), "unit": output.unit, "n": 1}
+        except ValueError:
+            what = "no line matches" if value is None else f"'{one_line(value, 40)}' is no number"
+            raise StepFailed(
+                Cause.OUTPUT_INVALID, f"output '{name}': {what} {one_line(output.pattern)}",
+                lines=attempt.last_lines(),
+            ) from None  # fmt: skip
+    if metrics:
+        context.record("metrics", step.id, attempt.number, metrics=metrics)
+
+
+def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> bool:
+    """Whether a short command ends with 0; for `unless`."""
+    try:
+        return run_host(context, argv, {}, str(cwd), attempt) == 0
+    except StepFailed as failed:
+        if failed.cause is Cause.TIMEOUT:
+            raise
+        return False
+
+
+__all__ = ["Cancelled", "capture_outputs", "execute", "run_host", "succeeds"]

@@ -1,0 +1,161 @@
+"""The services of a run: drivers by name, what is alive, and one log tailer each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from console.errors import ServiceError
+from console.run.baseline import container_ref, records_dir
+from console.run.context import Attempt, Context, StepFailed
+from console.run.fault import point
+from console.run.state import Cause
+from console.services.base import (
+    ComposeSpec,
+    Driver,
+    ExistingContainer,
+    Handle,
+    Launch,
+    ProcessSpec,
+    ServiceSpec,
+    Status,
+)
+from console.services.process import ProcessDriver
+from console.services.ready import wait_ready
+from console.text import one_line
+
+if TYPE_CHECKING:
+    import docker
+
+
+class Fleet:
+    """Starts, stops and watches the run's services; the engine is connected to when needed."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.specs = context.plan.services
+        self.handles: dict[str, Handle] = {}
+        self._drivers: dict[str, Driver] = {}
+        self._tailers: dict[str, Any] = {}
+        self._client: docker.DockerClient | None = None
+
+    @property
+    def client(self) -> docker.DockerClient:
+        """The engine's client. Raises EngineError."""
+        if self._client is None:
+            from console.services.docker_client import connect
+
+            self._client = connect(self.context.plan.site.model.engine.host or None)
+        return self._client
+
+    def spec(self, name: str) -> ServiceSpec:
+        return self.context.plan.site.baseline_spec() if name == "baseline" else self.specs[name]
+
+    def driver(self, name: str) -> Driver:
+        if name not in self._drivers:
+            self._drivers[name] = self._make(self.spec(name))
+        return self._drivers[name]
+
+    def _make(self, spec: ServiceSpec) -> Driver:
+        if isinstance(spec.runs, ProcessSpec):
+            return ProcessDriver(spec, records_dir(self.context.plan.site.name), self.context.clock)
+        if spec.name == "baseline":
+            from console.services.container import ContainerDriver
+
+            runs = ExistingContainer(container_ref(spec, self.client))
+            return ContainerDriver(replace(spec, runs=runs), self.client)
+        if isinstance(spec.runs, ComposeSpec):
+            from console.services.compose import ComposeDriver
+
+            return ComposeDriver(spec, self.client, self.context.run.path / "compose")
+        from console.services.container import ContainerDriver
+
+        return ContainerDriver(spec, self.client)
+
+    def start(self, name: str, attempt: Attempt) -> Handle:
+        """Start a service and follow its log; the intent is in the journal already."""
+        log = self.context.run.log(name)
+        launch = Launch(self.context.run.id, log, self.context.alive)
+        try:
+            handle = self.driver(name).start(launch)
+        except ServiceError as error:
+            raise StepFailed(Cause.START_ERROR, str(error), lines=[error.hint]) from error
+        self.adopt(name, handle)
+        attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)
+        return handle
+
+    def adopt(self, name: str, handle: Handle) -> None:
+        """Take a live service into the run and tail its log."""
+        self.handles[name] = handle
+        self.context.record(
+            "service", service=name, alive=True, kind=handle.kind, container=handle.container,
+            name=handle.name, pid=handle.pid, start=handle.start,
+        )  # fmt: skip
+        if handle.container and name not in self._tailers:
+            from console.services.logs import Tailer
+
+            tailer = Tailer(self.client, handle, self.context.run.log(name))
+            tailer.start()
+            self._tailers[name] = tailer
+
+    def find(self, name: str) -> Handle | None:
+        """The live handle of a service: this run's, or one that still runs from before."""
+        if name in self.handles:
+            return self.handles[name]
+        return self.driver(name).find()
+
+    def wait(self, name: str, attempt: Attempt) -> float:
+        """Wait until a service is ready; seconds waited. Raises StepFailed with cause and log."""
+        spec, driver = self.spec(name), self.driver(name)
+        handle = self.find(name)
+        if handle is None:
+            raise StepFailed(Cause.PRECONDITION, f"{name} has not been started")
+        held = handle
+
+        def status() -> Status:
+            attempt.remaining()
+            return driver.status(held)
+
+        try:
+            waited = wait_ready(
+                spec,
+                status=status,
+                last_lines=lambda count: driver.last_lines(held, count),
+                clock=self.context.clock,
+                cancelled=attempt.cancelled,
+                progress=attempt.say,
+            )
+        except ServiceError as error:
+            state = driver.status(held)
+            cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
+            lines = driver.last_lines(held, 20)
+            raise StepFailed(cause, one_line(str(error), 400), lines=lines) from error
+        point("service_ready", name)
+        return waited
+
+    def stop(self, name: str, attempt: Attempt | None = None) -> bool:
+        """Stop a service gracefully; False when nothing was alive."""
+        handle = self.find(name)
+        if handle is None:
+            self.gone(name)
+            return False
+        if attempt is not None:
+            attempt.say(f"stopping {name}", always=True)
+        self.driver(name).stop(handle, self.spec(name).grace_s)
+        self.gone(name)
+        return True
+
+    def gone(self, name: str) -> None:
+        """Forget a service that does not run any more."""
+        tailer = self._tailers.pop(name, None)
+        if tailer is not None:
+            tailer.stop()
+        if self.handles.pop(name, None) is not None:
+            self.context.record("service", service=name, alive=False)
+
+    def close(self) -> None:
+        for tailer in self._tailers.values():
+            tailer.stop()
+        self._tailers.clear()
+        if self._client is not None:
+            self._client.close()

@@ -1,0 +1,154 @@
+"""Starting a runner that outlives its terminal, and waiting until it says it has begun."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.errors import ConsoleError, Exit
+from console.run.directory import RunDir
+from console.text import clean_lines, one_line
+
+HANDSHAKE_S = 300.0
+"""A big baseline may take its time for the one completion; the wait is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detachment:
+    """How the runner is detached, and what the operator has to know about it."""
+
+    unit: bool
+    warning: str = ""
+
+
+class NotStarted(ConsoleError):
+    """The runner refused before any effect; carries its own exit code."""
+
+    def __init__(self, title: str, detail: str, hint: str, code: int) -> None:
+        super().__init__(title, detail, hint)
+        self.exit_code = Exit(code)
+
+
+def detachment() -> Detachment:
+    """A user unit when linger is on, a session of its own otherwise; a warning where logind
+    would end it at logout."""
+    if not Path("/run/systemd/system").exists():
+        return Detachment(False)
+    user = os.environ.get("USER") or str(os.getuid())
+    linger = Path("/var/lib/systemd/linger", user).exists()
+    if linger and os.environ.get("XDG_RUNTIME_DIR") and shutil.which("systemd-run"):
+        return Detachment(True)
+    if os.getuid() != 0 and _kills_user_processes():
+        return Detachment(
+            False,
+            "logind ends this run when you log out (KillUserProcesses=yes); "
+            f"`loginctl enable-linger {user}` lets it live",
+        )
+    return Detachment(False)
+
+
+def _kills_user_processes() -> bool:
+    files = [Path("/etc/systemd/logind.conf")]
+    for directory in ("/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"):
+        files += sorted(Path(directory).glob("*.conf"))
+    answer = False
+    for file in files:
+        try:
+            lines = file.read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if line.strip().startswith("KillUserProcesses="):
+                answer = line.split("=", 1)[1].strip().lower() in ("yes", "true", "1", "on")
+    return answer
+
+
+def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:
+    """Start the runner and wait for its word. Raises NotStarted when it refused."""
+    how = detachment()
+    read_end, write_end = os.pipe()
+    argv = [sys.executable, "-m", "console.cli", "runner", str(run.path), *options]
+    if how.unit:
+        # a unit inherits no descriptors: it says its word in a file that this side polls
+        word = run.path / "runner.word"
+        word.unlink(missing_ok=True)
+        argv = [
+            "systemd-run", "--user", "--collect", "--quiet", f"--unit=omni-console-{run.id}",
+            *(f"--setenv={k}={v}" for k, v in _unit_environment()), *argv,
+        ]  # fmt: skip
+        raise_if_failed(subprocess.run(argv, capture_output=True, check=False))
+        os.close(read_end)
+        os.close(write_end)
+        _judge(_poll_word(word, timeout_s), run)
+        return how
+    log = os.open(run.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        subprocess.Popen(
+            [*argv, f"--ready-fd={write_end}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True, pass_fds=(write_end,),
+        )  # fmt: skip
+    finally:
+        os.close(write_end)
+        os.close(log)
+    _judge(_read_word(read_end, timeout_s), run)
+    return how
+
+
+def raise_if_failed(done: subprocess.CompletedProcess[bytes]) -> None:
+    if done.returncode != 0:
+        detail = one_line(done.stderr.decode("utf-8", "replace"))
+        raise NotStarted("systemd-run could not start the runner", detail, "", int(Exit.INTERNAL))
+
+
+def _unit_environment() -> list[tuple[str, str]]:
+    wanted = ("DOCKER_HOST", "DOCKER_CONFIG", "PATH", "LD_LIBRARY_PATH")
+    return [
+        (k, v) for k, v in os.environ.items()
+        if k in wanted or k.startswith(("OMNI_", "XDG_", "HF_"))
+    ]  # fmt: skip
+
+
+def _read_word(read_end: int, timeout_s: float) -> bytes:
+    data = b""
+    with os.fdopen(read_end, "rb", buffering=0) as pipe:
+        while select.select([pipe], [], [], timeout_s)[0]:
+            chunk = pipe.read(65536)
+            if not chunk:
+                break
+            data += chunk
+            if data.endswith(b"\n"):
+                break
+    return data
+
+
+def _poll_word(path: Path, timeout_s: float) -> bytes:
+    import time
+
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if path.exists():
+            return path.read_bytes()
+        time.sleep(0.05)
+    return b""
+
+
+def _judge(word: bytes, run: RunDir) -> None:
+    try:
+        answer = json.loads(word)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        log = run.runner_log.read_text("utf-8", "replace") if run.runner_log.exists() else ""
+        tail = "\n".join(clean_lines(log)[-8:])
+        raise NotStarted("the runner died before it began", tail, str(run.runner_log), 1)
+    if not answer.get("ok"):
+        raise NotStarted(
+            str(answer.get("title", "the runner refused")), str(answer.get("detail", "")),
+            str(answer.get("hint", "")), int(answer.get("exit", 1)),
+        )  # fmt: skip

@@ -1,0 +1,23 @@
+"""Whether a run's runner is alive: by pid and start time, never by a file's existence."""
+
+from __future__ import annotations
+
+from console.rollback import live
+from console.rollback.report import unfinished
+from console.run.directory import RunDir
+from console.services import process
+
+
+def runner_alive(run: RunDir) -> bool:
+    """Whether the newest recorded runner of this run still lives."""
+    runners = [entry for entry in live.read(run.live) if entry.kind == "runner"]
+    return bool(runners) and process.alive(runners[-1].pid, runners[-1].start)
+
+
+def ladder_busy(run: RunDir) -> bool:
+    """Whether a rollback of this run has begun and not said its end."""
+    try:
+        size: int = run.ladder.stat().st_size
+        return unfinished(run.ladder) < size
+    except OSError:
+        return False

@@ -1,0 +1,202 @@
+"""The plan: every step in order with what it does to the world, the baseline's outages included."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.playbook.model import Playbook
+from console.playbook.steps import Step
+from console.run.effect import effects
+from console.services.base import ServiceSpec
+from console.site.model import Site
+
+BASELINE_STOP = "baseline:stop"
+BASELINE_MEASURE = "baseline:measure"
+BASELINE_AGAIN = "baseline:measure-again"
+RESTORE = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One row of the plan. `effects`: what it does, in words and argv, one line each.
+
+    `implicit`: not written in the playbook but an effect of its own (the baseline's outage).
+    """
+
+    id: str
+    phase: str
+    kind: str
+    title: str
+    effects: tuple[str, ...]
+    limit_s: float
+    takes_s: float | None = None
+    step: Step | None = None
+    implicit: bool = False
+    final: bool = False
+    baseline_down: bool = False
+    service: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do, in order."""
+
+    playbook: Playbook
+    site: Site
+    steps: tuple[PlannedStep, ...]
+    services: dict[str, ServiceSpec] = field(default_factory=dict)
+
+    @property
+    def takes_down(self) -> bool:
+        """Whether the baseline goes down at some point."""
+        return any(s.id.startswith(BASELINE_STOP) for s in self.steps)
+
+    def at(self, step_id: str) -> PlannedStep:
+        return next(s for s in self.steps if s.id == step_id)
+
+
+def make_plan(playbook: Playbook, site: Site, restore_s: float | None = None) -> Plan:
+    """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
+    services = {**site.service_specs(), **playbook.services()}
+    planner = _Planner(playbook, services, restore_s)
+    return Plan(playbook, site, tuple(planner.steps()), services)
+
+
+class _Planner:
+    """Walks the playbook once, keeping track of where the baseline is."""
+
+    def __init__(
+        self, playbook: Playbook, services: dict[str, ServiceSpec], restore_s: float | None
+    ) -> None:
+        self.playbook = playbook
+        self.services = services
+        self.restore_s = restore_s
+        self.down_for = ""
+        self.outages = 0
+        self.measured = False
+        self.started: list[str] = []
+
+    def steps(self) -> Iterator[PlannedStep]:
+        for phase, step in self.playbook.steps():
+            if step.when:
+                yield from self._before(phase, step)
+            yield self._row(phase, step)
+            if step.when:
+                yield from self._after(phase, step)
+        if self.started or self.down_for:
+            yield self._restore("Restore", RESTORE)
+        if self.measured:
+            yield self._baseline(
+                "Restore", BASELINE_AGAIN, "Measure the baseline again",
+                "same benchmark against the restored baseline; drift is reported",
+            )  # fmt: skip
+        for step in self.playbook.model.finally_:
+            yield self._row("Finally", step, final=True)
+
+    def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        exclusive = self._exclusive(step, "start")
+        measures = step.benchmark is not None and step.benchmark.against == "baseline"
+        if (
+            not self.measured
+            and self.down_for == ""
+            and (measures or (exclusive and self._will_compare()))
+        ):
+            self.measured = True
+            yield self._baseline(
+                phase, BASELINE_MEASURE, "Measure the baseline",
+                "same prompts, tokens and runs as the candidate's benchmark, before any outage",
+            )  # fmt: skip
+        if exclusive and self.down_for == "":
+            self.outages += 1
+            self.down_for = step.service.target if step.service else ""
+            suffix = "" if self.outages == 1 else f"-{self.outages}"
+            row = self._baseline(
+                phase, BASELINE_STOP + suffix, "Stop the baseline",
+                f"THE BASELINE STOPS HERE: {self.down_for} needs its GPU memory; {self._back()}",
+            )  # fmt: skip
+            yield row
+
+    def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        if step.service is None:
+            return
+        target = step.service.target
+        if step.service.verb == "start" and target not in self.started:
+            self.started.append(target)
+        if step.service.verb == "stop":
+            if target in self.started:
+                self.started.remove(target)
+            if self.down_for == target:
+                self.down_for = ""
+                yield self._restore(phase, f"baseline:restore-{self.outages}")
+
+    def _exclusive(self, step: Step, verb: str) -> bool:
+        if step.service is None or step.service.verb != verb:
+            return False
+        spec = self.services.get(step.service.target)
+        return spec is not None and spec.exclusive
+
+    def _will_compare(self) -> bool:
+        return any(
+            s.benchmark is not None and s.benchmark.against == "baseline"
+            for _, s in self.playbook.steps()
+        )
+
+    def _back(self) -> str:
+        if self.restore_s is None:
+            return "its restore time has not been measured yet"
+        from console.units import format_duration
+
+        return f"back in {format_duration(self.restore_s)} (measured)"
+
+    def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
+        spec = self.services.get(step.service.target) if step.service else None
+        return PlannedStep(
+            id=step.id,
+            phase=phase,
+            kind=step.kind,
+            title=step.title or _default_title(step),
+            effects=tuple(effects(step, self.services)),
+            limit_s=step.limit_s if spec is None else max(step.limit_s, spec.ready.timeout_s + 60),
+            takes_s=step.takes,
+            step=step,
+            final=final,
+            baseline_down=bool(self.down_for),
+            service=spec.name if spec else "",
+        )
+
+    def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
+        return PlannedStep(
+            step_id, phase, step_id.split("-")[0], title, (effect,), 3600.0, None,
+            implicit=True, baseline_down=bool(self.down_for),
+        )  # fmt: skip
+
+    def _restore(self, phase: str, step_id: str) -> PlannedStep:
+        stops = ", ".join(s for s in self.started if not self.services[s].keep)
+        text = f"stop {stops}, then " if stops else ""
+        text += "make sure the baseline serves: start, ready, one completion"
+        return PlannedStep(
+            step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
+            implicit=True,
+        )  # fmt: skip
+
+
+def _default_title(step: Step) -> str:
+    value: Any = getattr(step, step.kind)
+    if step.kind == "run":
+        return shlex.join(value)[:70]
+    if step.service is not None:
+        return f"{step.service.verb} {step.service.target}"
+    if step.kind == "note":
+        return str(value).splitlines()[0][:70]
+    if step.approval is not None:
+        return step.approval.prompt.splitlines()[0][:70]
+    if step.manual is not None:
+        return step.manual.do.splitlines()[0][:70]
+    return {
+        "script": "Script", "build": "Build an image", "check": "Check", "gate": "Gate",
+        "benchmark": "Benchmark", "report": "Write the report", "soak": "Soak",
+        "cutover": "Cut over",
+    }.get(step.kind, step.kind)  # fmt: skip

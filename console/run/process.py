@@ -1,0 +1,204 @@
+"""The runner process: lock, journal, seal, warm ladder, pointer; then the walk; then the end."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from console.clock import SystemClock
+from console.errors import ConsoleError, Exit
+from console.journal.store import Journal
+from console.playbook.load import load_playbook
+from console.rollback import live, pointer, warm
+from console.run import baseline
+from console.run.context import Context
+from console.run.control import Desk, Server
+from console.run.directory import RunDir
+from console.run.fault import point
+from console.run.fleet import Fleet
+from console.run.lock import HostLock
+from console.run.plan import make_plan
+from console.run.recover import adopt_services, close_after_rollback, settle_intents
+from console.run.runner import Runner
+from console.run.seal import seal
+from console.run.state import RunState
+from console.run.view import RunView
+from console.services import process
+from console.site.load import load_site
+
+WARM_READY_S = 10.0
+
+
+def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: str) -> int:
+    """Entry of `omni-console runner RUN`; says one JSON word on `ready_fd`, then runs."""
+    for number in (signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    word = _Word(run, ready_fd)
+    try:
+        lock = HostLock()
+        context = _context(run)
+        server = _begin(context, resume=resume, close=close, from_step=from_step)
+    except ConsoleError as error:
+        word.say(
+            {"ok": False, "title": error.title, "detail": error.detail, "hint": error.hint,
+             "exit": int(error.exit_code)}
+        )  # fmt: skip
+        return int(error.exit_code)
+    word.say({"ok": True})
+    try:
+        Runner(context).run()
+    finally:
+        _end(context, server)
+        lock.release()
+    return int(Exit.OK)
+
+
+class _Word:
+    """The one line the launcher waits for: on a pipe, or in a file for a systemd unit."""
+
+    def __init__(self, run: RunDir, fd: int) -> None:
+        self.run = run
+        self.fd = fd
+
+    def say(self, word: dict[str, Any]) -> None:
+        data = json.dumps(word).encode() + b"\n"
+        if self.fd >= 0:
+            os.write(self.fd, data)
+            os.close(self.fd)
+            return
+        beside = self.run.path / ".runner.word"
+        beside.write_bytes(data)
+        beside.rename(self.run.path / "runner.word")
+
+
+def _context(run: RunDir) -> Context:
+    """Everything from the run's own copies: the files the operator edits are not looked at."""
+    meta = run.meta()
+    site = load_site(run.site)
+    site.base = Path(meta.site_base)
+    site.path = Path(meta.site)
+    playbook = load_playbook(
+        run.playbook, meta.inputs, base=Path(meta.base),
+        site_services=frozenset(site.model.services),
+    )  # fmt: skip
+    restore_s = baseline.restore_time(site.name)
+    plan = make_plan(playbook, site, restore_s)
+    desk = Desk()
+    desk.mode = "step" if meta.step else "all"
+    context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
+    context.fleet = Fleet(context)
+    desk.on_verb = lambda verb, step, attempt: context.record(
+        "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
+        args={k: v for k, v in verb.args.items() if k != "confirm"},
+    )  # fmt: skip
+    return context
+
+
+def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Server:
+    """Up to the first step: what is not sealed is not started. Raises ConsoleError."""
+    run = context.run
+    if resume or close:
+        _read_back(context)
+    facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
+    live.append(run.live, _self("runner"))
+    if close:
+        close_after_rollback(context)
+        return Server(run.socket, context.desk)
+    if resume:
+        settle_intents(context, from_step)
+        adopt_services(context)
+    else:
+        proof = baseline.prove(context.plan.site)
+        _created(context)
+        context.record("serving", tok_s=proof.decode_tok_s, degraded=False)
+    seal(context, facts)
+    point("sealed")
+    _warm_up(context)
+    meta = context.meta
+    pointer.write(
+        pointer.Pointer(
+            run.id, str(run.path), meta.owner, os.getuid(), os.getpid(),
+            process.start_time(os.getpid()) or 0, meta.playbook, meta.site, meta.created,
+        )
+    )  # fmt: skip
+    return Server(run.socket, context.desk)
+
+
+def _read_back(context: Context) -> None:
+    from console.journal.store import Reader
+    from console.run.view import fold
+
+    reader = Reader(context.run.journal)
+    fold(reader.since(0), context.view)
+    reader.close()
+
+
+def _created(context: Context) -> None:
+    playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
+    context.record(
+        "run.created",
+        run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
+        playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
+        inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
+        restore_s=baseline.restore_time(site.name),
+        steps=[
+            {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
+             "implicit": s.implicit, "final": s.final}
+            for s in context.plan.steps
+        ],
+    )  # fmt: skip
+
+
+def _self(kind: str) -> live.Live:
+    return live.Live(kind, "runner", os.getpid(), process.start_time(os.getpid()) or 0)
+
+
+def _warm_up(context: Context) -> None:
+    """The ladder process, started before the first effect; without it no step starts."""
+    directory = context.run.rollback
+    if warm.is_warm(directory):
+        return
+    log = os.open(directory / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "console.rollback.warm", str(directory)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.close(log)
+    clock = context.clock
+    deadline = clock.monotonic() + WARM_READY_S
+    while not warm.is_warm(directory):
+        if child.poll() is not None or clock.monotonic() > deadline:
+            raise ConsoleError(
+                "the rollback ladder did not start", f"see {directory / 'warm.log'}",
+                "no run starts without a way back",
+            )  # fmt: skip
+        clock.sleep(0.01)
+
+
+def _end(context: Context, server: Server) -> None:
+    """Let go of everything; the ladder stays only when the run is not over."""
+    server.close()
+    context.fleet.close()
+    pointer.clear(context.run.id)
+    if context.view.over and context.view.state is not RunState.ROLLBACK_FAILED:
+        warm.trigger(context.run.rollback, warm.QUIT)
+    context.journal.close()
+
+
+def owner() -> str:
+    """The operator's name, for the records."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+__all__ = ["main", "owner"]

@@ -1,0 +1,97 @@
+"""Bringing the baseline back from inside a run: by the same ladder that an emergency uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from console.rollback import plan as sealed
+from console.rollback import warm
+from console.rollback.ladder import Ladder
+from console.rollback.report import LADDER, Follower, Result, new_trigger, size_of
+from console.run.context import Attempt, Context
+from console.services import process
+from console.units import format_bytes
+
+WARM_WORD_S = 2.0
+RELEASE_LIMIT_S = 30.0
+
+
+def bring_back(context: Context, step: str, attempt: int) -> Result:
+    """Stop what is alive, start the baseline, prove it; every rung goes into the journal.
+
+    The warm ladder does it; when that is gone, this process climbs itself.
+    """
+    plan = sealed.read(context.run.sealed)
+
+    def emit(line: dict[str, Any]) -> None:
+        context.record("rung", step, attempt, **line)
+
+    result = _by_warm(context, plan, emit)
+    if result is None:
+        trigger = new_trigger(context.clock, emergency=False)
+        result = Ladder(plan, clock=context.clock, trigger=trigger, emit=emit).run()
+    for name in list(context.fleet.handles):
+        context.fleet.gone(name)
+    if result.serving:
+        context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
+        context.record(
+            "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
+            reference=result.reference,
+        )  # fmt: skip
+    return result
+
+
+def _by_warm(context: Context, plan: sealed.SealedPlan, emit: Any) -> Result | None:
+    directory = context.run.rollback
+    follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
+    if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):
+        return None
+    begun = context.clock.monotonic()
+    while True:
+        result = follower.poll()
+        if result is not None:
+            return result
+        if not warm.is_warm(directory):
+            return follower.poll()
+        if not follower.seen and context.clock.monotonic() - begun > WARM_WORD_S:
+            return None
+        context.clock.sleep(0.01)
+
+
+def wait_released(context: Context, attempt: Attempt) -> str:
+    """Wait, bounded, until the GPUs' used memory stops falling; what was seen, in words.
+
+    NVML is asked in a process of its own: it may hang.
+    """
+    uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
+    if not uuids:
+        return "no GPUs in the site file"
+    limit = context.clock.monotonic() + RELEASE_LIMIT_S
+    last: int | None = None
+    while context.clock.monotonic() < limit:
+        used = vram_used(uuids)
+        if used is None:
+            return "GPU memory unknown (NVML did not answer)"
+        if last is not None and used >= last:
+            return f"GPU memory in use: {format_bytes(used)}"
+        last = used
+        attempt.pause(1.0)
+    return f"GPU memory still falling after {RELEASE_LIMIT_S:.0f} s"
+
+
+def vram_used(uuids: list[str]) -> int | None:
+    """Bytes used on these GPUs together; None when one of them is not known."""
+    argv = [sys.executable, "-m", "console.gauges.vram"]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, timeout=5.0, stdin=subprocess.DEVNULL, check=False,
+            env=process.environment([], ""),
+        )  # fmt: skip
+        figures = json.loads(done.stdout)
+        used = [figures[uuid]["used"] for uuid in uuids]
+    except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
+        return None
+    return None if any(u is None for u in used) else sum(used)

@@ -1,0 +1,306 @@
+"""The runner: walks the plan, one step at a time, every effect between an intent and a result.
+
+It is the only writer of the journal. Verbs come through the desk; nothing here draws.
+"""
+
+from __future__ import annotations
+
+import queue
+from enum import Enum
+
+from console.errors import ConsoleError
+from console.playbook.load import load_playbook
+from console.playbook.steps import Step
+from console.run.attempt import run_attempts
+from console.run.context import Context
+from console.run.control import Verb
+from console.run.executors import preload
+from console.run.executors.gate import outcome_name
+from console.run.fault import point
+from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE, PlannedStep, make_plan
+from console.run.restoring import bring_back
+from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState, check_transition
+from console.text import one_line
+
+R = RunState
+TAIL = (RESTORE, BASELINE_AGAIN)
+"""Rows that belong to the end of a run, whatever became of the steps before."""
+
+
+class Flow(Enum):
+    """Where to go after a step."""
+
+    ON = "on"
+    END = "end"
+    ROLLBACK = "rollback"
+    ABORT = "abort"
+
+
+class Runner:
+    """One run from its first step to its end."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.desk = context.desk
+        self.failed = False
+
+    def run(self) -> None:
+        """Walk, close, finish. Raises only what is a bug or a journal that cannot be written."""
+        preload()
+        if self.context.view.state is R.ROLLING_BACK:
+            self._roll_back("continued: the runner died while rolling back")
+        elif not self.context.view.over:
+            self._state(R.RUNNING)
+            point("run_started")
+            self._close(self._walk())
+        self._finally()
+        self.context.record("run.finished")
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def _walk(self) -> Flow:
+        for planned in list(self.context.plan.steps):
+            if planned.final or (planned.kind == "restore" and planned.id == "restore"):
+                break
+            view = self.context.view.step(planned.id)
+            if view is not None and view.state in STEP_ENDS:
+                continue
+            if view is not None and view.state is StepState.IN_DOUBT:
+                flow = self._doubt(planned)
+                if flow is not Flow.ON:
+                    return flow
+                continue
+            flow = self._before(planned)
+            if flow is Flow.ON:
+                flow = self._step(planned)
+            if flow is not Flow.ON:
+                return flow
+        return Flow.END
+
+    def _before(self, planned: PlannedStep) -> Flow:
+        """Between steps is where a pause takes hold and where stepping stops."""
+        self.desk.set(step=planned.id, attempt=0, is_gate=planned.kind == "gate")
+        if self.desk.cancelled.is_set():
+            return self._stop_flow()
+        if self.desk.pause_asked or self.desk.mode == "step":
+            self.desk.set(pause_asked=False)
+            verb = self._pause(Pause.OPERATOR, f"before {planned.id}")
+            if verb.verb == "skip":
+                return self._skip(planned, verb)
+            if verb.verb in ("abort", "rollback"):
+                return self._stop_flow()
+        return Flow.ON
+
+    def _step(self, planned: PlannedStep) -> Flow:
+        """Run a step until it is settled; what follows is decided by its end and the operator."""
+        view = self.context.view.step(planned.id)
+        if view is not None and view.state is StepState.SKIPPED:
+            return Flow.ON
+        while True:
+            failure = run_attempts(self.context, self.context.plan.at(planned.id))
+            planned = self.context.plan.at(planned.id)
+            if self.desk.cancelled.is_set():
+                return self._stop_flow()
+            if failure is None:
+                break
+            if planned.kind == "restore":
+                return Flow.ROLLBACK
+            flow = self._on_failure(planned, failure)
+            if flow is not None:
+                return flow
+        if planned.kind == "gate" and planned.step is not None:
+            return self._after_gate(planned, planned.step)
+        return Flow.ON
+
+    def _on_failure(self, planned: PlannedStep, cause: Cause) -> Flow | None:
+        """None means: try again."""
+        step = planned.step
+        policy = step.on_failure if step is not None else "stop"
+        if cause is Cause.EXPIRED and self.context.view.outage:
+            return Flow.ROLLBACK  # nobody is there and the baseline is down
+        if policy == "continue":
+            return Flow.ON
+        if policy == "rollback":
+            return Flow.ROLLBACK
+        if self.context.meta.headless and cause is not Cause.EXPIRED:
+            self.failed = True
+            return Flow.END
+        if self.context.meta.headless:
+            self.failed = True
+            return Flow.END
+        reason = Pause.APPROVAL_EXPIRED if cause is Cause.EXPIRED else Pause.STEP_FAILED
+        return self._settle(planned, self._pause(reason, f"{planned.id}: {cause}"))
+
+    def _settle(self, planned: PlannedStep, verb: Verb) -> Flow | None:
+        """What the operator made of a step that stands still; None means: try again."""
+        if verb.verb in ("abort", "rollback"):
+            return self._stop_flow()
+        if verb.verb == "skip":
+            return self._skip(planned, verb)
+        if verb.verb == "retry":
+            self._change_inputs(verb)
+        return None
+
+    def _doubt(self, planned: PlannedStep) -> Flow:
+        """An intent without a result: an effect that may have happened is never repeated alone."""
+        if self.context.meta.headless:
+            self.failed = True
+            return Flow.END
+        verb = self._pause(Pause.IN_DOUBT, f"{planned.id} may or may not have happened")
+        flow = self._settle(planned, verb)
+        return self._step(planned) if flow is None else flow
+
+    def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
+        verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)
+        if verdict.verdict == "NO-GO":
+            if step.on_no_go == "rollback":
+                return Flow.ROLLBACK
+            return Flow.ON if step.on_no_go == "continue" else Flow.END
+        if verdict.verdict == "HOLD":
+            return self._hold(planned, step)
+        if self.desk.mode == "gate":
+            self.desk.set(pause_asked=True)
+        return Flow.ON
+
+    def _hold(self, planned: PlannedStep, step: Step) -> Flow:
+        if step.on_hold == "rollback":
+            return Flow.ROLLBACK
+        if self.context.meta.headless:
+            return Flow.END
+        verb = self._pause(Pause.HOLD, f"gate {planned.id} is HOLD")
+        if verb.verb == "approve":
+            from console.playbook.verdict import Verdict
+
+            self.context.record(
+                "verdict", planned.id, verdict=str(Verdict.GO),
+                outcome=outcome_name(step, Verdict.GO),
+                criteria=next(
+                    v.criteria for v in self.context.view.verdicts if v.step == planned.id
+                ),
+                overridden=f"{verb.who}: {verb.why}",
+            )  # fmt: skip
+            return Flow.ON
+        flow = self._settle(planned, verb)
+        return self._step(planned) if flow is None else flow
+
+    def _skip(self, planned: PlannedStep, verb: Verb) -> Flow:
+        self.context.record(
+            "step.state", planned.id, self.desk.attempt, state=str(StepState.SKIPPED),
+            detail=f"by {verb.who}: {verb.why}",
+        )  # fmt: skip
+        return Flow.ON
+
+    def _change_inputs(self, verb: Verb) -> None:
+        """A retry may change inputs; the change is checked like a new file, and recorded."""
+        changes = verb.args.get("inputs") or {}
+        if not changes:
+            return
+        playbook = self.context.plan.playbook
+        given = {**self.context.meta.inputs, **{str(k): str(v) for k, v in changes.items()}}
+        site = self.context.plan.site
+        try:
+            fresh = load_playbook(
+                self.context.run.playbook, given, base=playbook.base,
+                site_services=frozenset(site.model.services),
+            )  # fmt: skip
+        except ConsoleError as error:
+            self.context.record("run.note", text=one_line(f"inputs not changed: {error}", 300))
+            return
+        for name, value in changes.items():
+            self.context.record("input", name=one_line(str(name)), value=one_line(str(value)))
+        self.context.meta.inputs.update({str(k): str(v) for k, v in changes.items()})
+        self.context.run.write_meta(self.context.meta)
+        plan = make_plan(fresh, site, self.context.view.restore_s)
+        self.context.plan = plan
+        self.context.fleet.specs = plan.services
+
+    def _pause(self, reason: Pause, detail: str) -> Verb:
+        """Stand still until a verb comes that moves on."""
+        self._state(R.PAUSED, str(reason), detail)
+        while True:
+            try:
+                verb = self.desk.inbox.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if verb.verb in ("abort", "rollback"):
+                return verb
+            if verb.verb in ("next", "auto", "continue") and reason in (
+                Pause.STEP_FAILED, Pause.IN_DOUBT, Pause.HOLD,
+            ):  # fmt: skip
+                self.context.record(
+                    "run.note", text=f"{verb.verb}: the step stands still; retry, skip or abort"
+                )
+                continue
+            self._state(R.RUNNING)
+            return verb
+
+    def _stop_flow(self) -> Flow:
+        verb = self.desk.stop_verb
+        return Flow.ROLLBACK if verb is not None and verb.verb == "rollback" else Flow.ABORT
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def _close(self, flow: Flow) -> None:
+        if flow is Flow.ABORT:
+            self._state(R.STOPPING, "abort")
+            if self.context.view.outage or self.context.view.services:
+                self._roll_back("abort")
+            else:
+                self._state(R.CANCELLED, "abort")
+            return
+        if flow is Flow.ROLLBACK:
+            self._roll_back(self._why_rollback())
+            return
+        self._end_forward()
+
+    def _end_forward(self) -> None:
+        """Restore what the plan undoes at its end, measure the baseline again, and say the end."""
+        for planned in self.context.plan.steps:
+            if planned.id == RESTORE and self._must_restore():
+                if run_attempts(self.context, planned) is not None:
+                    self._state(R.ROLLING_BACK, "restore failed")
+                    self._state(R.ROLLBACK_FAILED, "the baseline does not serve")
+                    return
+            elif planned.id == BASELINE_AGAIN and self._measured_before():
+                run_attempts(self.context, planned)
+        self._state(R.FAILED if self.failed else R.SUCCEEDED)
+
+    def _must_restore(self) -> bool:
+        view = self.context.view
+        keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
+        return view.outage or bool(set(view.services) - keeps)
+
+    def _measured_before(self) -> bool:
+        before = self.context.view.step(BASELINE_MEASURE)
+        return before is not None and before.state is StepState.SUCCEEDED and not self.failed
+
+    def _why_rollback(self) -> str:
+        verb = self.desk.stop_verb
+        if verb is not None:
+            return f"{verb.verb} by {verb.who}"
+        step = self.context.view.current
+        return f"{step.id}: {step.cause or 'gate'}" if step is not None else ""
+
+    def _roll_back(self, why: str) -> None:
+        self._state(R.ROLLING_BACK, why)
+        point("rolling_back")
+        result = bring_back(self.context, "", 0)
+        if result.serving:
+            self._state(R.ROLLED_BACK, why, "DEGRADED" if result.degraded else "")
+        else:
+            self._state(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
+
+    def _finally(self) -> None:
+        """Last, in every case, with their own budget; they cannot change the outcome."""
+        point("before_finally")
+        self.desk.set(cancelled=type(self.desk.cancelled)(), step="", attempt=0)
+        for planned in self.context.plan.steps:
+            view = self.context.view.step(planned.id)
+            if planned.final and view is not None and view.state not in STEP_ENDS:
+                run_attempts(self.context, planned)
+
+    def _state(self, state: RunState, reason: str = "", detail: str = "") -> None:
+        if self.context.view.state is not state:
+            check_transition(self.context.view.state, state)
+        self.context.record("run.state", state=str(state), reason=reason, detail=detail)
+        self.desk.set(state=state, reason=reason)

@@ -1,0 +1,86 @@
+"""Sealing: before step 1 everything a rollback needs is resolved and written beside the journal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from console.errors import EngineError
+from console.rollback import plan as sealed
+from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
+from console.rollback.script import render
+from console.run.baseline import facts, restore_file
+from console.run.context import Context
+from console.run.plan import Plan
+from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
+from console.site.model import Site
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+def seal(context: Context, baseline: Baseline) -> SealedPlan:
+    """Write plan.json and rollback.sh into the run's rollback directory. Raises OSError."""
+    plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
+    sealed.write(plan, context.run.sealed)
+    sealed.write_atomically(context.run.script, render(plan), 0o755)
+    return plan
+
+
+def sealed_plan(
+    site: Site, baseline: Baseline, plan: Plan | None = None, run_dir: str = ""
+) -> SealedPlan:
+    """The sealed plan of a run, or (without `plan`) of a site with no run."""
+    specs = list(plan.services.values()) if plan is not None else []
+    run_id = os.path.basename(run_dir)
+    finish = (sys.executable, "-m", "console.cli", "runner", run_dir, "--close") if run_dir else ()
+    return SealedPlan(
+        run_id=run_id,
+        run_dir=run_dir,
+        baseline=baseline,
+        site_name=site.name,
+        site_path=str(site.path),
+        sealed_at=time.time(),
+        candidates=tuple(_candidate(spec) for spec in specs),
+        engine=engine_address(site),
+        protected=tuple(site.model.protected),
+        gpus=tuple(gpu.uuid for gpu in site.model.gpus),
+        exclusive=any(spec.exclusive for spec in specs),
+        memory_file=str(restore_file(site.name)),
+        finish_argv=finish,
+        grace_s=max([10.0, *(spec.grace_s for spec in specs)]),
+    )
+
+
+def site_plan(site: Site) -> SealedPlan:
+    """A plan made now, for a rollback on a site that no run has sealed one for."""
+
+    def client() -> DockerClient:
+        from console.services.docker_client import connect
+
+        return connect(site.model.engine.host or None)
+
+    return sealed_plan(site, facts(site, client))
+
+
+def engine_address(site: Site) -> EngineAddress:
+    """How the ladder reaches the engine, and the docker command its configuration."""
+    from console.services.docker_client import engine_host, engine_socket
+
+    host = engine_host(site.model.engine.host or None)
+    try:
+        socket = engine_socket(host)
+    except EngineError:
+        socket = ""
+    return EngineAddress(socket, host, os.environ.get("DOCKER_CONFIG", ""))
+
+
+def _candidate(spec: ServiceSpec) -> Candidate:
+    if isinstance(spec.runs, ProcessSpec):
+        return Candidate(spec.name, "process")
+    name = ""
+    if isinstance(spec.runs, ContainerSpec):
+        name = spec.runs.name or f"omni-{spec.name}"
+    return Candidate(spec.name, "container", container=name)

@@ -1,0 +1,141 @@
+"""The states of a run and of a step, and which may follow which. Pure.
+
+pending → running ⇄ paused | waiting_approval → stopping → rolling_back → one of the ends.
+Nothing goes forward from rolling_back.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from console.errors import ConsoleError, Exit
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_APPROVAL = "waiting_approval"
+    STOPPING = "stopping"
+    ROLLING_BACK = "rolling_back"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ROLLED_BACK = "rolled_back"
+    ROLLBACK_FAILED = "rollback_failed"
+
+
+class Pause(StrEnum):
+    """Why a run stands still; a pause always has a named reason."""
+
+    STEP_FAILED = "step_failed"
+    HOLD = "hold"
+    OPERATOR = "operator"
+    IN_DOUBT = "in_doubt"
+    APPROVAL_EXPIRED = "approval_expired"
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRY_WAIT = "retry_wait"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    IN_DOUBT = "in_doubt"
+
+
+class Cause(StrEnum):
+    """Why a step failed."""
+
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+    OOM_KILL = "oom_kill"
+    GUARD = "guard"
+    GATE = "gate"
+    PRECONDITION = "precondition"
+    START_ERROR = "start_error"
+    OUTPUT_INVALID = "output_invalid"
+    NOT_READY = "not_ready"
+    EXPIRED = "expired"
+    INTERNAL = "internal"
+
+
+class Decision(StrEnum):
+    """What the gates came to; apart from the run's state."""
+
+    NONE = ""
+    GO = "go"
+    HOLD = "hold"
+    NO_GO = "no_go"
+
+
+R = RunState
+ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})
+_LIVE = {R.RUNNING, R.PAUSED, R.WAITING_APPROVAL}
+_FROM_LIVE = _LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS
+TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK}),
+    R.RUNNING: frozenset(_FROM_LIVE),
+    R.PAUSED: frozenset(_FROM_LIVE),
+    R.WAITING_APPROVAL: frozenset(_FROM_LIVE),
+    R.STOPPING: frozenset({R.ROLLING_BACK} | ENDS),
+    R.ROLLING_BACK: frozenset({R.ROLLED_BACK, R.ROLLBACK_FAILED}),
+    # an emergency rollback may come after the end: the baseline can die later as well
+    **{end: frozenset({R.ROLLING_BACK}) for end in ENDS},
+}
+
+STEP_ENDS = frozenset({StepState.SUCCEEDED, StepState.SKIPPED, StepState.CANCELLED})
+
+VERBS: dict[str, frozenset[RunState]] = {
+    "next": frozenset({R.PAUSED}),
+    "auto": frozenset({R.PAUSED, R.RUNNING}),
+    "continue": frozenset({R.PAUSED, R.RUNNING}),
+    "pause": frozenset({R.RUNNING, R.WAITING_APPROVAL}),
+    "approve": frozenset({R.WAITING_APPROVAL, R.PAUSED}),
+    "reject": frozenset({R.WAITING_APPROVAL}),
+    "retry": frozenset({R.PAUSED}),
+    "skip": frozenset({R.PAUSED, R.WAITING_APPROVAL}),
+    "abort": frozenset(_LIVE | {R.PENDING}),
+    "rollback": frozenset(_LIVE | {R.PENDING}),
+}
+"""Which verb is possible in which state; `check_verb` says why not."""
+
+
+class ForbiddenTransition(ConsoleError):
+    """A bug: the machine was asked for a move that its table does not have."""
+
+
+def check_transition(current: RunState, new: RunState) -> None:
+    """Raises ForbiddenTransition unless `new` may follow `current`."""
+    if new not in TRANSITIONS[current]:
+        raise ForbiddenTransition("forbidden transition", f"{current} → {new}")
+
+
+def refusal(verb: str, state: RunState) -> str:
+    """Why a verb is not possible in this state, or "" when it is."""
+    if verb not in VERBS:
+        return f"unknown verb '{verb}'"
+    if state in VERBS[verb]:
+        return ""
+    if state in ENDS:
+        return f"the run has ended ({state})"
+    possible = [name for name, states in VERBS.items() if state in states]
+    return f"'{verb}' is not possible while the run is {state}; possible: {', '.join(possible)}"
+
+
+def exit_code(state: RunState, decision: Decision) -> Exit:
+    """The first that applies of 7, 6, 5, 3, 4, 0."""
+    if state is R.ROLLBACK_FAILED:
+        return Exit.ROLLBACK_FAILED
+    if state is R.ROLLED_BACK:
+        return Exit.ROLLED_BACK
+    if state in (R.FAILED, R.CANCELLED):
+        return Exit.FAILED
+    return {
+        Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD,
+        Decision.GO: Exit.OK, Decision.NONE: Exit.OK,
+    }[decision] if state is R.SUCCEEDED else Exit.HOLD  # fmt: skip

@@ -1,0 +1,220 @@
+"""A run as a viewer sees it: the fold of its journal's events. Pure; every screen reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.journal.store import Event
+from console.run.state import ENDS, Decision, RunState, StepState
+
+
+@dataclass(slots=True)
+class StepView:
+    """One step: `started` and `ended` in Unix seconds, `duration_s` of the last attempt."""
+
+    id: str
+    title: str
+    phase: str
+    kind: str
+    takes_s: float | None = None
+    implicit: bool = False
+    final: bool = False
+    state: StepState = StepState.PENDING
+    attempt: int = 0
+    cause: str = ""
+    detail: str = ""
+    lines: list[str] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+    said: str = ""
+    started: float = 0.0
+    duration_s: float | None = None
+    exit_code: int | None = None
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What a gate decided: `criteria` are {metric, verdict, why}."""
+
+    step: str
+    verdict: str
+    outcome: str
+    criteria: list[dict[str, str]]
+    overridden: str = ""
+
+
+@dataclass(slots=True)
+class RunView:
+    """Everything the journal says. `metrics`: step id or `STEP.baseline` → name → figures."""
+
+    run_id: str = ""
+    title: str = ""
+    playbook: str = ""
+    site: str = ""
+    owner: str = ""
+    created: float = 0.0
+    ended: float = 0.0
+    inputs: dict[str, Any] = field(default_factory=dict)
+    state: RunState = RunState.PENDING
+    reason: str = ""
+    detail: str = ""
+    outage: bool = False
+    restore_s: float | None = None
+    steps: list[StepView] = field(default_factory=list)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    verdicts: list[Verdicts] = field(default_factory=list)
+    verbs: list[dict[str, Any]] = field(default_factory=list)
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    serving: dict[str, Any] = field(default_factory=dict)
+    header: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seq: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDS
+
+    @property
+    def decision(self) -> Decision:
+        """The worst verdict that stands; a later gate does not excuse an earlier one."""
+        found = {v.verdict for v in self.verdicts}
+        for verdict, decision in (
+            ("NO-GO", Decision.NO_GO), ("HOLD", Decision.HOLD), ("GO", Decision.GO),
+        ):  # fmt: skip
+            if verdict in found:
+                return decision
+        return Decision.NONE
+
+    @property
+    def outcome(self) -> str:
+        """The named outcome of the gate that decided."""
+        wanted = {"no_go": "NO-GO", "hold": "HOLD", "go": "GO"}.get(self.decision, "")
+        named = [v.outcome for v in self.verdicts if v.verdict == wanted and v.outcome]
+        return named[-1] if named else ""
+
+    def step(self, step_id: str) -> StepView | None:
+        return next((s for s in self.steps if s.id == step_id), None)
+
+    @property
+    def current(self) -> StepView | None:
+        """The step that runs, or the last one that was touched."""
+        touched = [s for s in self.steps if s.state is not StepState.PENDING]
+        return touched[-1] if touched else None
+
+
+def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
+    """Apply events to a view (a new one without), in order; unknown kinds are passed over."""
+    view = view or RunView()
+    for event in events:
+        handler = _HANDLERS.get(event.kind)
+        if handler is not None:
+            handler(view, event)
+        view.seq = max(view.seq, event.seq)
+    return view
+
+
+def _created(view: RunView, event: Event) -> None:
+    data = event.data
+    view.run_id, view.title = data.get("run_id", ""), data.get("title", "")
+    view.playbook, view.site = data.get("playbook", ""), data.get("site", "")
+    view.owner, view.created = data.get("owner", ""), event.at
+    view.inputs = dict(data.get("inputs", {}))
+    view.restore_s = data.get("restore_s")
+    view.header = data
+    view.steps = [StepView(**row) for row in data.get("steps", [])]
+
+
+def _state(view: RunView, event: Event) -> None:
+    view.state = RunState(event.data["state"])
+    view.reason = event.data.get("reason", "")
+    view.detail = event.data.get("detail", "")
+    if view.state in ENDS:
+        view.ended = event.at
+
+
+def _step(view: RunView, event: Event) -> None:
+    step, data = view.step(event.step), event.data
+    if step is None:
+        return
+    step.state, step.attempt = StepState(data["state"]), event.attempt
+    if step.state is StepState.RUNNING:
+        step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
+        step.effects = list(data.get("effects", []))
+        step.lines, step.exit_code = [], None
+    else:
+        step.duration_s = data.get("duration_s", step.duration_s)
+        step.exit_code = data.get("exit_code")
+        step.lines = list(data.get("lines", []))
+    step.cause = data.get("cause", "")
+    step.detail = data.get("detail", "")
+
+
+def _say(view: RunView, event: Event) -> None:
+    step = view.step(event.step)
+    if step is not None:
+        step.said = event.data.get("text", "")
+
+
+def _metrics(view: RunView, event: Event) -> None:
+    key = event.data.get("scope") or event.step
+    view.metrics.setdefault(key, {}).update(event.data.get("metrics", {}))
+    if "benchmark" in event.data:
+        view.benchmarks[key] = event.data["benchmark"]
+
+
+def _verdict(view: RunView, event: Event) -> None:
+    data = event.data
+    view.verdicts = [v for v in view.verdicts if v.step != event.step]
+    view.verdicts.append(
+        Verdicts(
+            event.step, data["verdict"], data.get("outcome", ""), list(data.get("criteria", [])),
+            data.get("overridden", ""),
+        )
+    )  # fmt: skip
+
+
+def _verb(view: RunView, event: Event) -> None:
+    view.verbs.append({**event.data, "at": event.at, "step": event.step})
+
+
+def _input(view: RunView, event: Event) -> None:
+    view.inputs[event.data["name"]] = event.data["value"]
+
+
+def _outage(view: RunView, event: Event) -> None:
+    view.outage = bool(event.data.get("down"))
+    if event.data.get("restore_s") is not None:
+        view.restore_s = event.data["restore_s"]
+
+
+def _rung(view: RunView, event: Event) -> None:
+    view.rungs.append(event.data)
+
+
+def _serving(view: RunView, event: Event) -> None:
+    view.serving = {**event.data, "at": event.at}
+
+
+def _service(view: RunView, event: Event) -> None:
+    if event.data.get("alive"):
+        view.services[event.data["service"]] = event.data
+    else:
+        view.services.pop(event.data["service"], None)
+
+
+_HANDLERS = {
+    "run.created": _created,
+    "run.state": _state,
+    "step.state": _step,
+    "step.say": _say,
+    "metrics": _metrics,
+    "verdict": _verdict,
+    "verb": _verb,
+    "input": _input,
+    "outage": _outage,
+    "rung": _rung,
+    "serving": _serving,
+    "service": _service,
+}

@@ -1,0 +1,323 @@
+"""A service of a compose file as a candidate: a project of its own, limits laid over, no deletion.
+
+`up` recreates a container whose file changed and starts what a service depends on. So a candidate
+lives in a project named after its resolved specification, is only ever started with --no-recreate
+and --no-deps, and is stopped by its id through the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.clock import Clock, SystemClock
+from console.errors import ServiceError
+from console.services.base import (
+    COOKIE,
+    ROLE_LABEL,
+    ComposeSpec,
+    Handle,
+    Launch,
+    ServiceSpec,
+    Status,
+)
+from console.services.compose_command import UP_S, compose
+from console.services.container import (
+    LOGGING,
+    OOM_SCORE,
+    marks,
+    refuse_running_older,
+    settle_name,
+    unix_host,
+)
+from console.services.docker_client import ask, inspect
+from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
+from console.services.images import require_image
+from console.text import one_line, one_of
+
+if TYPE_CHECKING:
+    import docker
+
+PROJECT = "com.docker.compose.project"
+SERVICE = "com.docker.compose.service"
+PIDS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A compose service after `docker compose config`: what would run, and under which names."""
+
+    config: dict[str, Any]
+    service: dict[str, Any]
+    image: str
+    image_id: str
+    digest: str
+    project: str
+
+    @property
+    def container_name(self) -> str:
+        return str(self.service.get("container_name") or "")
+
+
+class ComposeDriver:
+    """A Driver for a ComposeSpec; `workdir` is where the generated override file is kept."""
+
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        client: docker.DockerClient,
+        workdir: Path,
+        *,
+        labels: Mapping[str, str] | None = None,
+        say: Say = silent,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(spec.runs, ComposeSpec):
+            raise ServiceError(f"{spec.name} is not a compose service")
+        self.spec = spec
+        self.runs: ComposeSpec = spec.runs
+        self.client = client
+        self.workdir = workdir
+        self.labels = dict(labels or {})
+        self.say = say
+        self.clock = clock or SystemClock()
+
+    def find(self) -> Handle | None:
+        """The running candidate made from an equal resolved specification."""
+        resolved = self.resolve()
+        container = self._candidate(resolved)
+        found = inspect(self.client, container) if container else None
+        return self._handle(found) if found and status_of(found).alive else None
+
+    def start(self, launch: Launch) -> Handle:
+        """Create through compose, record, start; raises EngineError, ServiceError."""
+        resolved = self.resolve()
+        if resolved.container_name:
+            settle_name(self.client, resolved.container_name, resolved.digest, self.say)
+        refuse_running_older(self.client, self.spec.name, resolved.digest)
+        if self._candidate(resolved):
+            self.say(f"reusing the older container of project {resolved.project}")
+        override = self._write_override(resolved, launch.run_id)
+        # Created first and started second, so that it is recorded before it does anything.
+        self._up(resolved, override, "--no-start")
+        container = self._candidate(resolved)
+        found = inspect(self.client, container) if container else None
+        if found is None:
+            raise ServiceError(
+                f"Compose made no container for {self.runs.service}",
+                f"project {resolved.project}",
+                f"docker compose -p {resolved.project} ps -a",
+            )
+        handle = self._handle(found)
+        launch.record(handle)
+        self._up(resolved, override, "-d")
+        return handle
+
+    def status(self, handle: Handle) -> Status:
+        """What the engine says about it now; raises EngineError when it does not answer."""
+        found = inspect(self.client, handle.container)
+        return status_of(found) if found else Status(alive=False, detail="the container is gone")
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        """Stop by id through the engine, then kill; never `down`."""
+        stop_container(self.client, handle, grace_s, self.clock)
+
+    def last_lines(self, handle: Handle, count: int) -> list[str]:
+        """The last lines of its log as the engine keeps it, clean."""
+        return last_lines(self.client, handle.container, count)
+
+    def resolve(self) -> Resolved:
+        """What the files come to; raises ServiceError for a missing service or image."""
+        argv = [*base_argv(self.runs.files, self.runs.project, self.runs.profiles)]
+        text = self._compose(
+            [*argv, "config", "--format", "json"], "Reading the compose file", 20.0
+        )
+        config = _object(text)
+        services = config.get("services") or {}
+        service = services.get(self.runs.service)
+        if not isinstance(service, dict):
+            known = one_line(one_of(sorted(services))) if services else "nothing"
+            raise ServiceError(
+                f"There is no service {one_line(self.runs.service)} in the compose file",
+                f"it has {known}",
+                "is its profile listed under `profiles:`?",
+            )
+        image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")
+        image_id = require_image(self.client, image).id
+        digest = _digest(service, image_id, self.runs.memory_bytes)
+        safe = re.sub(r"[^a-z0-9_-]", "-", self.spec.name.lower())
+        project = f"omni-{safe}-{digest[:8]}"
+        return Resolved(config, service, image, image_id, digest, project)
+
+    def _candidate(self, resolved: Resolved) -> str | None:
+        rows = _containers(
+            self.client, f"{PROJECT}={resolved.project}", f"{SERVICE}={self.runs.service}"
+        )
+        return str(rows[0]["Id"]) if rows else None
+
+    def _handle(self, found: Mapping[str, Any]) -> Handle:
+        name = str(found.get("Name") or "").lstrip("/")
+        return Handle(self.spec.name, "container", container=str(found["Id"]), name=name)
+
+    def _up(self, resolved: Resolved, override: Path, mode: str) -> None:
+        argv = up_argv(
+            self.runs.files,
+            self.runs.service,
+            resolved.project,
+            self.runs.profiles,
+            override=override,
+            mode=mode,
+        )
+        self._compose(argv, f"Compose, starting {self.runs.service},", UP_S)
+
+    def _compose(self, argv: Sequence[str], what: str, seconds: float) -> str:
+        return compose(argv, unix_host(self.client), dict(self.runs.env), what, seconds, self.say)
+
+    def _write_override(self, resolved: Resolved, run_id: str) -> Path:
+        labels = {
+            **self.labels,
+            **marks("candidate", run_id, self.spec.name, resolved.digest),
+        }
+        known = _existing_names(self.client)
+        content = override_of(resolved, labels, run_id, self.runs, known)
+        path = self.workdir / f"{resolved.project}.override.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        return path
+
+
+def base_argv(files: Sequence[Path], project: str = "", profiles: Sequence[str] = ()) -> list[str]:
+    """`docker compose` with files, profiles and project; the verb comes after."""
+    argv = ["docker", "compose"]
+    for file in files:
+        argv += ["-f", str(file)]
+    for profile in profiles:
+        argv += ["--profile", profile]
+    return [*argv, "-p", project] if project else argv
+
+
+def up_argv(
+    files: Sequence[Path],
+    service: str,
+    project: str = "",
+    profiles: Sequence[str] = (),
+    *,
+    override: Path | None = None,
+    mode: str = "-d",
+) -> list[str]:
+    """The one form of `up` the console uses: builds, pulls, recreates and drags along nothing."""
+    every = [*files, override] if override else list(files)
+    argv = [*base_argv(every, project, profiles), "up", mode, "--no-deps", "--no-build"]
+    return [*argv, "--pull", "never", "--no-recreate", service]
+
+
+def resolve_container(
+    client: docker.DockerClient, files: Sequence[Path], service: str, project: str = ""
+) -> str | None:
+    """The id of somebody else's container of a compose service, by its labels; None for none.
+
+    Without `project`, containers made from any of `files` count. Raises ServiceError when
+    containers of several projects fit.
+    """
+    wanted = [f"{SERVICE}={service}", *([f"{PROJECT}={project}"] if project else [])]
+    rows = [row for row in _containers(client, *wanted) if _is_theirs(row, files, project)]
+    projects = sorted({str(row["Labels"].get(PROJECT)) for row in rows})
+    if len(projects) > 1:
+        raise ServiceError(
+            f"{one_line(service)} exists in several compose projects",
+            one_line(", ".join(projects)),
+            "name one with `project:`",
+        )
+    rows.sort(key=lambda row: (row.get("State") == "running", row.get("Created") or 0))
+    return str(rows[-1]["Id"]) if rows else None
+
+
+def _is_theirs(row: Mapping[str, Any], files: Sequence[Path], project: str) -> bool:
+    labels = row.get("Labels") or {}
+    if ROLE_LABEL in labels or labels.get("com.docker.compose.oneoff") == "True":
+        return False
+    made_from = set(str(labels.get(f"{PROJECT}.config_files") or "").split(","))
+    return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)
+
+
+def override_of(
+    resolved: Resolved,
+    labels: Mapping[str, str],
+    run_id: str,
+    runs: ComposeSpec,
+    known: Callable[[str, str], bool],
+) -> dict[str, Any]:
+    """The generated second compose file: limits, labels, no restart, the operator's own volumes.
+
+    `known(kind, name)` tells whether the engine has a volume or network of that name.
+    """
+    limits = ((resolved.service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    service: dict[str, Any] = {
+        "image": resolved.image,
+        "pull_policy": "never",
+        "restart": "no",
+        "labels": dict(labels),
+        "environment": {COOKIE: run_id},
+        "oom_score_adj": OOM_SCORE,
+        "pids_limit": PIDS,
+        "logging": {"driver": "json-file", "options": dict(LOGGING)},
+    }
+    again: dict[str, Any] = {}
+    if "pids" in limits:  # compose refuses two different limits in its two places
+        again["pids"] = PIDS
+    if runs.memory_bytes:
+        service |= {"mem_limit": runs.memory_bytes, "memswap_limit": runs.memory_bytes}
+        if "memory" in limits:
+            again["memory"] = str(runs.memory_bytes)
+    if again:
+        service["deploy"] = {"resources": {"limits": again}}
+    content: dict[str, Any] = {"services": {runs.service: service}}
+    for kind in ("volumes", "networks"):
+        # A project of its own would get empty volumes of its own, and not see its neighbours.
+        shared = {
+            key: {"name": entry["name"], "external": True}
+            for key, entry in (resolved.config.get(kind) or {}).items()
+            if isinstance(entry, dict) and entry.get("name") and known(kind, entry["name"])
+        }
+        if shared:
+            content[kind] = shared
+    return content
+
+
+def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
+    api: Any = client.api
+    volumes = ask("Listing volumes", lambda: api.volumes().get("Volumes") or [])
+    networks = ask("Listing networks", lambda: api.networks())
+    names = {
+        "volumes": {row["Name"] for row in volumes},
+        "networks": {row["Name"] for row in networks},
+    }
+    return lambda kind, name: name in names[kind]
+
+
+def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ask(
+        "Listing containers",
+        lambda: client.api.containers(all=True, filters={"label": list(labels)}),
+    )
+    return rows
+
+
+def _digest(service: Mapping[str, Any], image_id: str, memory_bytes: int | None) -> str:
+    text = json.dumps([service, image_id, memory_bytes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ServiceError("Compose gave no usable configuration", one_line(text))
+    return value

@@ -1,0 +1,332 @@
+"""Commands in containers: in one that runs already, or in one of their own (a one-off)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import queue
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from console.clock import SystemClock
+from console.errors import EngineError, ServiceError
+from console.services.base import COOKIE, ContainerSpec, Handle, Launch
+from console.services.container import START_S, check_mounts, create, marks, spec_hash
+from console.services.deadline import Cancelled
+from console.services.docker_client import ask, inspect
+from console.services.engine_state import Say, silent, status_of, stop_container
+from console.services.images import require_image
+from console.services.log_stream import LogStream
+from console.text import one_line
+from console.units import format_duration
+
+if TYPE_CHECKING:
+    import docker
+
+Sink = Callable[[bytes], None]
+"""Gets output as it comes, stdout and stderr in the order of the engine; raw bytes."""
+
+POLL_S = 0.1
+END_S = 3.0
+"""How long a command may take to go after a signal, seconds."""
+
+
+def run_in(
+    client: docker.DockerClient,
+    container_id: str,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    workdir: str = "",
+    timeout_s: float,
+    cancelled: threading.Event,
+    sink: Sink,
+) -> int:
+    """Run a command in a running container; its exit code.
+
+    Raises ServiceError after `timeout_s` and Cancelled on the event, both after the command was
+    stopped; ServiceError with the cause where it could not be. Raises EngineError.
+    """
+    api: Any = client.api
+    what = one_line(f"`{' '.join(argv)}`", 80)
+
+    def make() -> str:
+        made = api.exec_create(
+            container_id, list(argv), environment=dict(env or {}), workdir=workdir or None
+        )
+        return str(made["Id"])
+
+    command = _Command(client, container_id, ask(f"Preparing {what}", make), what)
+    pump = _Pump(ask(f"Starting {what}", command.start, START_S))
+    deadline = time.monotonic() + timeout_s
+    try:
+        while not pump.ended:
+            pump.deliver(sink, POLL_S)
+            if cancelled.is_set():
+                command.end("cancelled")
+                raise Cancelled(what)
+            if time.monotonic() >= deadline:
+                words = f"did not finish within {format_duration(timeout_s)}"
+                command.end(words)
+                raise ServiceError(f"{what} {words}", "it was stopped")
+    finally:
+        pump.close()
+    return command.exit_code()
+
+
+class _Command:
+    """One exec in a container, as the engine and the kernel see it."""
+
+    def __init__(
+        self, client: docker.DockerClient, container: str, exec_id: str, what: str
+    ) -> None:
+        self.api: Any = client.api
+        self.container = container
+        self.exec_id = exec_id
+        self.what = what
+
+    def start(self) -> Any:
+        """The engine's streaming reply.
+
+        Not the library's `exec_start`: that one reads beneath the buffer in which the reply's head
+        arrived, and loses what the command wrote at once (45 of 200 `echo`, when measured).
+        """
+        response = self.api._post_json(
+            self.api._url("/exec/{0}/start", self.exec_id),
+            headers={"Connection": "Upgrade", "Upgrade": "tcp"},
+            data={"Tty": False, "Detach": False},
+            stream=True,
+        )
+        self.api._raise_for_status(response)
+        return response
+
+    def look(self) -> dict[str, Any]:
+        found: dict[str, Any] = ask(
+            f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id)
+        )
+        return found
+
+    def exit_code(self) -> int:
+        """The exit code, once the output has ended."""
+        if not self._gone_within(END_S):
+            raise EngineError(
+                f"The connection to {self.what} was lost",
+                "the command may still run in the container",
+                f"docker top {self.container[:12]}",
+            )
+        code = self.look().get("ExitCode")
+        if code is None:
+            raise EngineError(f"{self.what} ended without an exit code", "its container ended")
+        return int(code)
+
+    def end(self, why: str) -> None:
+        """Stop the command and what it started; raises ServiceError where that is not possible."""
+        found = self.look()
+        pid = int(found.get("Pid") or 0)
+        if not found.get("Running") or pid <= 0:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                _signal_tree(pid, self.container, number)
+            except PermissionError:
+                self._signal_inside(pid)
+            except ProcessLookupError:
+                pass
+            if self._gone_within(END_S):
+                return
+        raise ServiceError(
+            f"{self.what} {why}, but it could not be stopped",
+            f"it still runs as process {pid} of container {self.container[:12]}",
+            f"`sudo kill -9 {pid}`, or stop the container",
+        )
+
+    def _signal_inside(self, pid: int) -> None:
+        """As a user who may use the engine but not signal its processes: kill from inside."""
+        inner = _inner_pid(pid)
+        if inner <= 0:
+            return
+        argv = ["sh", "-c", 'kill -KILL "$1"', "sh", str(inner)]
+
+        def call() -> None:
+            made = self.api.exec_create(self.container, argv)
+            self.api.exec_start(made["Id"], detach=True)
+
+        with contextlib.suppress(EngineError):  # whether it helped is looked at next
+            ask("Killing the command from inside", call)
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.look().get("Running"):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+class _Pump:
+    """A thread that takes the engine's frames apart, so that its reader can look at the time."""
+
+    def __init__(self, response: Any) -> None:
+        self.ended = False
+        self._response = response
+        self._file: io.BufferedReader = response.raw._fp.fp
+        self._socket: socket.socket = self._file.raw._sock
+        self._socket.settimeout(None)  # a command may be silent for as long as it likes
+        self._chunks: queue.Queue[bytes] = queue.Queue(maxsize=256)
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="command output", daemon=True).start()
+
+    def deliver(self, sink: Sink, seconds: float) -> None:
+        """Pass on what has come, waiting for at most `seconds`; sets `ended` at the end."""
+        with contextlib.suppress(queue.Empty):
+            data = self._chunks.get(timeout=seconds)
+            if data:
+                sink(data)
+            else:
+                self.ended = True
+
+    def close(self) -> None:
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        try:
+            while header := self._file.read(8):
+                if len(header) < 8:
+                    break
+                data = self._file.read(struct.unpack(">BxxxL", header)[1])
+                if data:
+                    self._put(data)
+        except (OSError, ValueError):
+            pass  # closed, or lost; the engine's view of the command says which
+        finally:
+            self._put(b"")
+            self._response.close()
+
+    def _put(self, data: bytes) -> None:
+        while not self._closed.is_set():
+            try:
+                self._chunks.put(data, timeout=0.5)
+                return
+            except queue.Full:
+                continue
+
+
+def _signal_tree(pid: int, container: str, number: signal.Signals) -> None:
+    """Signal a process of this container and its descendants.
+
+    Raises PermissionError, and ProcessLookupError where the pid is not of this container (it was
+    given to another process, or the engine is on another machine).
+    """
+    import psutil
+
+    if container not in _read(f"/proc/{pid}/cgroup"):
+        raise ProcessLookupError(pid)
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        children = []
+    os.kill(pid, number)
+    for child in children:
+        with contextlib.suppress(psutil.Error):
+            child.send_signal(number)
+
+
+def _inner_pid(pid: int) -> int:
+    """The pid that a process has inside its container; 0 where that cannot be read."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def run_oneoff(
+    client: docker.DockerClient,
+    spec: ContainerSpec,
+    *,
+    service: str,
+    launch: Launch,
+    timeout_s: float,
+    cancelled: threading.Event,
+    sink: Sink,
+    labels: Mapping[str, str] | None = None,
+    grace_s: float = 5.0,
+    say: Say = silent,
+) -> int:
+    """Run a command in a container of its own (role `oneoff`, no ports); its exit code.
+
+    The container is kept. Raises ServiceError after `timeout_s`, Cancelled on the event, both after
+    it was stopped; EngineError.
+    """
+    spec = replace(spec, ports=())
+    image = require_image(client, spec.image)
+    check_mounts(client, spec.mounts)
+    digest = spec_hash(spec, image.id)
+    name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
+    all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest)}
+    env = (*spec.env, (COOKIE, launch.run_id))
+    container = create(client, replace(spec, env=env), name, all_labels)
+    handle = Handle(service, "oneoff", container=container, name=name)
+    launch.record(handle)
+    ask(f"Starting {name}", lambda: client.api.start(container), START_S)
+    stream = LogStream(
+        client, container, entry=lambda _, line: sink(line), note=lambda text: say(text)
+    )
+    reader = threading.Thread(target=stream.follow, name=f"output of {name}", daemon=True)
+    reader.start()
+    deadline = time.monotonic() + timeout_s
+    while reader.is_alive():
+        reader.join(POLL_S)
+        if cancelled.is_set() or time.monotonic() >= deadline:
+            _end_oneoff(
+                client, handle, grace_s, stream, reader, None if cancelled.is_set() else timeout_s
+            )
+    return _oneoff_code(client, handle, say)
+
+
+def _end_oneoff(
+    client: docker.DockerClient,
+    handle: Handle,
+    grace_s: float,
+    stream: LogStream,
+    reader: threading.Thread,
+    timeout_s: float | None,
+) -> NoReturn:
+    """Stop it, take its last words, and raise what ended it."""
+    try:
+        stop_container(client, handle, grace_s, SystemClock())
+        reader.join(2.0)
+    finally:
+        stream.stop()
+    if timeout_s is None:
+        raise Cancelled(handle.name)
+    words = f"did not finish within {format_duration(timeout_s)}"
+    raise ServiceError(f"{handle.name} {words}", "it was stopped", f"docker logs {handle.name}")
+
+
+def _oneoff_code(client: docker.DockerClient, handle: Handle, say: Say) -> int:
+    found = inspect(client, handle.container)
+    if found is None:
+        raise ServiceError(f"{handle.name} is gone", "somebody removed its container")
+    seen = status_of(found)
+    if seen.exit_code is None:
+        raise EngineError(f"{handle.name} has no exit code", seen.detail)
+    if seen.oom_killed:
+        say(f"{handle.name} was {seen.detail}")
+    return seen.exit_code

@@ -1,0 +1,99 @@
+"""The site: this machine's baseline, GPUs, protected services and named services."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from console.document.validate import Duration, Strict, Text
+from console.services.base import ExistingContainer, Ready, Runs, ServiceSpec
+from console.site.service import ComposeModel, ProcessModel, ReadyModel, ServiceModel, Url
+
+
+class CompletionModel(Strict):
+    """The request that proves the baseline serves."""
+
+    model: Text = ""
+    prompt: Text = "Reply with one short sentence: are you serving?"
+    max_tokens: int = Field(8, gt=0, le=512)
+    timeout: Duration = 120.0
+
+
+class ReferenceModel(Strict):
+    """What the baseline is known to do; below `tok_s` x (1 - tolerance) it is DEGRADED."""
+
+    tok_s: float = Field(gt=0)
+    tolerance: float = Field(0.10, gt=0, lt=1)
+
+
+class BaselineModel(Strict):
+    """The service that must always come back: an existing container, a compose service whose
+    container exists, or a host process."""
+
+    container: Text | None = None
+    compose: ComposeModel | None = None
+    process: ProcessModel | None = None
+    url: Url
+    ready: ReadyModel = ReadyModel()
+    completion: CompletionModel = CompletionModel()
+    reference: ReferenceModel | None = None
+    models: list[Text] = []
+    grace: Duration = 10.0
+
+    @model_validator(mode="after")
+    def _one(self) -> BaselineModel:
+        if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
+            raise ValueError("!the baseline is exactly one of container, compose or process")
+        return self
+
+
+class EngineModel(Strict):
+    host: str = Field("", pattern=r"^(unix:///.+)?$")
+
+
+class GpuModel(Strict):
+    uuid: Text
+    name: Text = ""
+
+
+class SiteModel(Strict):
+    schema_: Literal["omni.site/v1"] = Field(alias="schema")
+    name: Text = Field(pattern=r"^[A-Za-z0-9][\w.-]*$")
+    baseline: BaselineModel
+    engine: EngineModel = EngineModel()
+    gpus: list[GpuModel] = []
+    protected: list[Text] = []
+    services: dict[str, ServiceModel] = {}
+
+
+class Site:
+    """A loaded site: the model plus where it came from."""
+
+    def __init__(self, model: SiteModel, path: Path, text: str) -> None:
+        self.model = model
+        self.path = path
+        self.base = path.resolve().parent
+        self.text = text
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def baseline_spec(self) -> ServiceSpec:
+        """The baseline as a service value; its name is `baseline`."""
+        model = self.model.baseline
+        runs: Runs
+        if model.container is not None:
+            runs = ExistingContainer(model.container)
+        elif model.compose is not None:
+            runs = model.compose.spec(self.base)
+        else:
+            assert model.process is not None
+            runs = model.process.spec(self.base)
+        ready = Ready(model.ready.http, model.ready.timeout, model.ready.stable_for)
+        return ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+
+    def service_specs(self) -> dict[str, ServiceSpec]:
+        return {name: model.spec(name, self.base) for name, model in self.model.services.items()}

@@ -1,0 +1,149 @@
+"""Services as an operator writes them, and as plain `ServiceSpec` values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from console.document.validate import ByteCount, Duration, Strict, Text
+from console.services.base import (
+    ComposeSpec,
+    ContainerSpec,
+    Mount,
+    ProcessSpec,
+    Ready,
+    Runs,
+    ServiceSpec,
+)
+
+
+def _port(value: Any) -> str:
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", value) if isinstance(value, str) else None
+    if not match or not all(0 < int(p) < 65536 for p in match.groups()):
+        raise ValueError("HOST:CONTAINER, like 8001:8080")
+    return str(value)
+
+
+def _mount(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^:\0]+:/[^:\0]*(:(ro|rw))?", value):
+        raise ValueError("SOURCE:/TARGET[:ro|:rw], like /nvme/models:/models:ro")
+    return value
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"http://[\w.\-\[\]:]+(/[^\s?#]*)?", value):
+        raise ValueError("http://HOST:PORT")
+    return value.rstrip("/")
+
+
+Port = Annotated[str, BeforeValidator(_port), WithJsonSchema({"type": "string"})]
+MountText = Annotated[str, BeforeValidator(_mount), WithJsonSchema({"type": "string"})]
+Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})]
+
+
+class ReadyModel(Strict):
+    http: str = Field("/health", pattern="^/")
+    timeout: Duration = 900.0
+    stable_for: Duration = 0.0
+
+
+class ContainerModel(Strict):
+    """A container the console creates; never privileged, published on loopback only."""
+
+    image: Text
+    command: list[Text] = []
+    entrypoint: list[Text] = []
+    name: str = Field("", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$|^$")
+    ports: list[Port] = []
+    mounts: list[MountText] = []
+    env: dict[str, Text] = {}
+    gpus: Literal["all"] | list[str] = []
+    memory: ByteCount | None = None
+    shm: ByteCount | None = None
+    cpus: float | None = Field(None, gt=0)
+    pids: int = Field(4096, gt=0)
+    network: Text = ""
+    workdir: Text = ""
+
+    def spec(self, base: Path) -> ContainerSpec:
+        return ContainerSpec(
+            image=self.image,
+            command=tuple(self.command),
+            entrypoint=tuple(self.entrypoint),
+            name=self.name,
+            ports=tuple((int(h), int(c)) for h, c in (p.split(":") for p in self.ports)),
+            mounts=tuple(mount(text, base) for text in self.mounts),
+            env=tuple(sorted(self.env.items())),
+            gpus=("all",) if self.gpus == "all" else tuple(self.gpus),
+            memory_bytes=self.memory,
+            shm_bytes=self.shm,
+            cpus=self.cpus,
+            pids=self.pids,
+            network=self.network,
+            workdir=self.workdir,
+        )
+
+
+class ComposeModel(Strict):
+    file: Text
+    service: Text
+    profile: str | None = None
+    project: str = ""
+    env: dict[str, Text] = {}
+    memory: ByteCount | None = None
+
+    def spec(self, base: Path) -> ComposeSpec:
+        return ComposeSpec(
+            files=(base / self.file,),
+            service=self.service,
+            profiles=(self.profile,) if self.profile else (),
+            project=self.project,
+            env=tuple(sorted(self.env.items())),
+            memory_bytes=self.memory,
+        )
+
+
+class ProcessModel(Strict):
+    argv: list[Text] = Field(min_length=1)
+    env: dict[str, Text] = {}
+    cwd: Text = ""
+
+    def spec(self, base: Path) -> ProcessSpec:
+        cwd = str(base / self.cwd) if self.cwd else str(base)
+        return ProcessSpec(tuple(self.argv), tuple(sorted(self.env.items())), cwd)
+
+
+class ServiceModel(Strict):
+    """A candidate: exactly one of `container`, `compose`, `process`, and where it answers."""
+
+    container: ContainerModel | None = None
+    compose: ComposeModel | None = None
+    process: ProcessModel | None = None
+    url: Url
+    ready: ReadyModel = ReadyModel()
+    exclusive: bool = False
+    keep: bool = False
+    grace: Duration = 10.0
+
+    @model_validator(mode="after")
+    def _one(self) -> ServiceModel:
+        if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
+            raise ValueError("!a service is exactly one of container, compose or process")
+        return self
+
+    def spec(self, name: str, base: Path) -> ServiceSpec:
+        """The value every driver takes; relative paths are resolved against `base`."""
+        model = self.container or self.compose or self.process
+        assert model is not None
+        runs: Runs = model.spec(base)
+        ready = Ready(self.ready.http, self.ready.timeout, self.ready.stable_for)
+        return ServiceSpec(name, self.url, runs, ready, self.exclusive, self.keep, self.grace)
+
+
+def mount(text: str, base: Path) -> Mount:
+    """`SOURCE:/TARGET[:rw]` → Mount; a relative source is relative to `base`."""
+    source, target, *mode = text.split(":")
+    return Mount(str(base / Path(source).expanduser()), target, mode != ["rw"])

@@ -1,0 +1,73 @@
+"""The only door for foreign text: logs, HTTP bodies, model names, YAML, error strings.
+
+A string that went through `clean()` holds no control byte a terminal could act on.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINE_LIMIT = 4096
+"""Characters kept of one line, so that a 100 MB line cannot stall a reader."""
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
+    # OSC, DCS, SOS, PM and APC: a payload that runs to BEL or ST
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"  # two-byte escapes, and a lone ESC
+)
+_BIDI = (
+    "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
+    "\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+_CONTROLS = {
+    **dict.fromkeys(range(32), "�"),
+    **dict.fromkeys(range(127, 160), "�"),
+    **{ord(c): "\ufffd" for c in _BIDI},
+    **dict.fromkeys(range(917504, 917632), "�"),  # tag characters
+    **dict.fromkeys(range(55296, 57344), "�"),  # lone surrogates
+    ord("\t"): "    ",
+}
+_COMBINING = re.compile(
+    "([\u0300-\u036f\u0483-\u0489\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+
+
+def clean(text: str, limit: int = LINE_LIMIT) -> str:
+    """One harmless line: escapes removed, control and bidi characters replaced, length clamped.
+
+    `limit` counts characters of the result; a clamped line ends with `…`.
+    """
+    text = text.rstrip("\r\n")
+    cut = len(text) > limit * 2
+    if cut:
+        text = text[: limit * 2]
+    text = (
+        _ESCAPES.sub("", text)
+        if ("\x1b" in text or any("\x90" <= c <= "\x9f" for c in text))
+        else text
+    )
+    text = _COMBINING.sub(r"\1", text.translate(_CONTROLS))
+    if cut or len(text) > limit:
+        return text[: limit - 1] + "…"
+    return text
+
+
+def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[str]:
+    """Foreign text as at most `most` harmless lines; `\\r` counts as a line end."""
+    return [clean(line, limit) for line in re.split(r"\r\n|\n|\r", text)[:most]]
+
+
+def decode(data: bytes) -> str:
+    """Bytes as text; invalid UTF-8 becomes U+FFFD. Not yet clean."""
+    return data.decode("utf-8", "replace")
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """Foreign text squeezed into one harmless line, for an error message."""
+    return clean(" ".join(text.split()), limit)
+
+
+def one_of(words: list[str]) -> str:
+    """`a, b or c`, for the expected form in an error."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

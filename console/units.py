@@ -1,0 +1,72 @@
+"""Bytes, durations and rates: parsed strictly, printed with their unit."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_BYTE_UNITS = {
+    "B": 1,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+_TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_PART = re.compile(rf"{_NUMBER}(ms|s|m|h|d)")
+
+BYTES_FORM = "bytes with a unit, like 24GiB or 117GB"
+DURATION_FORM = "a duration with a unit, like 90s, 15m or 1h30m"
+
+
+def parse_bytes(text: str) -> int:
+    """`24GiB` → 25769803776. GB is 10^9, GiB is 2^30; a bare number is refused.
+
+    Raises ValueError with the expected form.
+    """
+    match = re.fullmatch(rf"{_NUMBER}\s*([kKMGT]?i?B)", text.strip())
+    if not match or match[2] not in _BYTE_UNITS:
+        raise ValueError(BYTES_FORM)
+    return int(float(match[1]) * _BYTE_UNITS[match[2]])
+
+
+def parse_duration(text: str) -> float:
+    """`1h30m` → 5400.0 seconds; a bare number is refused. Raises ValueError."""
+    text = text.strip().replace(" ", "")
+    if not _DURATION.fullmatch(text):
+        raise ValueError(DURATION_FORM)
+    return sum(float(number) * _TIME_UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def format_bytes(count: float) -> str:
+    """Binary units with one decimal: `641.7 GiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """What people say: `0.48 s`, `12.3 s`, `1 min 14 s`, `2 h 05 min`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def format_number(value: float, unit: str = "") -> str:
+    """Three or four significant digits, then the unit; bytes and seconds in their own forms."""
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "s":
+        return format_duration(value)
+    digits = f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()

@@ -1,0 +1,145 @@
+"""A scripted stand-in for a server, for the stream shapes a real one will not produce on demand."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[["Handler"], None]
+
+
+def sse(data: object) -> bytes:
+    text = data if isinstance(data, str) else json.dumps(data)
+    return f"data: {text}\n\n".encode()
+
+
+def delta(
+    *, usage: dict[str, Any] | None = None, finish: str | None = None, **fields: Any
+) -> bytes:
+    """One chunk with a single choice."""
+    choice = {"index": 0, "delta": fields, "finish_reason": finish}
+    return sse({"choices": [choice]} | ({"usage": usage} if usage else {}))
+
+
+def usage(tokens: int, prompt: int = 12, cached: int = 0) -> dict[str, Any]:
+    return {
+        "completion_tokens": tokens,
+        "prompt_tokens": prompt,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+ROLE = delta(role="assistant", content=None)
+FINISH = delta(finish="length")
+DONE = b"data: [DONE]\n\n"
+
+
+def reply(tokens: int, *, per_chunk: int = 1, cached: int = 0) -> list[bytes]:
+    """A whole stream of `tokens` tokens, `per_chunk` in each chunk, with usage at the end."""
+    chunks = [delta(content="x" * per_chunk) for _ in range(tokens // per_chunk)]
+    end = sse({"choices": [], "usage": usage(tokens, cached=cached)})
+    return [ROLE, *chunks, FINISH, end, DONE]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request; HTTP/1.0, so that a stream ends with its connection."""
+
+    server: Scripted
+
+    def do_GET(self) -> None:
+        found = self.server.documents.get(self.path)
+        self.send(404 if found is None else 200, json.dumps(found or {}).encode())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path in self.server.documents:
+            self.send(200, json.dumps(self.server.documents[self.path]).encode())
+            return
+        self.server.requests.append(body)
+        number = min(len(self.server.requests), len(self.server.answers)) - 1
+        try:
+            self.server.answers[number](self)
+        except OSError:
+            pass  # the client went away, as some tests want
+
+    def send(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def stream(self, parts: list[bytes], pause_s: float = 0.0) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for part in parts:
+            self.wfile.write(part)
+            self.wfile.flush()
+            self.server.stop.wait(pause_s)
+
+    def reset(self) -> None:
+        """Drop the connection with a TCP reset."""
+        linger = struct.pack("ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.wfile.close()
+        self.connection.close()
+
+    def finish(self) -> None:
+        if not self.wfile.closed:
+            super().finish()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Scripted(ThreadingHTTPServer):
+    """Answers the chat requests in order of the script; the last answer repeats."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: list[Answer], documents: dict[str, Any]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = answers
+        self.documents = documents
+        self.requests: list[dict[str, Any]] = []
+        self.stop = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def scripted(*answers: Answer, documents: dict[str, Any] | None = None) -> Iterator[Scripted]:
+    """A running stand-in; `documents` are served at their paths."""
+    server = Scripted(list(answers), documents or {})
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def streams(parts: list[bytes], pause_s: float = 0.0) -> Answer:
+    return lambda handler: handler.stream(parts, pause_s)
+
+
+def answers(status: int, body: bytes, kind: str = "application/json") -> Answer:
+    return lambda handler: handler.send(status, body, kind)
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on just now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,249 @@
+"""The client against a scripted stand-in: shapes, errors, retries and cancel."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from console.benchmark.client import ChatRequest, endpoint, stream_chat
+from console.benchmark.stream import EventKind, FailureKind
+from tests.benchmark.scripted import (
+    DONE,
+    FINISH,
+    ROLE,
+    Handler,
+    answers,
+    delta,
+    free_port,
+    reply,
+    scripted,
+    streams,
+)
+
+REQUEST = ChatRequest("Hello", 4)
+EMPTY_400 = answers(400, b"")
+
+
+def test_what_is_sent() -> None:
+    with scripted(streams(reply(4))) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", 4, 7, "m"))
+    assert got.failure is None
+    assert server.requests == [
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Hello"}],
+            "max_tokens": 4,
+            "temperature": 0,
+            "seed": 7,
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            "cache_prompt": False,
+            "ignore_eos": True,
+            "timings_per_token": True,
+        }
+    ]
+
+
+def test_stamps_are_in_order_and_after_the_start() -> None:
+    with scripted(streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST)
+    stamps = [got.started_ns, *(event.at_ns for event in got.events), got.ended_ns]
+    assert stamps == sorted(stamps)
+    assert got.completion_tokens == 4
+    assert got.text == "xxxx"
+
+
+def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
+    progress = b'data: {"choices":[],"prompt_progress":{"total":9,"processed":3}}\n\n'
+    parts = [ROLE, b": ping\n\n", progress, delta(reasoning_content="hm"), delta(content="a")]
+    with scripted(streams([*parts, FINISH, DONE], 0.05)) as server:
+        got = stream_chat(server.url, REQUEST)
+    text = [event for event in got.events if event.is_text]
+    assert [event.kind for event in text] == [EventKind.REASONING, EventKind.CONTENT]
+    assert text[0].at_ns - got.started_ns >= 0.13e9  # three pauses came before it
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7])
+def test_bytes_in_small_pieces(cut: int) -> None:
+    data = b"".join([ROLE, delta(content="grüße 🌍"), FINISH, DONE]).replace(b"\n", b"\r\n")
+    with scripted(streams([data[i : i + cut] for i in range(0, len(data), cut)])) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert (got.text, got.failure, got.done) == ("grüße 🌍", None, True)
+
+
+def _holds_on(handler: Handler) -> None:
+    handler.stream(reply(4))
+    handler.server.stop.wait(60)
+
+
+def test_a_connection_that_stays_open_after_done_is_left() -> None:
+    with scripted(_holds_on) as server:
+        began = time.monotonic()
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is None
+    assert time.monotonic() - began < 15
+
+
+def test_an_empty_400_is_tried_once_more_and_counted() -> None:
+    with scripted(EMPTY_400, streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert (got.failure, got.transport_retries, len(server.requests)) == (None, 1, 2)
+
+
+def test_two_empty_400_are_a_transport_failure() -> None:
+    with scripted(EMPTY_400) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.TRANSPORT
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b'{"error":{"message":"Unrecognized request argument supplied: cache_prompt"}}'),
+        (422, b'{"detail":[{"type":"extra_forbidden","msg":"Extra inputs are not permitted"}]}'),
+    ],
+)
+def test_refused_extras_are_left_out_once(status: int, body: bytes) -> None:
+    with scripted(answers(status, body), streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is None
+    assert got.extras_refused
+    assert "cache_prompt" not in server.requests[1]
+    assert server.requests[1]["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (400, b'{"error":{"message":"exceeds the context size"}}', FailureKind.REFUSED, "context"),
+        (401, b"no\x1b[2J key", FailureKind.REFUSED, "HTTP 401 no key"),
+        (404, b"", FailureKind.REFUSED, "HTTP 404"),
+        (302, b"", FailureKind.REFUSED, "HTTP 302"),
+        (422, b'{"detail":"prompt"}', FailureKind.REFUSED, "prompt"),
+        (503, b'{"error":{"message":"Loading model","code":503}}', FailureKind.SERVER, "Loading"),
+        (500, b"<html>" + b"x" * 200_000, FailureKind.SERVER, "HTTP 500"),
+        (200, b'{"choices":[]}', FailureKind.PROTOCOL, "without streaming"),
+    ],
+)
+def test_error_classes(status: int, body: bytes, kind: FailureKind, words: str) -> None:
+    with scripted(answers(status, body)) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is kind
+    assert words in got.failure.text
+    assert "\x1b" not in str(got.failure)
+    assert len(got.failure.text) <= 200
+
+
+def test_a_stream_that_breaks_off_is_truncated() -> None:
+    with scripted(streams([ROLE, delta(content="a")])) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.TRUNCATED
+
+
+def test_garbage_is_no_chat_stream() -> None:
+    with scripted(streams([b"data: \x00\xff\xfe{\n\n"])) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.PROTOCOL
+
+
+def test_a_web_page_is_truncated_not_a_reply() -> None:
+    with scripted(answers(200, b"<html>hello</html>", "text/html")) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+
+
+def _reset_after_one(handler: Handler) -> None:
+    handler.stream([ROLE, delta(content="a")])
+    handler.reset()
+
+
+@pytest.mark.parametrize("answer", [Handler.reset, _reset_after_one])
+def test_a_reset_is_a_transport_failure(answer: object) -> None:
+    with scripted(answer) as server:  # type: ignore[arg-type]
+        got = stream_chat(server.url, REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.TRANSPORT
+
+
+def test_nobody_listens() -> None:
+    got = stream_chat(f"http://127.0.0.1:{free_port()}", REQUEST)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.TRANSPORT
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://x", "http://[::bad", "http://\x00"])
+def test_an_address_that_is_none(url: str) -> None:
+    assert stream_chat(url, REQUEST, timeout_s=2).failure is not None
+
+
+def _silent(handler: Handler) -> None:
+    handler.server.stop.wait(60)
+
+
+def _drip(handler: Handler) -> None:
+    handler.stream([delta(content="a")] * 2000, 0.01)
+
+
+@pytest.mark.parametrize("answer", [_silent, _drip])
+def test_the_whole_exchange_has_a_deadline(answer: object) -> None:
+    with scripted(answer) as server:  # type: ignore[arg-type]
+        began = time.monotonic()
+        got = stream_chat(server.url, REQUEST, timeout_s=0.4)
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.TRANSPORT
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("answer", [_silent, _drip])
+def test_cancel_ends_a_silent_and_a_talking_server(answer: object) -> None:
+    cancelled = threading.Event()
+    timer = threading.Timer(0.2, cancelled.set)
+    with scripted(answer) as server:  # type: ignore[arg-type]
+        timer.start()
+        began = time.monotonic()
+        got = stream_chat(server.url, REQUEST, cancelled=cancelled)
+        took = time.monotonic() - began
+    timer.join()
+    assert got.failure is not None
+    assert got.failure.kind is FailureKind.CANCELLED
+    assert took < 10
+
+
+def test_cancelled_before_it_began_sends_nothing() -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with scripted(streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST, cancelled=cancelled)
+    assert got.failure is not None
+    assert server.requests == []
+
+
+def test_proxies_in_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with scripted(streams(reply(4))) as server:
+        assert stream_chat(server.url, REQUEST).failure is None
+
+
+def test_no_thread_is_left() -> None:
+    with scripted(streams(reply(4))) as server:
+        stream_chat(server.url, REQUEST)
+    assert not [t for t in threading.enumerate() if t.name == "stream-watch"]
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"])
+def test_endpoint(url: str) -> None:
+    assert endpoint(url, "/props") == "http://h:1/props"
+
+
+def test_the_extras_can_be_left_out_from_the_start() -> None:
+    assert not {"cache_prompt", "ignore_eos"} & set(ChatRequest("x", extras=False).body())
+    assert json.dumps(ChatRequest("x").body())

@@ -1,0 +1,176 @@
+"""A whole benchmark against a scripted stand-in."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from console.benchmark.metrics import METRICS, Sample
+from console.benchmark.protocol import PROMPTS, Protocol, run_benchmark, tokenize
+from console.clock import FakeClock
+from tests.benchmark.scripted import (
+    DONE,
+    FINISH,
+    ROLE,
+    Answer,
+    answers,
+    delta,
+    reply,
+    scripted,
+    streams,
+)
+
+GOOD = streams(reply(8))
+QUICK = Protocol(max_tokens=8, runs=6, max_runs=6)
+INFO: dict[str, Any] = {
+    "/props": {"build_info": "b42-\x1b[31mabc", "model_alias": "alias"},
+    "/v1/models": {"data": [{"id": "deepseek-v3.2"}]},
+}
+
+
+def contents(requests: list[dict[str, Any]]) -> list[str]:
+    return [request["messages"][0]["content"] for request in requests]
+
+
+def test_prompts_are_cycled_behind_a_nonce_and_the_warm_up_is_apart() -> None:
+    seen: list[tuple[int, int]] = []
+    with scripted(GOOD, documents=INFO) as server:
+        result = run_benchmark(
+            server.url, QUICK, clock=FakeClock(5.0), progress=lambda i, n, _: seen.append((i, n))
+        )
+    sent = contents(server.requests)
+    assert len(set(sent)) == 7
+    assert [text.partition("] ")[2] for text in sent[1:]] == [*PROMPTS, *PROMPTS]
+    assert seen == [(number, 6) for number in range(7)]
+    assert len(result.runs) == 6
+    assert result.cold is not None
+    assert result.started_at == 5.0
+
+
+def test_result_is_json_with_the_names_of_the_table() -> None:
+    with scripted(GOOD, documents=INFO) as server:
+        result = run_benchmark(server.url, QUICK)
+    data = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert set(data["metrics"]) == set(METRICS)
+    for name, metric in METRICS.items():
+        assert data["metrics"][name]["unit"] == metric.unit
+        assert data["metrics"][name]["headline"] == metric.headline
+    tok_s = data["metrics"]["tok_s"]
+    assert tok_s["n"] == len(tok_s["samples"]) == 6
+    assert tok_s["value"] == tok_s["mean"]
+    assert (data["build_info"], data["model"]) == ("b42-abc", "deepseek-v3.2")
+    assert data["voids"] == []
+    assert result.lines()[0].startswith("Average: ")
+
+
+def test_the_model_name_is_the_servers_unless_given() -> None:
+    with scripted(GOOD, documents=INFO) as server:
+        run_benchmark(server.url, QUICK)
+        run_benchmark(server.url, QUICK, model="mine")
+    assert [request["model"] for request in server.requests[::7]] == ["deepseek-v3.2", "mine"]
+
+
+def test_void_runs_are_listed_with_their_reason() -> None:
+    script = [GOOD, GOOD, streams(reply(4)), streams(reply(8, cached=5)), answers(500, b""), GOOD]
+    with scripted(*script) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert result.voids == [
+        {"run": 2, "reason": "short output, 4 of 8 tokens"},
+        {"run": 3, "reason": "5 tokens of the prompt came from a cache"},
+        {"run": 4, "reason": "server error: HTTP 500"},
+    ]
+    assert result.metrics["tok_s"].n == 3
+    assert result.metrics["error_rate"].value == pytest.approx(1 / 6)
+    assert result.metrics["runs"].value == 3
+
+
+def test_transport_retries_are_counted_and_the_run_is_valid() -> None:
+    with scripted(GOOD, answers(400, b""), GOOD) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert (result.transport_retries, result.voids) == (1, [])
+
+
+def test_a_server_that_only_fails_is_left_after_three_runs() -> None:
+    with scripted(answers(500, b"")) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert len(result.runs) == 3
+    assert result.metrics["tok_s"].value is None
+    assert result.metrics["error_rate"].value == 1.0
+    assert any("in a row" in flag for flag in result.flags)
+    assert result.lines()[0] == "Average: no valid run"
+
+
+def test_refused_extras_are_not_sent_again() -> None:
+    refusal = answers(422, b'{"detail":"extra_forbidden"}')
+    with scripted(refusal, GOOD) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert len(server.requests) == 8
+    assert sum("cache_prompt" in request for request in server.requests) == 1
+    assert any("refuses" in flag for flag in result.flags)
+
+
+def _pausing(seconds: float) -> Answer:
+    return streams(reply(8), seconds)
+
+
+def test_it_goes_on_while_the_runs_disagree() -> None:
+    wild = [_pausing(0.03 if number % 2 else 0.0) for number in range(30)]
+    with scripted(*wild) as server:
+        result = run_benchmark(server.url, Protocol(max_tokens=8, runs=2, max_runs=5))
+    assert len(result.runs) == 5
+    assert any("varies by" in flag for flag in result.flags)
+
+
+def test_cancel_keeps_what_was_measured() -> None:
+    cancelled = threading.Event()
+
+    def stop(number: int, _: int, __: Sample) -> None:
+        if number == 2:
+            cancelled.set()
+
+    with scripted(GOOD) as server:
+        result = run_benchmark(server.url, QUICK, cancelled=cancelled, progress=stop)
+    assert result.cancelled
+    assert len(result.runs) == 2
+    assert result.metrics["error_rate"].value == 0.0
+
+
+def test_without_usage_the_tokenizer_counts() -> None:
+    parts = [ROLE, *[delta(content="xx")] * 4, FINISH, DONE]
+    with scripted(streams(parts), documents={"/tokenize": {"tokens": list(range(8))}}) as server:
+        result = run_benchmark(server.url, QUICK)
+        assert tokenize(server.url, "x") == 8
+    assert result.voids == []
+    assert result.runs[0].token_source == "tokenizer"
+
+
+def test_without_any_count_every_run_is_void() -> None:
+    with scripted(streams([ROLE, *[delta(content="xx")] * 8, FINISH, DONE])) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert len(result.voids) == 6
+    assert result.metrics["tok_s"].value is None
+
+
+@pytest.mark.parametrize(
+    "document", [[], {"data": 5}, {"data": [5]}, {"data": [{"id": 7}]}, {"data": []}]
+)
+def test_odd_server_information_is_no_error(document: object) -> None:
+    with scripted(GOOD, documents={"/v1/models": document, "/props": {"build_info": 7}}) as server:
+        result = run_benchmark(server.url, QUICK)
+    assert (result.model, result.build_info, result.voids) == ("", "", [])
+
+
+def test_a_password_in_the_address_is_not_kept() -> None:
+    with scripted(GOOD) as server:
+        result = run_benchmark(server.url.replace("//", "//me:secret@"), QUICK)
+    assert result.url == server.url
+    assert "secret" not in json.dumps(result.to_json())
+
+
+def test_counts_that_measure_nothing_are_refused() -> None:
+    for wrong in ({"prompts": ()}, {"runs": 0}, {"max_tokens": 1}, {"warmup": -1}):
+        with pytest.raises(ValueError, match="at least one"):
+            Protocol(**wrong)

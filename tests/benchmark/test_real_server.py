@@ -1,0 +1,132 @@
+"""The benchmark against a real llama.cpp server; the figures are compared with its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.benchmark.client import ChatRequest, stream_chat
+from console.benchmark.metrics import measure
+from console.benchmark.protocol import Protocol, fetch_json, run_benchmark, tokenize
+from console.benchmark.stream import EventKind, FailureKind
+from console.demo.model import write_llama
+from tests.benchmark.scripted import free_port
+
+pytest.importorskip("xllamacpp", reason="no real part: the package xllamacpp is not installed")
+
+READY_S = 120.0
+TOKENS = 96
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server on a model of 51 MB, ready; a smaller one outruns the client."""
+    folder = tmp_path_factory.mktemp("server")
+    model, log, port = folder / "tiny.gguf", folder / "log", free_port()
+    write_llama(model, blocks=8, width=768, heads=12, feed_forward=2048, seed=11, name="tiny")
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "console.demo.engine", "--model", str(model),
+             "--port", str(port), "--threads", "1", "--ctx", "4096"],
+            stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield _ready(server, f"http://127.0.0.1:{port}", log)
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _ready(server: subprocess.Popen[bytes], url: str, log: Path) -> str:
+    deadline = time.monotonic() + READY_S
+    while fetch_json(url, "/health").get("status") != "ok":
+        if server.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"the server is not ready:\n{log.read_text(errors='replace')[-2000:]}")
+        time.sleep(0.05)
+    return url
+
+
+def test_a_benchmark_is_valid_and_agrees_with_the_server(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=6, max_runs=6))
+    assert result.voids == []
+    assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (6, 0)
+    assert result.model == "tiny"
+    assert result.cold is not None
+    for sample in result.runs:
+        assert (sample.completion_tokens, sample.token_source) == (TOKENS, "usage")
+        assert sample.server_decode_tok_s is not None
+        assert sample.tok_s is not None
+        assert sample.prompt_tok_s is not None
+        if sample.decode_tok_s is not None:
+            assert 0 < sample.decode_tok_s <= 1.05 * sample.server_decode_tok_s
+    with capsys.disabled():  # how close it comes depends on the machine's load: shown, not judged
+        for sample in result.runs:
+            ours, theirs = sample.decode_tok_s, sample.server_decode_tok_s
+            print(f"\ndecode {ours or 0:.1f} tok/s, by the server's timings {theirs:.1f}", end="")
+
+
+def test_events_carry_the_running_count(url: str) -> None:
+    reply = stream_chat(url, ChatRequest("Hello", 16))
+    assert reply.failure is None
+    assert reply.events[0].kind is EventKind.ROLE
+    counts = [event.tokens for event in reply.events if event.is_text]
+    assert None not in counts
+    assert counts[-1] == reply.completion_tokens == 16
+    assert reply.done
+
+
+def test_the_same_prompt_twice_is_not_cached(url: str) -> None:
+    replies = [stream_chat(url, ChatRequest("Say it again.", 8)) for _ in range(2)]
+    for reply in replies:
+        assert reply.timings is not None
+        assert reply.timings.cache_n == 0
+        assert measure(reply, 8).void == ""
+
+
+def test_without_the_extras_the_cache_is_noticed(url: str) -> None:
+    request = ChatRequest("Remember this, all of it, word by word.", 8, extras=False)
+    samples = [measure(stream_chat(url, request), 8) for _ in range(2)]
+    assert "came from a cache" in samples[1].void
+    assert samples[1].prompt_tok_s is None
+
+
+def test_the_tokenizer_answers(url: str) -> None:
+    counted = tokenize(url, "abc")
+    assert counted is not None
+    assert counted >= 1
+
+
+def test_a_prompt_beyond_the_context_is_refused(url: str) -> None:
+    failure = stream_chat(url, ChatRequest("word " * 6000, 8)).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.REFUSED
+    assert "context" in failure.text
+
+
+def test_many_streams_in_a_row_have_no_transport_failure(url: str) -> None:
+    replies = [stream_chat(url, ChatRequest("Hello", 2)) for _ in range(40)]
+    assert [reply.failure for reply in replies] == [None] * 40
+    assert sum(reply.transport_retries for reply in replies) == 0
+
+
+def test_cancel_in_mid_stream_frees_the_server(url: str) -> None:
+    cancelled = threading.Event()
+    timer = threading.Timer(0.3, cancelled.set)
+    timer.start()
+    reply = stream_chat(url, ChatRequest("Tell me everything.", 3900), cancelled=cancelled)
+    timer.join()
+    assert reply.failure is not None
+    assert reply.failure.kind is FailureKind.CANCELLED
+    assert stream_chat(url, ChatRequest("Hello", 4)).failure is None

@@ -1,0 +1,196 @@
+"""The demo models and the test models, loaded and served by a real llama.cpp."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from console.demo.model import MODELS, ensure_models, vocabulary, write_llama
+from tests.testbed import models
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = "127.0.0.1"
+START_S = 60.0
+
+
+def _command(model: Path, port: int) -> list[str]:
+    engine = [sys.executable, "-m", "console.demo.engine", "--model", str(model)]
+    return [*engine, "--port", str(port), "--threads", "1", "--ctx", "1024", "--alias", "demo"]
+
+
+def _start(model: Path, log: Path, port: int = 0) -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            _command(model, port), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
+        )
+
+
+def _fails(model: Path, port: int = 0) -> str:
+    """The output of an engine that must end by itself with exit code 1."""
+    ended = subprocess.run(
+        _command(model, port), cwd=ROOT, capture_output=True, text=True, timeout=START_S
+    )
+    assert ended.returncode == 1, ended.stderr
+    return ended.stderr
+
+
+def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
+    """The URL the engine serves on, once it says so."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace")
+        if found := re.search(r"^engine: serving \S+ on (http://\S+)$", text, re.MULTILINE):
+            return found[1]
+        assert engine.poll() is None, text
+        time.sleep(0.01)
+    raise AssertionError(log.read_text(errors="replace"))
+
+
+@contextmanager
+def _served(model: Path, directory: Path) -> Iterator[httpx.Client]:
+    """A client of an engine that serves ``model`` on a free loopback port."""
+    log = directory / "engine.log"
+    engine = _start(model, log)
+    try:
+        with httpx.Client(base_url=_address(engine, log), timeout=60) as client:
+            yield client
+    finally:
+        engine.kill()
+        engine.wait()
+
+
+def _complete(client: httpx.Client, tokens: int, **extra: Any) -> dict[str, Any]:
+    body = {
+        "messages": [{"role": "user", "content": "Hello there."}],
+        "max_tokens": tokens,
+        "temperature": 0,
+        **extra,
+    }
+    answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+@pytest.fixture(scope="session")
+def demo_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return ensure_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_demo_models_write_readable_text_to_the_token_limit(
+    name: str, demo_models: dict[str, Path], tmp_path: Path
+) -> None:
+    with _served(demo_models[name], tmp_path) as client:
+        first, again = (_complete(client, 64, cache_prompt=False) for _ in range(2))
+    choice = first["choices"][0]
+    assert choice["finish_reason"] == "length"
+    assert first["usage"]["completion_tokens"] == 64
+    assert re.fullmatch(r"[a-z ,.]{50,}", choice["message"]["content"])
+    assert again["choices"][0]["message"]["content"] == choice["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [models.tiny_llama, models.tiny_deepseek2, models.visible_llama],
+    ids=lambda w: w.__name__,
+)
+def test_test_models_serve(write: Callable[[Path], int], tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    assert write(model) == model.stat().st_size
+    with _served(model, tmp_path) as client:
+        document = _complete(client, 32)
+    assert document["usage"]["completion_tokens"] == 32
+    assert document["timings"]["predicted_n"] == 32
+
+
+def test_visible_llama_has_the_promised_size(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.visible_llama(model)
+    with _served(model, tmp_path) as client:
+        meta = client.get("/v1/models").json()["data"][0]["meta"]
+    assert 30e6 <= meta["n_params"] <= 60e6
+
+
+def test_an_unknown_architecture_fails_in_the_words_of_llama_cpp(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.unknown_architecture(model)
+    output = _fails(model)
+    assert "unknown model architecture: 'deepseek3_2'" in output
+    assert output.splitlines()[-1].startswith("engine: llama.cpp does not serve ")
+
+
+def test_the_file_is_what_the_reference_reader_expects(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "model.gguf"
+    models.tiny_llama(path)
+    reader = gguf.GGUFReader(path)
+    assert reader.get_field("general.architecture").contents() == "llama"
+    assert reader.get_field("tokenizer.ggml.tokens").contents() == vocabulary()
+    assert reader.get_field("tokenizer.ggml.add_bos_token").contents() is True
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    assert list(tensors["blk.1.ffn_down.weight"].shape) == [128, 64]
+    assert not tensors["blk.1.ffn_down.weight"].data[:3].any()
+    deviation = float(tensors["blk.1.ffn_up.weight"].data.astype("f8").std())
+    assert deviation == pytest.approx(64**-0.5, rel=0.05)
+    assert (tensors["output_norm.weight"].data == 1).all()
+
+
+def test_ensure_models_writes_once_and_repairs(tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int]] = []
+    paths = ensure_models(tmp_path, lambda *call: calls.append(call))
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
+    assert sum(sizes.values()) < 250e6
+    for name, spec in MODELS.items():
+        assert sizes[name] == pytest.approx(spec.approximate_bytes, rel=0.02)
+        reports = [(done, total) for model, done, total in calls if model == name]
+        assert reports == sorted(reports)
+        assert reports[-1] == (sizes[name], sizes[name])
+    before = {name: path.read_bytes() for name, path in paths.items()}
+    calls.clear()
+    ensure_models(tmp_path, lambda *call: calls.append(call))
+    assert not calls
+    with paths["fast"].open("r+b") as file:
+        file.truncate(sizes["fast"] - 1)
+    with paths["baseline"].open("r+b") as file:
+        file.write(b"GGML")
+    ensure_models(tmp_path, lambda *call: calls.append(call))
+    assert {name for name, _, _ in calls} == {"fast", "baseline"}
+    assert {name: path.read_bytes() for name, path in paths.items()} == before
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(name: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ensure_models(tmp_path, interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    old, fresh = tmp_path / ".fast.gguf.1.partial", tmp_path / ".slow.gguf.2.partial"
+    for left in (old, fresh):
+        left.touch()
+    os.utime(old, (0, 0))
+    ensure_models(tmp_path)
+    assert fresh.exists()
+    assert not old.exists()
+
+
+def test_heads_have_to_fit_the_width(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a multiple of twice 7 heads"):
+        write_llama(tmp_path / "m", blocks=1, width=64, heads=7, feed_forward=64, seed=1, name="m")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,138 @@
+"""Real processes around a ladder: a stand-in baseline, a stand-in runner, and their clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from console.clock import SystemClock
+from console.errors import ServiceError
+from console.rollback import live
+from console.rollback import plan as sealed
+from console.rollback.plan import Baseline, SealedPlan
+from console.rollback.report import Line
+from console.services import process
+from console.services.base import ProcessSpec
+
+STANDIN = Path(__file__).with_name("standin.py")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
+    """Poll a condition; fail the test when it does not come true."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.005)
+
+
+@dataclass
+class Stage:
+    """One run directory with a sealed plan, and every process a test starts."""
+
+    root: Path
+    plan: SealedPlan
+    groups: list[tuple[int, int]] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def live(self) -> Path:
+        return self.plan.rollback_dir / live.LIVE
+
+    def seal(self, **changes: object) -> SealedPlan:
+        """Change the plan and write it again."""
+        self.plan = replace(self.plan, **changes)  # type: ignore[arg-type]
+        sealed.write(self.plan, self.plan.rollback_dir / sealed.PLAN)
+        return self.plan
+
+    def spawn(self, argv: list[str], cookie: str = "") -> tuple[int, int]:
+        """A real process in a session of its own, ended when the test ends."""
+        spec = ProcessSpec(tuple(argv))
+        found = process.spawn(spec, log=self.root / "log", cookie=cookie or self.plan.run_id)
+        self.groups.append(found)
+        return found
+
+    def sleeper(self, cookie: str = "") -> tuple[int, int]:
+        return self.spawn(["sleep", "600"], cookie)
+
+    def record(self, kind: str, name: str, who: tuple[int, int]) -> None:
+        live.append(self.live, live.Live(kind, name, *who))
+
+    def baseline_process(self) -> tuple[int, int] | None:
+        base = self.plan.baseline
+        assert base.process is not None
+        return process.read_record(self.plan.records_dir, base.name, base.process)
+
+    def start_baseline(self) -> tuple[int, int]:
+        """The baseline as an earlier run left it: running, with a record."""
+        base = self.plan.baseline
+        assert base.process is not None
+        pid, start = process.spawn(base.process, log=self.root / "base.log", cookie="earlier")
+        process.write_record(self.plan.records_dir, base.name, base.process, pid, start)
+        return pid, start
+
+    def said(self, rung: str, state: str) -> list[str]:
+        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
+
+    def close(self) -> None:
+        running = self.baseline_process()
+        for group in [*self.groups, *([running] if running else [])]:
+            with contextlib.suppress(ServiceError):
+                process.stop_group(*group, grace_s=0.0, clock=SystemClock())
+
+
+def standin(port: int, *arguments: str) -> ProcessSpec:
+    return ProcessSpec((sys.executable, "-S", str(STANDIN), str(port), *arguments))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    port = free_port()
+    run_dir = tmp_path / "runs" / "r1"
+    (run_dir / "rollback").mkdir(parents=True)
+    base = Baseline(
+        name="baseline",
+        kind="process",
+        url=f"http://127.0.0.1:{port}",
+        ready_timeout_s=30.0,
+        process=standin(port),
+        records_dir=str(tmp_path / "records"),
+        log=str(tmp_path / "base.log"),
+    )
+    plan = SealedPlan(
+        run_id=f"run-{tmp_path.name}",
+        run_dir=str(run_dir),
+        baseline=base,
+        memory_file=str(tmp_path / "restore.json"),
+        grace_s=3.0,
+    )
+    stage = Stage(tmp_path, plan)
+    stage.seal()
+    yield stage
+    stage.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointers, state and engine of this machine stay out of it."""
+    (tmp_path / "host").mkdir()
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("SUDO_UID", raising=False)
+
+
+def kill_now(who: tuple[int, int]) -> None:
+    process.send(*who, signal.SIGKILL)

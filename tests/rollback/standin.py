@@ -1,0 +1,70 @@
+"""A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
+
+    python standin.py PORT [--loading N] [--tok-s X] [--ignore-term]
+
+`--loading N` answers 503 to the first N looks at /health. Only the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    loading = 0
+    tok_s = 50.0
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            if Handler.loading > 0:
+                Handler.loading -= 1
+                self.answer(503, {"error": {"message": "Loading model", "code": 503}})
+            else:
+                self.answer(200, {"status": "ok"})
+        else:
+            self.answer(404, {"error": {"message": "no such path"}})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        count = int(asked["max_tokens"])
+        self.answer(
+            200,
+            {
+                "choices": [{"message": {"role": "assistant", "content": "ready " * count}}],
+                "usage": {"completion_tokens": count},
+                "timings": {
+                    "predicted_n": count,
+                    "predicted_ms": (count - 1) * 1000 / Handler.tok_s,
+                },
+            },
+        )
+
+    def answer(self, status: int, value: dict[str, Any]) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def main(arguments: list[str]) -> None:
+    if "--loading" in arguments:
+        Handler.loading = int(arguments[arguments.index("--loading") + 1])
+    if "--tok-s" in arguments:
+        Handler.tok_s = float(arguments[arguments.index("--tok-s") + 1])
+    if "--ignore-term" in arguments:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ThreadingHTTPServer.allow_reuse_address = True
+    print("stand-in listens", flush=True)
+    ThreadingHTTPServer(("127.0.0.1", int(arguments[0])), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,209 @@
+"""The sealed plan and live.jsonl: what is written is read back, garbage is refused with words."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.errors import Exit, InvalidFile
+from console.rollback import live
+from console.rollback import plan as sealed
+from console.rollback.live import Live
+from console.rollback.plan import Baseline, Candidate, EngineAddress, Proof, SealedPlan
+from console.services.base import Handle, ProcessSpec
+
+FULL = SealedPlan(
+    run_id="r1",
+    run_dir="/state/runs/r1",
+    baseline=Baseline(
+        name="deepseek-r1",
+        kind="process",
+        url="http://127.0.0.1:8000",
+        ready_path="/healthz",
+        ready_timeout_s=1200.0,
+        completion=Proof("m", "say \udcff", 4, 60.0),
+        container_id="ab" * 32,
+        container_name="r1",
+        image_id="sha256:cd",
+        compose_argv=("docker", "compose", "up"),
+        compose_env=(("A", "b c"),),
+        process=ProcessSpec(("llama-server", "a b", ""), (("K", "v"),), "/nvme"),
+        records_dir="/state/services",
+        log="/state/log",
+        reference_tok_s=10.9,
+        tolerance=0.2,
+    ),
+    site_name="example",
+    site_path="/etc/site.yaml",
+    sealed_at=1.5,
+    candidates=(Candidate("cand", "container", "id", "name"),),
+    engine=EngineAddress("/run/docker.sock", "unix:///run/docker.sock", "/cfg"),
+    protected=("qdrant",),
+    gpus=("GPU-1",),
+    exclusive=True,
+    memory_file="/state/restore.json",
+    finish_argv=("omni-console", "finish"),
+    grace_s=12.0,
+)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "rollback" / "plan.json"
+    sealed.write(FULL, path)
+    assert sealed.read(path) == FULL
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(path.parent) == ["plan.json"]
+
+
+def test_rewriting_replaces_and_ignores_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    before = os.umask(0o077)
+    try:
+        sealed.write(FULL, path)
+        sealed.write(replace(FULL, run_id="r2"), path)
+    finally:
+        os.umask(before)
+    assert sealed.read(path).run_id == "r2"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def without(path: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(json.dumps(FULL.to_json()))
+    at: Any = value
+    *parents, last = path.split(".")
+    for key in parents:
+        at = at[key]
+    del at[last]
+    return value
+
+
+def with_value(path: str, new: object) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(json.dumps(FULL.to_json()))
+    at: Any = value
+    *parents, last = path.split(".")
+    for key in parents:
+        at = at[key]
+    at[last] = new
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        without("schema"),
+        without("run_id"),
+        without("baseline"),
+        without("baseline.url"),
+        without("baseline.process"),
+        with_value("baseline.kind", "vm"),
+        with_value("baseline.process.argv", []),
+        with_value("baseline.process.argv", ["a\0b"]),
+        with_value("baseline.ready_timeout_s", "900"),
+        with_value("baseline.ready_timeout_s", -1),
+        with_value("baseline.ready_timeout_s", float("nan")),
+        with_value("grace_s", True),
+        with_value("protected", "qdrant"),
+        with_value("candidates", [{}]),
+        with_value("baseline.compose_env", [["A"]]),
+        with_value("exclusive", 1),
+        with_value("engine", []),
+    ],
+)
+def test_garbage_is_an_invalid_file(value: object) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        SealedPlan.from_json(value, "x/plan.json")
+    assert caught.value.exit_code is Exit.USAGE
+    assert "x/plan.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20)])
+def test_unreadable_file(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(data)
+    with pytest.raises(InvalidFile):
+        sealed.read(path)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="No such file"):
+        sealed.read(tmp_path / "plan.json")
+
+
+def test_container_baseline_needs_a_container() -> None:
+    value = with_value("baseline.kind", "container")
+    assert SealedPlan.from_json(value).baseline.kind == "container"
+    value["baseline"].update(container_id="", container_name="")
+    with pytest.raises(InvalidFile):
+        SealedPlan.from_json(value)
+
+
+def test_live_lines_are_as_the_script_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "live.jsonl"
+    live.append(path, Live("runner", "runner", 12, 345))
+    live.append(path, live.of_handle(Handle("cand", "container", container="abc")))
+    live.append(path, live.of_handle(Handle("host", "process", pid=6, start=7)))
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith('{"pid":12,"start":345,')
+    assert lines[1].startswith('{"container":"abc",')
+    pids = subprocess.run(
+        ["sed", "-n", r's/^{"pid":\([0-9]*\),"start":\([0-9]*\),.*/\1 \2/p', path],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    assert pids.stdout.split("\n")[:2] == ["12 345", "6 7"]
+    assert live.read(path) == [
+        Live("runner", "runner", 12, 345),
+        Live("container", "cand", container="abc"),
+        Live("process", "host", 6, 7),
+    ]
+
+
+def test_live_without_a_file_is_empty(tmp_path: Path) -> None:
+    assert live.read(tmp_path / "none") == []
+
+
+@given(cut=st.integers(0, 400))
+def test_live_survives_a_torn_tail(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("live") / "live.jsonl"
+    entries = [Live("step", f"s{i}", 100 + i, 5) for i in range(5)]
+    for entry in entries:
+        live.append(path, entry)
+    data = path.read_bytes()[:cut]
+    path.write_bytes(data)
+    whole = data.count(b"\n")
+    assert live.read(path)[:whole] == entries[:whole]
+    live.append(path, Live("step", "next", 200, 5))
+    assert live.read(path)[-1] == Live("step", "next", 200, 5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"pid":1,"start":5,"kind":"step"}',
+        '{"pid":-4,"start":5,"kind":"step"}',
+        '{"pid":0,"start":5,"kind":"step"}',
+        '{"pid":44,"start":0,"kind":"step"}',
+        '{"container":"","kind":"container"}',
+        '{"pid":"x","start":5,"kind":"step"}',
+        "[]",
+        "null",
+        "{}",
+    ],
+)
+def test_live_ignores_lines_that_name_nobody(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "live.jsonl"
+    path.write_text(line + "\n")
+    assert live.read(path) == []

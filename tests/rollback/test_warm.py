@@ -1,0 +1,191 @@
+"""The warm ladder: a real process waiting at a real FIFO."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.clock import SystemClock
+from console.rollback import live, warm
+from console.rollback.command import rollback
+from console.rollback.pointer import Pointer
+from console.rollback.pointer import write as write_pointer
+from console.rollback.report import LADDER, Line, read_lines
+from console.services import process
+from tests.rollback.conftest import Stage, until
+
+Warm = Callable[[], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start_warm(stage: Stage) -> Iterator[Warm]:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def go() -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "console.rollback.warm", str(stage.plan.rollback_dir)],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "OMNI_RUN": stage.plan.run_id},
+        )
+        begun.append(child)
+        until(lambda: warm.is_warm(stage.plan.rollback_dir))
+        return child
+
+    yield go
+    for child in begun:
+        child.kill()
+        child.wait()
+
+
+def done(stage: Stage, count: int = 1) -> list[Line]:
+    path = stage.plan.rollback_dir / LADDER
+    until(lambda: sum(x["rung"] == "done" for x in read_lines(path)[0]) >= count)
+    return read_lines(path)[0]
+
+
+def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: Warm) -> None:
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    child = start_warm()
+    fifo = os.stat(stage.plan.rollback_dir / "trigger")
+    assert stat.S_ISFIFO(fifo.st_mode)
+    assert stat.S_IMODE(fifo.st_mode) == 0o600
+    assert warm.trigger(stage.plan.rollback_dir)
+    lines = done(stage)
+    assert lines[-1]["serving"] is True
+    assert not process.alive(*runner)
+    assert child.poll() is None, "it stays warm"
+    assert lines[0]["t"] < 0.1
+
+
+def test_asked_by_the_runner_fences_nobody(stage: Stage, start_warm: Warm) -> None:
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    start_warm()
+    assert warm.trigger(stage.plan.rollback_dir, warm.ASKED)
+    assert done(stage)[-1]["serving"] is True
+    assert process.alive(*runner)
+
+
+def test_quit(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    assert warm.trigger(stage.plan.rollback_dir, warm.QUIT)
+    assert child.wait(10) == 0
+    assert not warm.is_warm(stage.plan.rollback_dir)
+    assert not warm.trigger(stage.plan.rollback_dir)
+
+
+def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
+    directory = stage.plan.rollback_dir
+    assert not warm.trigger(directory)
+    os.mkfifo(directory / "trigger")
+    assert not warm.trigger(directory)
+    os.unlink(directory / "trigger")
+    (directory / "trigger").write_text("")
+    assert not warm.trigger(directory)
+    assert (directory / "trigger").read_text() == ""
+
+
+def test_plan_is_read_again_when_it_changed(stage: Stage, start_warm: Warm) -> None:
+    start_warm()
+    stage.seal(baseline=replace(stage.plan.baseline, reference_tok_s=500.0))
+    assert warm.trigger(stage.plan.rollback_dir)
+    assert done(stage)[-1]["degraded"] is True
+
+
+@pytest.mark.parametrize("text", [None, "garbage"])
+def test_plan_in_memory_serves_when_the_file_is_gone(
+    stage: Stage, start_warm: Warm, text: str | None
+) -> None:
+    start_warm()
+    path = stage.plan.rollback_dir / "plan.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    assert warm.trigger(stage.plan.rollback_dir)
+    assert done(stage)[-1]["serving"] is True
+    stage.seal()
+
+
+def test_it_records_what_protection_it_got(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    said = json.loads((stage.plan.rollback_dir / "warm.json").read_text())
+    assert said["pid"] == child.pid
+    assert said["memory"]
+    score = Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip()
+    assert said["oom_score_adj"].split(":")[0] == score
+
+
+def test_restored_process_is_not_protected_like_the_ladder(stage: Stage, start_warm: Warm) -> None:
+    start_warm()
+    warm.trigger(stage.plan.rollback_dir)
+    done(stage)
+    running = stage.baseline_process()
+    assert running is not None
+    own = Path("/proc/self/oom_score_adj").read_text()
+    assert Path(f"/proc/{running[0]}/oom_score_adj").read_text() == own
+
+
+def test_second_press_after_the_first_finds_nothing_to_do(stage: Stage, start_warm: Warm) -> None:
+    start_warm()
+    warm.trigger(stage.plan.rollback_dir)
+    done(stage)
+    warm.trigger(stage.plan.rollback_dir)
+    assert done(stage, 2)[-1]["nothing_to_do"] is True
+
+
+def test_command_goes_through_the_warm_ladder(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    point(stage)
+    result = rollback(None, False, stage.lines.append)
+    assert result.serving
+    assert stage.lines[-1]["rung"] == "done"
+    assert any(str(x["trigger"]).startswith("warm-") for x in stage.lines)
+    assert child.poll() is None
+
+
+def test_command_helps_itself_when_the_warm_ladder_is_stuck(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    os.kill(child.pid, signal.SIGSTOP)
+    point(stage)
+    result = rollback(None, False, stage.lines.append)
+    assert result.serving
+    assert any(str(x["trigger"]).startswith("command-") for x in stage.lines)
+    assert child.poll() is None, "another ladder is no stray"
+
+
+def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "console.rollback.warm", str(stage.root / "none")],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "rollback plan" in done.stderr
+
+
+def point(stage: Stage) -> None:
+    pid = os.getpid()
+    write_pointer(
+        Pointer(
+            stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), pid,
+            process.start_time(pid) or 0, started_at=SystemClock().now(),
+        )
+    )  # fmt: skip
+
+
+def test_live_line_names_the_ladder(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    (entry,) = [e for e in live.read(stage.live) if e.kind == "ladder"]
+    assert entry.pid == child.pid

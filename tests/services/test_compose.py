@@ -1,0 +1,360 @@
+"""Candidates from compose files, on a real engine with real Compose v2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from console.errors import EngineError, EngineTimeout, ServiceError
+from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec
+from console.services.compose import ComposeDriver, resolve_container, up_argv
+from console.services.compose_command import compose
+from console.services.container import labels_of
+from console.services.docker_client import inspect
+from console.services.engine_state import silent
+from tests.services.containers import Recorder, service, unique, until
+from tests.testbed.engine import Engine
+
+FILE = """
+name: {project}
+services:
+  baseline:
+    image: {image}
+    command: [sh, -c, "while :; do sleep 0.1; done"]
+    labels: {{omni.test: "{token}"}}
+  candidate:
+    image: {image}
+    command: [sh, -c, "trap 'exit 0' TERM; echo up $$WORD; while :; do sleep 0.1; done"]
+    profiles: [lab]
+    restart: always
+    container_name: {name}
+    depends_on: [baseline]
+    environment:
+      WORD: ${{WORD}}
+    volumes: ["models:/models"]
+    deploy: {{resources: {{limits: {{memory: 900M, pids: 9}}}}}}
+volumes:
+  models:
+    labels: {{omni.test: "{token}"}}
+"""
+
+
+class Stack:
+    """A compose project of the operator's: its file, names, and drivers for its candidate."""
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        image: str,
+        label: dict[str, str],
+        folder: Path,
+        env: dict[str, str],
+    ) -> None:
+        self.client = client
+        self.label = label
+        self.folder = folder
+        self.env = env
+        self.project = unique("stack")
+        self.name = unique("named")
+        self.service = unique("lab")
+        self.file = folder / "compose.yaml"
+        self.said: list[str] = []
+        (token,) = label.values()
+        text = FILE.format(project=self.project, image=image, token=token, name=self.name)
+        self.file.write_text(text)
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.file.read_text()
+        assert old in text
+        self.file.write_text(text.replace(old, new))
+
+    def driver(self, **more: Any) -> ComposeDriver:
+        runs = ComposeSpec(
+            **{
+                "files": (self.file,),
+                "service": "candidate",
+                "profiles": ("lab",),
+                "env": (("WORD", "hello"),),
+                "memory_bytes": 64 * 1024 * 1024,
+                **more,
+            }
+        )
+        spec = service(self.service, runs)
+        return ComposeDriver(
+            spec, self.client, self.folder / "run", labels=self.label, say=self.said.append
+        )
+
+    def docker(self, *argv: str) -> str:
+        done = subprocess.run(
+            ["docker", *argv],
+            env={**os.environ, **self.env, "WORD": "x"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def containers(self) -> list[str]:
+        rows = self.client.api.containers(
+            all=True, filters={"label": [f"{key}={value}" for key, value in self.label.items()]}
+        )
+        return sorted(row["Names"][0] for row in rows)
+
+
+@pytest.fixture
+def stack(
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    tmp_path: Path,
+    docker_env: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stack:
+    for key, value in docker_env.items():
+        monkeypatch.setenv(key, value)
+    return Stack(client, busy_image, mine, tmp_path, docker_env)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path)
+
+
+def look(stack: Stack, container: str) -> dict[str, Any]:
+    found = inspect(stack.client, container)
+    assert found is not None
+    return found
+
+
+@pytest.mark.engine
+def test_a_candidate_has_limits_labels_and_drags_nothing_along(
+    stack: Stack, recorder: Recorder
+) -> None:
+    driver, states = stack.driver(), list[str]()
+
+    def record(handle: Any) -> None:
+        recorder.handles.append(handle)
+        states.append(look(stack, handle.container)["State"]["Status"])
+
+    handle = driver.start(replace(recorder.launch, record=record))
+    assert recorder.handles == [handle]
+    assert states == ["created"]
+    assert stack.containers() == [f"/{stack.name}"]
+    found = look(stack, handle.container)
+    host, labels = found["HostConfig"], labels_of(found)
+    assert host["Memory"] == host["MemorySwap"] == 64 * 1024 * 1024
+    assert host["RestartPolicy"]["Name"] == "no"
+    assert (host["OomScoreAdj"], host["PidsLimit"]) == (800, 4096)
+    assert host["LogConfig"]["Config"]["mode"] == "non-blocking"
+    assert (labels[ROLE_LABEL], labels[RUN_LABEL]) == ("candidate", "run-1")
+    assert labels[SERVICE_LABEL] == stack.service
+    project = labels["com.docker.compose.project"]
+    assert project.startswith(f"omni-{stack.service}-")
+    assert f"{COOKIE}=run-1" in found["Config"]["Env"]
+    assert driver.find() == handle
+    until(lambda: driver.last_lines(handle, 5) == ["up hello"])
+    driver.stop(handle, 5)
+    assert driver.status(handle).detail == "exited with code 0"
+    assert driver.find() is None
+
+
+@pytest.mark.engine
+def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(
+    stack: Stack, recorder: Recorder
+) -> None:
+    first = stack.driver().start(recorder.launch)
+    stack.driver().stop(first, 5)
+    again = stack.driver().start(replace(recorder.launch, run_id="run-2"))
+    assert again.container == first.container
+    assert any("reusing" in line for line in stack.said)
+    stack.driver().stop(again, 5)
+    stack.edit("echo up", "echo changed")
+    changed = stack.driver().start(recorder.launch)
+    assert changed.container != first.container
+    assert changed.name == stack.name
+    assert look(stack, first.container)["Name"] == f"/{stack.name}.{first.container[:6]}-1"
+    assert not look(stack, first.container)["State"]["Running"]
+
+
+@pytest.mark.engine
+def test_a_changed_one_that_still_runs_is_refused(stack: Stack, recorder: Recorder) -> None:
+    stack.edit(f"    container_name: {stack.name}\n", "")
+    first = stack.driver().start(recorder.launch)
+    stack.edit("echo up", "echo changed")
+    with pytest.raises(ServiceError, match="still runs with an older") as caught:
+        stack.driver().start(recorder.launch)
+    assert caught.value.hint == f"docker stop {first.name}"
+    assert len(stack.containers()) == 1
+
+
+@pytest.mark.engine
+def test_the_operators_own_containers_are_left_alone(stack: Stack, recorder: Recorder) -> None:
+    stack.docker("compose", "-f", str(stack.file), "--profile", "lab", "create", "candidate")
+    theirs = look(stack, stack.name)
+    with pytest.raises(ServiceError, match="not ours"):
+        stack.driver().start(recorder.launch)
+    assert recorder.handles == []
+    assert look(stack, stack.name)["Id"] == theirs["Id"]
+    assert look(stack, stack.name)["State"]["Status"] == "created"
+
+
+@pytest.mark.engine
+def test_the_operators_volumes_and_networks_are_shared(stack: Stack, recorder: Recorder) -> None:
+    stack.docker("compose", "-f", str(stack.file), "up", "-d", "baseline")
+    stack.docker("volume", "create", f"{stack.project}_models")
+    handle = stack.driver().start(recorder.launch)
+    found = look(stack, handle.container)
+    assert [mount["Name"] for mount in found["Mounts"]] == [f"{stack.project}_models"]
+    assert list(found["NetworkSettings"]["Networks"]) == [f"{stack.project}_default"]
+
+
+@pytest.mark.engine
+def test_a_baseline_is_found_by_its_labels(stack: Stack, recorder: Recorder) -> None:
+    files = (stack.file,)
+    assert resolve_container(stack.client, files, "baseline") is None
+    stack.docker("compose", "-f", str(stack.file), "create", "baseline")
+    found = resolve_container(stack.client, files, "baseline")
+    assert found == look(stack, f"{stack.project}-baseline-1")["Id"]
+    assert resolve_container(stack.client, (), "baseline", stack.project) == found
+    assert resolve_container(stack.client, (), "baseline", "no-such-project") is None
+    assert resolve_container(stack.client, (Path("/other.yaml"),), "baseline") is None
+    other = unique("other")
+    stack.docker("compose", "-p", other, "-f", str(stack.file), "create", "baseline")
+    with pytest.raises(ServiceError, match="several compose projects") as caught:
+        resolve_container(stack.client, files, "baseline")
+    assert other in caught.value.detail
+    stack.driver().start(recorder.launch)
+    assert resolve_container(stack.client, files, "candidate") is None
+
+
+@pytest.mark.engine
+def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> None:
+    stack.docker("compose", "-f", str(stack.file), "create", "baseline")
+    before = resolve_container(stack.client, (stack.file,), "baseline")
+    stack.edit('while :; do sleep 0.1; done"]\n    labels', 'sleep 600"]\n    labels')
+    stack.docker(*up_argv((stack.file,), "baseline")[1:])
+    assert resolve_container(stack.client, (stack.file,), "baseline") == before
+    assert before is not None
+    assert look(stack, before)["State"]["Running"]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("  candidate:", "  other:", "There is no service candidate"),
+        ("profiles: [lab]", "profiles: [elsewhere]", "There is no service candidate"),
+        ("container_name", "contaner_name", "contaner_name"),
+        ("services:", "services: [", "yaml"),
+        ("restart: always", "image: registry.invalid/none:1", "is not on this machine|already"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said(
+    stack: Stack, recorder: Recorder, old: str, new: str, words: str
+) -> None:
+    stack.edit(old, new)
+    with pytest.raises(ServiceError, match=words):
+        stack.driver().start(recorder.launch)
+    assert stack.containers() == []
+
+
+@pytest.mark.engine
+def test_a_missing_image_is_not_pulled(stack: Stack, recorder: Recorder, busy_image: str) -> None:
+    stack.edit(f"image: {busy_image}", "image: registry.invalid/none:1")
+    with pytest.raises(ServiceError) as caught:
+        stack.driver().start(recorder.launch)
+    assert caught.value.hint == "docker pull registry.invalid/none:1"
+
+
+@pytest.mark.engine
+def test_a_variable_that_is_not_set_is_said(stack: Stack) -> None:
+    stack.driver(env=()).resolve()
+    assert any("$WORD" in line for line in stack.said)
+
+
+@pytest.mark.engine
+def test_without_the_plugin(
+    stack: Stack, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "empty"))
+    with pytest.raises(EngineError, match="Docker Compose is missing") as caught:
+        stack.driver().start(recorder.launch)
+    assert "docker-compose-plugin" in caught.value.hint
+
+
+def test_without_docker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="There is no docker command"):
+        compose(["docker", "compose"], "unix:///x", {}, "Reading", 5, silent)
+
+
+def program(folder: Path, text: str) -> Callable[[float], str]:
+    path = folder / "docker"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return lambda seconds: compose(
+        [str(path)], "unix:///x", {"WORD": "v"}, "Reading", seconds, silent
+    )
+
+
+def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    call = program(tmp_path, f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
+    with pytest.raises(EngineTimeout, match="Reading did not finish within"):
+        call(0.5)
+    group = int((tmp_path / "pid").read_text())
+    until(lambda: not _alive(group))
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_environment_is_allow_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "canary")
+    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
+    monkeypatch.setenv("DOCKER_CONFIG", "/kept")
+    text = program(tmp_path, "env; head -c1; ps -o sid= -p $$ >/dev/null")(30)
+    assert "canary" not in text
+    assert "DOCKER_CONTEXT" not in text
+    assert {"DOCKER_HOST=unix:///x", "DOCKER_CONFIG=/kept", "WORD=v"} <= set(text.split())
+
+
+def test_what_compose_says_is_clean(tmp_path: Path) -> None:
+    call = program(tmp_path, r"printf 'first\n\033[31mthe \033]0;t\007cause\n' >&2; exit 14")
+    with pytest.raises(ServiceError) as caught:
+        call(30)
+    assert caught.value.detail == "first\nthe cause"
+
+
+def test_the_one_form_of_up() -> None:
+    argv = up_argv((Path("/a.yaml"),), "web", "p", ("lab",), override=Path("/o.json"))
+    assert (
+        argv
+        == (
+            "docker compose -f /a.yaml -f /o.json --profile lab -p p "
+            "up -d --no-deps --no-build --pull never --no-recreate web"
+        ).split()
+    )
+
+
+@pytest.mark.engine
+def test_the_override_holds_no_environment_of_the_service(
+    stack: Stack, recorder: Recorder, engine: Engine
+) -> None:
+    stack.driver(env=(("WORD", "hf_canary"),)).start(recorder.launch)
+    (override,) = (stack.folder / "run").iterdir()
+    assert "hf_canary" not in override.read_text()
+    assert json.loads(override.read_text())["services"]["candidate"]["restart"] == "no"

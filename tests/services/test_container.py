@@ -1,0 +1,379 @@
+"""Containers of a real engine: made, reused, renamed aside, stopped, never removed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from console.errors import EngineError, ServiceError
+from console.services.base import (
+    COOKIE,
+    ROLE_LABEL,
+    RUN_LABEL,
+    SERVICE_LABEL,
+    SPEC_LABEL,
+    ContainerSpec,
+    ExistingContainer,
+    Mount,
+)
+from console.services.container import ContainerDriver, labels_of
+from console.services.docker_client import inspect
+from console.services.engine_state import status_of
+from tests.services.containers import Recorder, busy, free_port, service, unique, until
+from tests.testbed.engine import Engine
+
+pytestmark = pytest.mark.engine
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path)
+
+
+def look(client: docker.DockerClient, container: str) -> dict[str, Any]:
+    found = inspect(client, container)
+    assert found is not None
+    return found
+
+
+def test_a_container_has_every_limit_and_label(
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    recorder: Recorder,
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    runs = busy(
+        busy_image,
+        memory_bytes=64 * MIB,
+        shm_bytes=8 * MIB,
+        cpus=0.5,
+        pids=77,
+        ports=((port, 8080),),
+        mounts=(Mount(str(tmp_path), "/data"),),
+        env=(("WORD", "value"),),
+        workdir="/data",
+    )
+    name = unique("limits")
+    driver = ContainerDriver(service(name, runs), client, labels=mine)
+    handle = driver.start(recorder.launch)
+    assert recorder.handles == [handle]
+    assert (handle.kind, handle.name, len(handle.container)) == ("container", f"omni-{name}", 64)
+    found = look(client, handle.container)
+    host, config = found["HostConfig"], found["Config"]
+    assert host["Memory"] == host["MemorySwap"] == 64 * MIB
+    assert host["RestartPolicy"]["Name"] == "no"
+    assert (host["OomScoreAdj"], host["PidsLimit"], host["Init"]) == (800, 77, True)
+    assert (host["ShmSize"], host["NanoCpus"]) == (8 * MIB, 500_000_000)
+    assert host["PortBindings"]["8080/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(port)}]
+    assert host["LogConfig"]["Config"]["mode"] == "non-blocking"
+    assert host["LogConfig"]["Config"]["max-size"] == "50m"
+    assert not host["Privileged"]
+    assert not host["CapAdd"]
+    assert host["Mounts"][0] | {"ReadOnly": True} == host["Mounts"][0]
+    assert {f"{COOKIE}=run-1", "WORD=value"} <= set(config["Env"])
+    labels = config["Labels"]
+    assert (labels[ROLE_LABEL], labels[RUN_LABEL]) == ("candidate", "run-1")
+    assert labels[SERVICE_LABEL] == name
+    assert len(labels[SPEC_LABEL]) == 64
+    assert driver.status(handle).alive
+    assert driver.find() == handle
+
+
+def test_it_is_recorded_before_it_runs(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    recorder = Recorder(tmp_path)
+    states: list[str] = []
+
+    def record(handle: Any) -> None:
+        states.append(look(client, handle.container)["State"]["Status"])
+
+    driver = ContainerDriver(service(unique("first"), busy(busy_image)), client, labels=mine)
+    driver.start(replace(recorder.launch, record=record))
+    assert states == ["created"]
+
+
+def test_stop_is_graceful_and_twice_is_fine(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    driver = ContainerDriver(service(unique("graceful"), busy(busy_image)), client, labels=mine)
+    handle = driver.start(recorder.launch)
+    driver.stop(handle, 10)
+    status = driver.status(handle)
+    assert (status.alive, status.exit_code, status.detail) == (False, 0, "exited with code 0")
+    driver.stop(handle, 10)
+    assert driver.find() is None
+    client.api.remove_container(handle.container)
+    driver.stop(handle, 10)
+    assert driver.status(handle).detail == "the container is gone"
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_ignores_sigterm_is_killed(
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    recorder: Recorder,
+    paused: bool,
+) -> None:
+    runs = busy(busy_image, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+    driver = ContainerDriver(service(unique("stubborn"), runs), client, labels=mine)
+    handle = driver.start(recorder.launch)
+    if paused:
+        client.api.pause(handle.container)
+        assert driver.status(handle).detail == "paused"
+    begin = time.monotonic()
+    driver.stop(handle, 1)
+    assert time.monotonic() - begin < 12
+    status = driver.status(handle)
+    assert not status.alive
+    assert status.exit_code == 137
+    assert "SIGKILL" in status.detail
+
+
+def test_out_of_memory_is_said(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    eats = "x=0123456789abcdef; while :; do x=$x$x; done"
+    runs = busy(busy_image, "sh", "-c", eats, memory_bytes=16 * MIB)
+    driver = ContainerDriver(service(unique("hungry"), runs), client, labels=mine)
+    handle = driver.start(recorder.launch)
+    until(lambda: not driver.status(handle).alive)
+    status = driver.status(handle)
+    assert status.oom_killed
+    assert "out of memory at its limit of 16.0 MiB" in status.detail
+
+
+def test_last_lines_are_clean(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    text = r"printf 'one\ntwo \033[2J\033]52;c;QUJD\007x\nthr\377ee\n'; exit 3"
+    runs = busy(busy_image, "sh", "-c", text)
+    driver = ContainerDriver(service(unique("lines"), runs), client, labels=mine)
+    handle = driver.start(recorder.launch)
+    until(lambda: not driver.status(handle).alive)
+    assert driver.status(handle).exit_code == 3
+    assert driver.last_lines(handle, 2) == ["two x", "thr\ufffdee"]
+    assert len(driver.last_lines(handle, 9)) == 3
+    assert driver.last_lines(handle, 0) == []
+
+
+def test_an_equal_older_one_is_reused(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    spec, said = service(unique("again"), busy(busy_image)), list[str]()
+    first = ContainerDriver(spec, client, labels=mine)
+    old = first.start(Recorder(tmp_path).launch)
+    first.stop(old, 5)
+    later = Recorder(tmp_path, "run-2")
+    second = ContainerDriver(spec, client, labels=mine, say=said.append)
+    assert second.find() is None
+    again = second.start(later.launch)
+    assert again.container == old.container
+    assert later.handles == [again]
+    assert second.status(again).alive
+    assert "run-1" in said[0]
+    assert labels_of(look(client, again.container))[RUN_LABEL] == "run-1"
+
+
+def test_a_changed_older_one_is_renamed_aside(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    name, said, olds = unique("changed"), list[str](), []
+    for pids in (10, 11, 12):
+        runs = busy(busy_image, pids=pids, name=f"{name}-c")
+        driver = ContainerDriver(service(name, runs), client, labels=mine, say=said.append)
+        olds.append(driver.start(recorder.launch))
+        driver.stop(olds[-1], 5)
+    assert len({old.container for old in olds}) == 3
+    names = [look(client, old.container)["Name"].lstrip("/") for old in olds]
+    assert names[2] == f"{name}-c"
+    assert names[0] == f"{name}-c.{olds[0].container[:6]}-1"
+    assert names[1] == f"{name}-c.{olds[1].container[:6]}-1"
+    assert [f"the older {name}-c is now {aside}" for aside in names[:2]] == said
+
+
+def test_a_changed_one_that_still_runs_is_refused(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    name = unique("running")
+    older = ContainerDriver(service(name, busy(busy_image, pids=10)), client, labels=mine)
+    handle = older.start(recorder.launch)
+    changed = busy(busy_image, pids=11)
+    for runs in (changed, replace(changed, name=unique("elsewhere"))):
+        newer = ContainerDriver(service(name, runs), client, labels=mine)
+        with pytest.raises(ServiceError, match="still runs with an older") as caught:
+            newer.start(recorder.launch)
+        assert caught.value.hint == f"docker stop omni-{name}"
+    assert older.status(handle).alive
+    assert recorder.handles == [handle]
+
+
+def test_a_foreign_container_is_left_alone(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    name = unique("theirs")
+    theirs = client.api.create_container(busy_image, ["sleep", "60"], name=name, labels=mine)
+    runs = busy(busy_image, name=name)
+    driver = ContainerDriver(service(name, runs), client, labels=mine)
+    with pytest.raises(ServiceError, match="not ours") as caught:
+        driver.start(recorder.launch)
+    assert f"docker rename {name} {name}.old" in caught.value.hint
+    assert recorder.handles == []
+    assert look(client, name)["Id"] == theirs["Id"]
+    assert driver.find() is None
+    client.api.start(theirs["Id"])
+    assert driver.find() is None
+
+
+def test_a_missing_image_is_not_pulled(client: docker.DockerClient, recorder: Recorder) -> None:
+    image = f"registry.invalid/{unique('none')}:1"
+    driver = ContainerDriver(service(unique("none"), busy(image)), client)
+    with pytest.raises(ServiceError, match="is not on this machine") as caught:
+        driver.start(recorder.launch)
+    assert caught.value.hint == f"docker pull {image}"
+
+
+def test_a_missing_mount_and_the_engine_itself_are_refused(
+    client: docker.DockerClient,
+    engine: Engine,
+    busy_image: str,
+    recorder: Recorder,
+    tmp_path: Path,
+) -> None:
+    socket = Path(engine.socket)
+    for source, words in (
+        (str(tmp_path / "missing"), "There is nothing to mount"),
+        ("relative", "There is nothing to mount"),
+        (str(socket), "would hand the engine"),
+        (str(socket.parent), "would hand the engine"),
+    ):
+        runs = busy(busy_image, mounts=(Mount(source, "/data"),))
+        driver = ContainerDriver(service(unique("mount"), runs), client)
+        with pytest.raises(ServiceError, match=words):
+            driver.start(recorder.launch)
+    assert recorder.handles == []
+
+
+def test_a_taken_port_is_said(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    port = free_port()
+    drivers = [
+        ContainerDriver(
+            service(unique("port"), busy(busy_image, ports=((port, 80),))), client, labels=mine
+        )
+        for _ in range(2)
+    ]
+    drivers[0].start(recorder.launch)
+    with pytest.raises(EngineError) as caught:
+        drivers[1].start(recorder.launch)
+    assert str(port) in caught.value.detail
+    assert "docker ps" in caught.value.hint
+
+
+def test_gpus_without_the_toolkit_are_said(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    if "nvidia" in (client.api.info().get("Runtimes") or {}):
+        pytest.skip("this engine has the NVIDIA runtime")
+    uuids = ("GPU-6f3c1a52-0e7d-4b1c-9a44-96a1c0de6000",)
+    for gpus, count, ids in ((("all",), -1, []), (uuids, 0, list(uuids))):
+        runs = busy(busy_image, gpus=gpus)
+        driver = ContainerDriver(service(unique("gpu"), runs), client, labels=mine)
+        with pytest.raises(EngineError) as caught:
+            driver.start(recorder.launch)
+        assert "NVIDIA Container Toolkit" in caught.value.hint
+        (asked,) = look(client, recorder.handles[-1].container)["HostConfig"]["DeviceRequests"]
+        assert (asked["Count"], asked["DeviceIDs"]) == (count, ids)
+        assert asked["Capabilities"] == [["gpu"]]
+
+
+def test_an_engine_that_refuses_the_oom_score(
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The refusal is real: the kernel's range ends at 1000, and so does the engine's."""
+    monkeypatch.setattr("console.services.container.OOM_SCORE", 5000)
+    said: list[str] = []
+    driver = ContainerDriver(
+        service(unique("score"), busy(busy_image)), client, labels=mine, say=said.append
+    )
+    try:
+        handle = driver.start(recorder.launch)
+    except EngineError as error:
+        pytest.fail(f"no fallback: {error.lines()}")
+    assert driver.status(handle).alive
+    assert look(client, handle.container)["HostConfig"]["OomScoreAdj"] == 0
+    assert any("refuses oom_score_adj" in line for line in said)
+
+
+def test_somebody_elses_container_is_started_and_stopped_only(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    name = unique("baseline")
+    driver = ContainerDriver(service("baseline", ExistingContainer(name)), client)
+    with pytest.raises(ServiceError, match="There is no container named"):
+        driver.start(recorder.launch)
+    config = client.api.create_host_config(restart_policy={"Name": "unless-stopped"})
+    script = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+    made = client.api.create_container(
+        busy_image, script, name=name, labels=mine, host_config=config
+    )
+    assert driver.find() is None
+    handle = driver.start(recorder.launch)
+    assert handle.container == made["Id"]
+    assert driver.find() == handle
+    driver.start(recorder.launch)
+    driver.stop(handle, 5)
+    assert not driver.status(handle).alive
+    assert look(client, name)["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+
+
+def test_restarts_are_counted(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], recorder: Recorder
+) -> None:
+    name = unique("crashing")
+    config = client.api.create_host_config(restart_policy={"Name": "always"})
+    client.api.create_container(
+        busy_image, ["sh", "-c", "exit 9"], name=name, labels=mine, host_config=config
+    )
+    driver = ContainerDriver(service("crashing", ExistingContainer(name)), client)
+    handle = driver.start(recorder.launch)
+    until(lambda: driver.status(handle).restarts >= 2)
+    seen = until(lambda: s if (s := driver.status(handle)).exit_code is not None else None)
+    assert seen.alive
+    assert seen.exit_code == 9
+    assert "restarting after exit code 9" in seen.detail
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "code"),
+    [
+        ({"Status": "created", "Error": "no \x1b[2Jdevice"}, "not started: no device", None),
+        ({"Status": "created"}, "not started", None),
+        ({"Status": "exited", "ExitCode": 139}, "exited with code 139 (SIGSEGV)", 139),
+        ({"Status": "exited", "ExitCode": 127, "Error": "x"}, "exited with code 127: x", 127),
+    ],
+)
+def test_states_in_words(state: dict[str, Any], detail: str, code: int | None) -> None:
+    status = status_of({"State": state})
+    assert (status.alive, status.detail, status.exit_code) == (False, detail, code)
+
+
+def test_a_spec_of_another_kind_is_refused(client: docker.DockerClient) -> None:
+    driver = ContainerDriver(service("x", object()), client)
+    with pytest.raises(ServiceError, match="x is not a container"):
+        driver.find()
+    assert ContainerDriver(service("y", ContainerSpec("i")), client).container_name == "omni-y"

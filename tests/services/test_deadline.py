@@ -1,0 +1,170 @@
+"""Total deadlines, and the engine's absence in words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from console.errors import EngineError, EngineTimeout
+from console.services.deadline import within
+from console.services.docker_client import NotFound, ask, connect, engine_socket, inspect
+from tests.services.containers import fake_daemon
+from tests.testbed.engine import Engine
+
+LIMIT_S = 3.0
+
+
+def test_a_call_that_returns_gives_its_value() -> None:
+    assert within(5, "adding", lambda: 1 + 1) == 2
+
+
+def test_an_error_of_the_call_arrives_whole() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        within(5, "looking", lambda: {}["nothing"])
+
+
+def test_a_stuck_call_is_left_behind_and_blocks_no_other() -> None:
+    release = threading.Event()
+    try:
+        stuck = 0
+        for _ in range(40):  # more than any shared executor has threads
+            with pytest.raises(EngineTimeout, match=r"The engine did not answer within 0\.01 s"):
+                within(0.01, "The engine", release.wait)
+            stuck += 1
+        assert stuck == 40
+        assert within(5, "another call", lambda: "alive") == "alive"
+    finally:
+        release.set()
+
+
+def hang(connection: socket.socket, over: threading.Event) -> None:
+    over.wait(30)
+
+
+def drip(connection: socket.socket, over: threading.Event) -> None:
+    """A valid reply, so slow that a timeout between bytes never strikes."""
+    connection.recv(65536)
+    body = b'{"ApiVersion": "1.41"}' + b" " * 200
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    for byte in head % len(body) + body:
+        connection.sendall(bytes([byte]))
+        if over.wait(0.1):
+            return
+
+
+def garbage(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+    connection.sendall(b"\x1b]52;c;AAAA\x07 SSH-2.0-not-an-engine\r\n\r\n")
+
+
+def not_json(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<h1>\x1b")
+
+
+def wrong_json(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+
+
+def broken(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+    body = b'{"message": "the engine is \\u001b[31mill"}'
+    head = b"HTTP/1.1 500 Oh\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    connection.sendall(head % len(body) + body)
+
+
+def closed(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (hang, EngineTimeout, "did not answer within"),
+        (drip, EngineTimeout, "did not answer within"),
+        (garbage, EngineError, "DOCKER_HOST the address of a Docker engine"),
+        (not_json, EngineError, "DOCKER_HOST the address of a Docker engine"),
+        (wrong_json, EngineError, "DOCKER_HOST the address of a Docker engine"),
+        (broken, EngineError, "the engine is"),
+        (closed, EngineError, "aborted"),
+    ],
+)
+def test_an_engine_that_is_not_well_is_said_so_in_time(
+    answer: object, kind: type[EngineError], words: str
+) -> None:
+    with fake_daemon(answer) as host:  # type: ignore[arg-type]
+        begin = time.monotonic()
+        with pytest.raises(kind) as caught:
+            connect(host)
+        assert time.monotonic() - begin < LIMIT_S
+    text = "\n".join(caught.value.lines())
+    assert words in text
+    assert "\x1b" not in text
+    assert caught.value.title
+
+
+def test_no_socket(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="there is no socket at") as caught:
+        connect(f"unix://{tmp_path}/docker.sock")
+    assert "systemctl start docker" in caught.value.hint
+
+
+def test_a_socket_nobody_listens_at(tmp_path: Path) -> None:
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+    with pytest.raises(EngineError, match="is not running") as caught:
+        connect(f"unix://{path}")
+    assert str(path) in caught.value.detail
+
+
+AS_NOBODY = """
+import os, sys
+import docker, docker.utils
+from console.errors import EngineError
+from console.services.docker_client import connect
+os.setuid(65534)
+try:
+    connect("unix://" + sys.argv[1])
+except EngineError as error:
+    print("\\n".join(error.lines()))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission")
+def test_a_socket_that_may_not_be_opened() -> None:
+    """In a child that gives up root: permissions do not bind root."""
+    with fake_daemon(hang) as host:
+        path = host.removeprefix("unix://")
+        Path(path).parent.chmod(0o755)
+        Path(path).chmod(0)
+        argv = [sys.executable, "-c", AS_NOBODY, path]
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert "No permission to use the container engine" in said.stdout, said.stderr
+    assert "usermod -aG docker" in said.stdout
+
+
+def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere/docker.sock")
+    assert engine_socket() == "/somewhere/docker.sock"
+    assert engine_socket("unix:///given.sock") == "/given.sock"
+    monkeypatch.setenv("DOCKER_HOST", "tcp://far:2375")
+    with pytest.raises(EngineError, match="tcp://far:2375 is not a unix socket"):
+        engine_socket()
+
+
+@pytest.mark.engine
+def test_a_real_engine_agrees_on_a_version(engine: Engine) -> None:
+    client = connect(engine.host)
+    assert float(client.api._version.split(".")[1]) >= 24
+    assert inspect(client, "no-such-container") is None
+    with pytest.raises(NotFound):
+        ask("Starting it", lambda: client.api.start("no-such-container"))

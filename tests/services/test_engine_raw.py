@@ -1,0 +1,219 @@
+"""The raw engine client against a daemon on a real socket that behaves as told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from console.errors import EngineError, EngineTimeout
+from console.services.engine import EngineRefused, NoSuchContainer, RawEngine, socket_path
+
+Answer = Callable[[socket.socket, str], None]
+
+
+@contextmanager
+def daemon(path: Path, answer: Answer) -> Iterator[RawEngine]:
+    """A stand-in engine: `answer(sock, "GET /path")` for every request."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(16)
+
+    def one(peer: socket.socket) -> None:
+        with peer:
+            data = b""
+            try:
+                while b"\r\n\r\n" not in data:
+                    data += peer.recv(65536)
+                answer(peer, data.split(b" HTTP/")[0].decode())
+            except OSError:
+                return
+
+    def serve() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=one, args=(peer,), daemon=True).start()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield RawEngine(str(path), call_s=0.5)
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)
+
+
+def reply(status: int, value: object = None, extra: str = "") -> bytes:
+    body = b"" if value is None else json.dumps(value).encode()
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    return head.encode() + body
+
+
+def says(data: bytes) -> Answer:
+    return lambda peer, _: peer.sendall(data)
+
+
+def test_ping_gives_the_version(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s", says(reply(200, "OK", "Api-Version: 1.52\r\n"))) as engine:
+        assert engine.ping() == "1.52"
+
+
+def test_list_filters_by_label(tmp_path: Path) -> None:
+    asked: list[str] = []
+    row = {"Id": "abc", "Names": ["/cand"], "State": "running", "Labels": {"omni.role": "oneoff"}}
+
+    def answer(peer: socket.socket, request: str) -> None:
+        asked.append(request)
+        peer.sendall(reply(200, [row]))
+
+    with daemon(tmp_path / "s", answer) as engine:
+        (found,) = engine.list_containers({"omni.role": "oneoff", "omni.run": ""})
+    assert (found.id, found.name, found.labels) == ("abc", "cand", {"omni.role": "oneoff"})
+    assert "omni.role%3Doneoff" in asked[0]
+    assert "all=0" in asked[0]
+
+
+@pytest.mark.parametrize(("status", "fresh"), [(204, True), (304, False)])
+def test_start_and_stop_tell_whether_they_did_anything(
+    tmp_path: Path, status: int, fresh: bool
+) -> None:
+    with daemon(tmp_path / "s", says(reply(status))) as engine:
+        assert engine.start("x") is fresh
+        assert engine.stop("x", 1) is fresh
+
+
+def test_kill_of_a_stopped_container_is_fine(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s", says(reply(409, {"message": "is not running"}))) as engine:
+        assert engine.kill("x") is False
+
+
+def test_unknown_container(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s", says(reply(404, {"message": "No such container: x"}))) as engine:
+        with pytest.raises(NoSuchContainer, match="No such container: x"):
+            engine.inspect("x")
+        assert engine.image_exists("x") is False
+
+
+def test_refusal_carries_the_engines_words_clean(tmp_path: Path) -> None:
+    data = reply(500, {"message": "\x1b[31mport is already allocated"})
+    with daemon(tmp_path / "s", says(data)) as engine, pytest.raises(EngineRefused) as caught:
+        engine.start("x")
+    assert caught.value.detail == "HTTP 500: port is already allocated"
+
+
+def test_hung_engine_ends_at_the_deadline(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s", lambda peer, _: peer.recv(1) and None) as engine:
+        begun = time.monotonic()
+        with pytest.raises(EngineTimeout, match=r"did not answer.*within 0\.50 s"):
+            engine.inspect("x")
+        assert time.monotonic() - begun < 1.5
+
+
+def test_full_queue_of_a_stopped_engine_is_a_hang(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket(socket.AF_UNIX)
+            filler.setblocking(False)
+            fillers.append(filler)
+            try:
+                filler.connect(path)
+            except BlockingIOError:
+                break
+        with pytest.raises(EngineTimeout):
+            RawEngine(path, call_s=0.3).ping()
+        for filler in fillers:
+            filler.close()
+
+
+def test_drip_cannot_outlast_the_deadline(tmp_path: Path) -> None:
+    def drip(peer: socket.socket, _: str) -> None:
+        for byte in reply(200, {"Id": "x" * 500}):
+            peer.sendall(bytes([byte]))
+            time.sleep(0.05)
+
+    with daemon(tmp_path / "s", drip) as engine:
+        begun = time.monotonic()
+        with pytest.raises(EngineTimeout):
+            engine.inspect("x")
+        assert time.monotonic() - begun < 1.5
+
+
+def test_absent_socket(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="no socket at"):
+        RawEngine(str(tmp_path / "none")).ping()
+
+
+def test_refused_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+    with pytest.raises(EngineError, match="nothing listens"):
+        RawEngine(path).ping()
+
+
+def test_no_permission(tmp_path: Path) -> None:
+    """As another user: root may use any socket."""
+    if os.getuid() != 0:
+        pytest.skip("needs root to become another user")
+    path = tmp_path / "s"
+    with daemon(path, says(reply(200))):
+        path.chmod(0o600)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setuid(65534)
+                RawEngine(str(path)).ping()
+            except EngineError as error:
+                os.write(writer, str(error.lines()).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as file:
+            said = file.read().decode()
+        os.waitpid(pid, 0)
+    assert "no permission" in said
+    assert "docker group" in said
+
+
+@pytest.mark.parametrize(
+    "data", [b"nonsense\r\n\r\n", reply(200, [1]), reply(200, None), b"HTTP/1.1 200 OK\r\n"]
+)
+def test_garbage_is_an_engine_error(tmp_path: Path, data: bytes) -> None:
+    with daemon(tmp_path / "s", says(data)) as engine, pytest.raises(EngineError):
+        engine.inspect("x")
+
+
+def test_logs_are_demultiplexed_and_clean(tmp_path: Path) -> None:
+    frames = b""
+    for stream, line in ((1, b"one\n"), (2, b"\x1b[31mCUDA error\n"), (1, b"three\n")):
+        frames += bytes([stream, 0, 0, 0]) + len(line).to_bytes(4, "big") + line
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(frames)}\r\n\r\n".encode()
+    with daemon(tmp_path / "s", says(head + frames)) as engine:
+        assert engine.last_lines("x", 2) == ["CUDA error", "three"]
+
+
+def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/one.sock")
+    assert socket_path() == "/run/one.sock"
+    assert socket_path("unix:///run/two.sock") == "/run/two.sock"
+    assert socket_path("/run/three.sock") == "/run/three.sock"
+    monkeypatch.delenv("DOCKER_HOST")
+    assert socket_path() == "/var/run/docker.sock"
+    with pytest.raises(EngineError):
+        socket_path("tcp://10.0.0.1:2375")

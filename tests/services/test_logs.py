@@ -1,0 +1,353 @@
+"""Log files: nothing lost in silence, nothing twice, capped, and read from the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.services.base import ExistingContainer, Handle
+from console.services.container import ContainerDriver
+from console.services.docker_client import connect
+from console.services.log_stream import _Position
+from console.services.logs import CappedFile, Tailer, read_last
+from tests.services.containers import Line, Recorder, busy, fake_daemon, service, unique, until
+from tests.testbed.engine import Engine
+
+COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); {each} done; {last}"
+STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "service.log"
+
+
+@pytest.fixture
+def line(engine: Engine) -> Iterator[tuple[Line, docker.DockerClient]]:
+    """A line to the engine that can be cut, and a client at its end."""
+    cuttable = Line(engine.socket)
+    with fake_daemon(cuttable.answer) as host:
+        client = connect(host)
+        try:
+            yield cuttable, client
+        finally:
+            client.close()
+            cuttable.cut()
+
+
+def start(client: docker.DockerClient, image: str, mine: dict[str, str], script: str) -> Handle:
+    runs = busy(image, "sh", "-c", script)
+    driver = ContainerDriver(service(unique("log"), runs), client, labels=mine)
+    return driver.start(Recorder(Path("/")).launch)
+
+
+def numbers(path: Path) -> list[int]:
+    return [int(line.rpartition("-")[2]) for line in read_last(path, 10**6) if "line-" in line]
+
+
+def markers(path: Path) -> list[str]:
+    return [line for line in read_last(path, 10**6) if line.startswith("---")]
+
+
+@pytest.mark.engine
+def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    script = COUNT.format(n=3000, each="", last="printf unfinished-line-3000")
+    tailer = Tailer(client, start(client, busy_image, mine, script), path)
+    tailer.start()
+    until(lambda: tailer.finished)
+    assert numbers(path) == list(range(3001))
+    assert markers(path) == []
+    assert all(STAMPED.match(line) for line in read_last(path, 5000))
+    assert path.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.engine
+def test_a_quiet_container_can_be_left(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    handle = start(client, busy_image, mine, "echo line-0; while :; do sleep 0.1; done")
+    tailer = Tailer(client, handle, path)
+    tailer.start()
+    until(lambda: numbers(path) == [0])
+    begin = time.monotonic()
+    assert tailer.stop()
+    assert time.monotonic() - begin < 3
+    assert tailer.finished
+
+
+@pytest.mark.engine
+def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
+    line: tuple[Line, docker.DockerClient],
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    path: Path,
+) -> None:
+    cuttable, through = line
+    script = COUNT.format(n=400, each="usleep 10000;", last="")
+    handle = start(client, busy_image, mine, script)
+    tailer = Tailer(through, handle, path)
+    tailer.start()
+    for round_ in range(3):
+        until(lambda least=round_: len(numbers(path)) > 40 * (least + 1))
+        cuttable.cut()
+        cuttable.up.set()
+        until(lambda most=round_: len(markers(path)) > most)
+    until(lambda: tailer.finished)
+    assert numbers(path) == list(range(400))
+    form = r"--- gap: log stream lost \d\d:\d\d:\d\d, reconnected \d\d:\d\d:\d\d ---"
+    assert len(markers(path)) == 3
+    assert all(re.fullmatch(form, marker) for marker in markers(path))
+
+
+@pytest.mark.engine
+def test_an_end_while_the_engine_is_away_is_caught_up_with(
+    line: tuple[Line, docker.DockerClient],
+    client: docker.DockerClient,
+    busy_image: str,
+    mine: dict[str, str],
+    path: Path,
+) -> None:
+    cuttable, through = line
+    script = COUNT.format(n=60, each="usleep 10000;", last="")
+    handle = start(client, busy_image, mine, script)
+    tailer = Tailer(through, handle, path)
+    tailer.start()
+    until(lambda: len(numbers(path)) > 5)
+    cuttable.cut()
+    until(lambda: not client.api.inspect_container(handle.container)["State"]["Running"])
+    assert not tailer.finished
+    cuttable.up.set()
+    until(lambda: tailer.finished)
+    assert numbers(path) == list(range(60))
+    assert len(markers(path)) == 1
+
+
+@pytest.mark.engine
+def test_a_container_that_has_ended_at_once_is_read_in_full(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    """Its recorded end can lie before its recorded start."""
+    for _ in range(5):
+        handle = start(client, busy_image, mine, "echo line-1; printf line-2")
+        until(lambda at=handle: not client.api.inspect_container(at.container)["State"]["Running"])
+        tailer = Tailer(client, handle, path)
+        tailer.start()
+        until(lambda this=tailer: this.finished)
+        assert numbers(path) == [1, 2]
+        path.unlink()
+
+
+@pytest.mark.engine
+def test_a_former_life_is_left_out(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    script = "trap 'printf no-newline; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
+    handle = start(client, busy_image, mine, script)
+    until(lambda: b"line-1" in client.api.logs(handle.container))
+    client.api.stop(handle.container)
+    until(lambda: b"no-newline" in client.api.logs(handle.container))
+    ended = time.monotonic()
+    until(lambda: time.monotonic() > ended + 0.5)
+    client.api.start(handle.container)
+    tailer = Tailer(client, handle, path)
+    tailer.start()
+    until(lambda: numbers(path))
+    client.api.stop(handle.container)
+    until(lambda: tailer.finished)
+    assert [text[31:] for text in read_last(path, 10)] == ["line-1", "no-newline"]
+
+
+@pytest.mark.engine
+def test_restarts_are_marked(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    name = unique("restarting")
+    config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
+    client.api.create_container(
+        busy_image, ["sh", "-c", "echo line-7; exit 1"], name=name, labels=mine, host_config=config
+    )
+    driver = ContainerDriver(service("x", ExistingContainer(name)), client)
+    handle = driver.start(Recorder(Path("/")).launch)
+    tailer = Tailer(client, handle, path)
+    tailer.start()
+    until(lambda: any("started again" in marker for marker in markers(path)))
+    driver.stop(handle, 1)
+    assert tailer.stop(drain_s=5)
+    assert len(numbers(path)) >= 2
+
+
+@pytest.mark.engine
+def test_one_enormous_line_is_split_as_the_engine_splits_it(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"
+    tailer = Tailer(client, start(client, busy_image, mine, script), path)
+    tailer.start()
+    until(lambda: tailer.finished)
+    lines = path.read_bytes().splitlines()
+    assert sum(line.count(b"x") for line in lines) == 100_000
+    assert max(len(line) for line in lines) < 17_000
+    assert numbers(path) == [1]
+
+
+@pytest.mark.engine
+def test_a_terminal_container_is_followed_too(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    made = client.api.create_container(
+        busy_image, ["sh", "-c", "echo line-0; echo line-1"], tty=True, labels=mine
+    )
+    client.api.start(made["Id"])
+    tailer = Tailer(client, Handle("tty", "container", container=made["Id"]), path)
+    tailer.start()
+    until(lambda: tailer.finished)
+    assert [text[31:].rstrip("\ufffd") for text in read_last(path, 5)] == ["line-0", "line-1"]
+
+
+@pytest.mark.engine
+def test_a_log_that_cannot_be_read_is_said(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    config = client.api.create_host_config(log_config={"Type": "none", "Config": {}})
+    made = client.api.create_container(busy_image, ["sleep", "1"], labels=mine, host_config=config)
+    client.api.start(made["Id"])
+    handle = Handle("mute", "container", container=made["Id"])
+    tailer = Tailer(client, handle, path)
+    tailer.start()
+    until(lambda: tailer.finished)
+    (marker,) = markers(path)
+    assert "the log cannot be read" in marker
+    driver = ContainerDriver(service("mute", ExistingContainer("mute")), client)
+    (line,) = driver.last_lines(handle, 5)
+    assert line.startswith("(no log: ")
+
+
+@settings(deadline=None)
+@given(
+    offsets=st.lists(st.integers(0, 8_000), min_size=1, max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+    begin=st.none() | st.integers(1_700_000_000, 1_700_000_008),
+)
+def test_a_position_goes_on_where_it_stopped(
+    offsets: list[int], cuts: list[int], begin: int | None
+) -> None:
+    """Against a model of the engine: an ordered file, a filter by whole seconds.
+
+    Stamps go back by up to a second, as those of stdout and stderr do.
+    """
+    times = [1_700_000_000_000 + at for at in _nearly_sorted(offsets)]
+    stamps = [
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000)).encode()
+        + b".%03d000000Z" % (at % 1000)
+        for at in times
+    ]
+    position, got = _Position(), list[int]()
+    position.begin = begin
+    for stop in [*sorted(min(cut, len(times)) for cut in cuts), len(times)]:
+        since = position.since()
+        wanted = [i for i, at in enumerate(times) if since is None or at >= since * 1000]
+        got += [i for i in wanted if i < stop and position.fresh(stamps[i])]
+    assert got == [i for i, at in enumerate(times) if begin is None or at >= begin * 1000]
+
+
+def _nearly_sorted(offsets: list[int]) -> list[int]:
+    now, out = 0, []
+    for offset in offsets:
+        now = max(now, offset)
+        out.append(max(offset, now - 900))
+    return out
+
+
+def test_a_file_above_its_cap_keeps_the_newest_half(path: Path) -> None:
+    file = CappedFile(path, cap_bytes=10_000)
+    with path.open("ab"):
+        pass
+    reader = path.open("rb")
+    for number in range(5_000):
+        file.line(b"line-%d" % number)
+    file.close()
+    assert path.stat().st_size <= 10_000
+    kept = numbers(path)
+    assert kept == list(range(kept[0], 5_000))
+    assert len(kept) > 300
+    first, *others = markers(path)
+    assert re.fullmatch(r"--- .* of older log dropped \d\d:\d\d:\d\d ---", first)
+    assert others == []
+    assert reader.read(7) == b"line-0\n"
+    reader.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_loses_lines_but_says_so() -> None:
+    file = CappedFile(Path("/dev/full"), cap_bytes=10_000)
+    for _ in range(3):
+        file.line(b"lost")
+    assert file.unwritten == 3
+    file.close()
+
+
+def test_after_a_full_disk_the_loss_is_written_down(path: Path) -> None:
+    file = CappedFile(path / "missing" / "service.log")
+    file.line(b"lost")
+    file.line(b"lost too")
+    file.path.parent.mkdir(parents=True)
+    file.line(b"line-2")
+    file.close()
+    assert read_last(file.path, 5) == [
+        "--- 2 lines could not be written before this one ---",
+        "line-2",
+    ]
+
+
+def test_reading_the_end_of_a_file(path: Path) -> None:
+    assert read_last(path, 5) == []
+    path.write_bytes(b"")
+    assert read_last(path, 5) == []
+    path.write_bytes(b"a\nb\xff\x1b[31m\nlast without newline")
+    assert read_last(path, 2) == ["b\ufffd", "last without newline"]
+    assert read_last(path, 99) == ["a", "b\ufffd", "last without newline"]
+    assert read_last(path, 0) == []
+    assert read_last(path.parent, 3) == []
+
+
+def test_only_the_end_of_a_large_file_is_read(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(50 * 1024**3)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nline-1\nline-2\n")
+    assert read_last(path, 2) == ["line-1", "line-2"]
+    assert read_last(path, 9)[-1] == "line-2"
+
+
+def test_writer_and_reader_at_once(path: Path) -> None:
+    over = threading.Event()
+
+    def write() -> None:
+        file, number = CappedFile(path, cap_bytes=20_000), 0
+        while not over.is_set():
+            file.line(b"line-%d" % number)
+            number += 1
+        file.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        until(path.exists)
+        for _ in range(200):
+            found = numbers(path)[:-1]  # the last line may be half written
+            assert found == sorted(found)
+    finally:
+        over.set()
+        writer.join()

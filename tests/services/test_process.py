@@ -1,0 +1,242 @@
+"""Host processes, with real children."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.clock import FakeClock, SystemClock
+from console.errors import ServiceError
+from console.services import process
+from console.services.base import ExistingContainer, Handle, Launch, ProcessSpec, ServiceSpec
+
+Start = Callable[..., tuple[int, int]]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def start(log: Path) -> Iterator[Start]:
+    begun: list[tuple[int, int]] = []
+
+    def go(*argv: str, cookie: str = "c", **spec: object) -> tuple[int, int]:
+        made = ProcessSpec(argv, **spec)  # type: ignore[arg-type]
+        begun.append(process.spawn(made, log=log, cookie=cookie))
+        return begun[-1]
+
+    yield go
+    for pid, at in begun:
+        process.stop_group(pid, at, grace_s=0, clock=SystemClock())
+
+
+def test_start_time_survives_a_hostile_command_name(tmp_path: Path, start: Start) -> None:
+    program = tmp_path / "a) S 1 (b c"
+    program.write_text("#!/bin/sh\necho up\nsleep 600\n")
+    program.chmod(0o755)
+    pid, begun = start(str(program))
+    until(lambda: "(a) S 1" in Path(f"/proc/{pid}/stat").read_text())
+    assert process.start_time(pid) == begun
+    assert process.start_time(pid) > process.start_time(1)  # type: ignore[operator]
+    assert process.start_time(2**22 + 5) is None
+
+
+def test_alive_wants_pid_and_start(start: Start) -> None:
+    pid, begun = start("sleep", "600")
+    assert process.alive(pid, begun)
+    assert not process.alive(pid, begun + 1)
+
+
+def test_zombie_is_not_alive() -> None:
+    child = subprocess.Popen(["true"])
+    begun = process.start_time(child.pid)
+    assert begun is not None
+    until(lambda: (s := process.stat(child.pid)) is not None and s.state == "Z")
+    assert not process.alive(child.pid, begun)
+    child.wait()
+
+
+def test_spawned_child_does_not_stay_a_zombie(start: Start) -> None:
+    pid, begun = start("sh", "-c", "exit 3")
+    until(lambda: process.stat(pid) is None)
+    until(lambda: process.exit_code(pid, begun) == 3)
+
+
+def test_argv_environment_session_and_streams(
+    start: Start, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("LC_TIME", "C")
+    code = (
+        "import json, os, sys; print(json.dumps({'argv': sys.argv[1:], 'env': dict(os.environ),"
+        "'cwd': os.getcwd(), 'sid': os.getsid(0), 'in': os.readlink('/proc/self/fd/0'),"
+        "'fds': sorted(os.listdir('/proc/self/fd'))}), flush=True);"
+        "print('err', file=sys.stderr, flush=True)"
+    )
+    words = ["", "a b", "$(id)", "é", "-x", "l1\nl2", "'"]
+    spec = {"env": (("MY", "own"),), "cwd": str(tmp_path)}
+    pid, _ = start(sys.executable, "-c", code, *words, cookie="run-1", **spec)
+    until(lambda: "err" in log.read_text())
+    said = json.loads(log.read_text().splitlines()[0])
+    assert said["argv"] == words
+    assert said["env"]["OMNI_RUN"] == "run-1"
+    assert said["env"]["MY"] == "own"
+    assert said["env"]["LC_TIME"] == "C"
+    assert "HF_TOKEN" not in said["env"]
+    assert said["cwd"] == str(tmp_path)
+    assert said["sid"] == pid
+    assert said["in"] == "/dev/null"
+    assert len(said["fds"]) == 4  # three streams and the listing itself
+
+
+def test_log_is_appended_to(start: Start, log: Path) -> None:
+    log.write_text("before\n")
+    start("echo", "after")
+    until(lambda: log.read_text() == "before\nafter\n")
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        (ProcessSpec(("no-such-program-here",)), "not found"),
+        (ProcessSpec(("/etc/passwd",)), "not executable"),
+        (ProcessSpec(("true",), cwd="/nowhere"), "bad working directory"),
+        (ProcessSpec(("true", "a\0b")), "null"),
+        (ProcessSpec(()), "empty"),
+    ],
+)
+def test_start_errors_have_words(spec: ProcessSpec, word: str, log: Path) -> None:
+    with pytest.raises(ServiceError) as caught:
+        process.spawn(spec, log=log, cookie="c")
+    assert word in caught.value.detail
+
+
+def test_unwritable_log_is_a_start_error(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="log"):
+        process.spawn(ProcessSpec(("true",)), log=tmp_path / "no" / "log", cookie="c")
+
+
+def test_stop_group_ends_the_tree_gracefully(start: Start, log: Path) -> None:
+    body = "trap 'echo bye; exit 0' TERM; sleep 600 & echo up; wait"
+    pid, begun = start("sh", "-c", body)
+    until(lambda: "up" in log.read_text())
+    assert process.stop_group(pid, begun, grace_s=10, clock=SystemClock())
+    assert "bye" in log.read_text()
+    assert process.members(pid, begun) == []
+
+
+def test_stop_group_kills_what_ignores_the_signal(start: Start, log: Path) -> None:
+    code = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up', flush=True)"
+    pid, begun = start(sys.executable, "-c", code + "; time.sleep(600)")
+    until(lambda: "up" in log.read_text())
+    clock = FakeClock()
+    assert process.stop_group(pid, begun, grace_s=1, clock=clock)
+    assert sum(clock.slept) >= 1
+    until(lambda: process.exit_code(pid, begun) == -signal.SIGKILL)
+
+
+def test_stop_group_finds_children_of_a_dead_leader(start: Start, log: Path) -> None:
+    pid, begun = start("sh", "-c", "sleep 600 & echo up")
+    until(lambda: process.stat(pid) is None)
+    assert len(process.members(pid, begun)) == 1
+    assert process.stop_group(pid, begun, grace_s=5, clock=SystemClock())
+    assert process.members(pid, begun) == []
+
+
+def test_stop_group_reaches_a_group_of_its_own_in_the_session(start: Start, log: Path) -> None:
+    code = "import os,time; os.fork() or os.setpgid(0, 0); print('up', flush=True)"
+    pid, begun = start(sys.executable, "-c", code + "; time.sleep(600)")
+    until(lambda: log.read_text().count("up") == 2)
+    assert len({s.group for s in process.members(pid, begun)}) == 2
+    process.stop_group(pid, begun, grace_s=5, clock=SystemClock())
+    assert process.members(pid, begun) == []
+
+
+def test_stop_group_leaves_a_reused_number_alone(start: Start) -> None:
+    pid, begun = start("sleep", "600")
+    assert not process.stop_group(pid, begun - 1, grace_s=0, clock=FakeClock())
+    assert process.alive(pid, begun)
+
+
+def test_own_group_is_never_a_member() -> None:
+    me = os.getpid()
+    found = process.members(os.getsid(0), 0)
+    assert me not in {s.pid for s in found}
+    assert not {s.pid for s in found} & process.ancestry(me)
+
+
+def test_by_cookie_matches_exactly(start: Start) -> None:
+    mine = start("sleep", "600", cookie="cookie-77")
+    start("sleep", "600", cookie="cookie-777")
+    until(lambda: mine in process.by_cookie("cookie-77"))
+    assert process.by_cookie("cookie-77") == [mine]
+
+
+def service(name: str, *argv: str) -> ServiceSpec:
+    return ServiceSpec(name, "http://127.0.0.1:1", ProcessSpec(argv))
+
+
+def test_driver_life(tmp_path: Path, log: Path) -> None:
+    driver = process.ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
+    assert driver.find() is None
+    seen: list[Handle] = []
+    handle = driver.start(Launch("run-2", log, seen.append))
+    try:
+        assert seen == [handle]
+        again = process.ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
+        assert again.find() == handle
+        other = process.ProcessDriver(service("cand", "sleep", "601"), tmp_path / "records")
+        assert other.find() is None
+        assert again.start(Launch("run-3", log, seen.append)) == handle
+        assert driver.status(handle).alive
+    finally:
+        driver.stop(handle, 5)
+    assert driver.find() is None
+    until(lambda: driver.status(handle).exit_code == -signal.SIGTERM)
+    assert "SIGTERM" in driver.status(handle).detail
+
+
+def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
+    spec = service("cand", "printf", "one\\n\\033[2Jtwo\\n")
+    driver = process.ProcessDriver(spec, tmp_path)
+    handle = driver.start(Launch("r", log, lambda _: None))
+    until(lambda: driver.last_lines(handle, 2) == ["one", "two"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
+def test_garbage_record_is_no_process(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cand.json").write_text(text)
+    assert process.ProcessDriver(service("cand", "true"), tmp_path).find() is None
+
+
+def test_record_of_another_boot_is_no_process(tmp_path: Path, start: Start) -> None:
+    spec = ProcessSpec(("sleep", "600"))
+    pid, begun = start("sleep", "600")
+    process.write_record(tmp_path, "cand", spec, pid, begun)
+    assert process.read_record(tmp_path, "cand", spec) == (pid, begun)
+    value = json.loads((tmp_path / "cand.json").read_text())
+    (tmp_path / "cand.json").write_text(json.dumps({**value, "boot_id": "earlier"}))
+    assert process.read_record(tmp_path, "cand", spec) is None
+
+
+def test_driver_wants_a_process(tmp_path: Path) -> None:
+    spec = ServiceSpec("x", "http://x", ExistingContainer("x"))
+    with pytest.raises(ServiceError):
+        process.ProcessDriver(spec, tmp_path)

@@ -1,0 +1,201 @@
+"""Waiting for readiness: scripted services under a fake clock, and a real server once."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from console.clock import FakeClock, SystemClock
+from console.errors import EngineTimeout, ServiceError
+from console.services.base import Status
+from console.services.container import ContainerDriver
+from console.services.deadline import Cancelled
+from console.services.probe import Health
+from console.services.ready import wait_ready
+from tests.services.containers import Recorder, busy, free_port, service, unique
+
+ALIVE = Status(alive=True, detail="running")
+
+
+class Scene:
+    """A service that behaves as a script of (seconds, answer) says; the last one stays."""
+
+    def __init__(self, *script: tuple[float, Any], **ready: Any) -> None:
+        self.clock = FakeClock()
+        self.begin = self.clock.monotonic()
+        self.script = script
+        self.spec = service("candidate", None, "http://127.0.0.1:9", **ready)
+        self.said: list[str] = []
+        self.probed: list[float] = []
+        self.cancelled = threading.Event()
+
+    def now(self) -> Any:
+        at = self.clock.monotonic() - self.begin
+        return [answer for since, answer in self.script if since <= at + 1e-9][-1]
+
+    def health(self, url: str, path: str, timeout_s: float) -> tuple[Health, str]:
+        assert 0 < timeout_s <= 5
+        self.probed.append(self.clock.monotonic() - self.begin)
+        answer = self.now()
+        return answer if isinstance(answer, Health) else Health.REFUSED, "\x1b[31mdetail"
+
+    def status(self) -> Status:
+        answer = self.now()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Status) else ALIVE
+
+    def wait(self, last_lines: Callable[[int], list[str]] | None = None) -> float:
+        return wait_ready(
+            self.spec,
+            status=self.status,
+            last_lines=last_lines or (lambda count: ["line one", "bad \x1b[2Jline"]),
+            clock=self.clock,
+            cancelled=self.cancelled,
+            progress=self.said.append,
+            health=self.health,
+        )
+
+
+def test_starting_loading_serving() -> None:
+    scene = Scene((0, Health.REFUSED), (3, Health.LOADING), (40, Health.SERVING))
+    assert 40 <= scene.wait() < 40.6
+    assert [re.sub(r" \(.*", "", line) for line in scene.said] == [
+        "starting, not listening yet",
+        "loading the model",
+        "serving",
+    ]
+    assert "\x1b" not in "".join(scene.said)
+
+
+def test_a_service_that_serves_at_once_is_not_kept_waiting() -> None:
+    scene = Scene((0, Health.SERVING))
+    assert scene.wait() == 0
+    assert len(scene.probed) == 1
+
+
+def test_stable_for_begins_anew_after_every_interruption() -> None:
+    scene = Scene(
+        (0, Health.SERVING),
+        (5, Health.LOADING),
+        (6, Health.SERVING),
+        (15, Health.UNHEALTHY),
+        (16, Health.SERVING),
+        stable_for_s=10.0,
+    )
+    assert 26 <= scene.wait() < 27.6
+
+
+def test_the_end_of_the_service_is_said_with_its_last_lines() -> None:
+    dead = Status(alive=False, exit_code=137, detail="exited with code 137 (SIGKILL)")
+    scene = Scene((0, Health.LOADING), (4, dead))
+    with pytest.raises(ServiceError, match="candidate ended before it was ready") as caught:
+        scene.wait()
+    assert "exited with code 137 (SIGKILL)" in caught.value.detail
+    assert caught.value.detail.endswith("line one\nbad line")
+    assert scene.probed[-1] < 4
+
+
+def test_a_foreign_server_on_the_port_is_not_the_service() -> None:
+    """The process dies of the port being taken, while whoever took it answers 200."""
+    scene = Scene((0, Health.SERVING))
+    answers = iter([ALIVE, Status(alive=False, exit_code=1, detail="exited with code 1")])
+    scene.status = lambda: next(answers)  # type: ignore[method-assign]
+    with pytest.raises(ServiceError, match="ended before"):
+        scene.wait()
+
+
+def test_three_restarts_are_a_crash_loop_but_older_ones_do_not_count() -> None:
+    scene = Scene(
+        (0, Status(True, None, False, 7)),
+        (2, Status(True, None, False, 9)),
+        (8, Status(True, 1, False, 10, "restarting after exit code 1")),
+    )
+    with pytest.raises(ServiceError, match="crash-looping") as caught:
+        scene.wait()
+    assert "3 restarts; restarting after exit code 1" in caught.value.detail
+    assert scene.probed[-1] < 8
+
+
+def test_time_is_up() -> None:
+    scene = Scene((0, Health.UNHEALTHY), timeout_s=60.0)
+    with pytest.raises(ServiceError, match=r"not ready after 1 min 00 s") as caught:
+        scene.wait()
+    assert "last: not healthy yet (detail)" in caught.value.detail
+    assert "line one" in caught.value.detail
+    assert scene.clock.monotonic() - scene.begin == pytest.approx(60)
+
+
+def test_an_engine_that_does_not_answer_is_not_a_dead_service() -> None:
+    silent = EngineTimeout("Looking did not answer within 10.0 s")
+    scene = Scene((0, Health.LOADING), (5, silent), (9, Health.SERVING))
+    assert 9 <= scene.wait() < 10
+    assert any("the engine does not answer" in line for line in scene.said)
+
+
+def test_no_log_does_not_hide_the_cause() -> None:
+    def broken(count: int) -> list[str]:
+        raise EngineTimeout("Reading the log did not answer")
+
+    scene = Scene((0, Status(alive=False, exit_code=2, detail="exited with code 2")))
+    with pytest.raises(ServiceError) as caught:
+        scene.wait(broken)
+    assert "exited with code 2" in caught.value.detail
+    assert "no log: Reading the log did not answer" in caught.value.detail
+
+
+def test_cancelling() -> None:
+    scene = Scene((0, Health.LOADING))
+    scene.cancelled.set()
+    with pytest.raises(Cancelled, match="waiting for candidate"):
+        scene.wait()
+    assert scene.probed == []
+
+
+def real(driver: ContainerDriver, handle: Any, said: list[str]) -> float:
+    return wait_ready(
+        driver.spec,
+        status=lambda: driver.status(handle),
+        last_lines=lambda count: driver.last_lines(handle, count),
+        clock=SystemClock(),
+        cancelled=threading.Event(),
+        progress=said.append,
+    )
+
+
+@pytest.mark.engine
+def test_a_real_server_gets_ready(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    script = "sleep 0.4; mkdir /w; echo ok > /w/health; exec httpd -f -p 80 -h /w"
+    runs = busy(busy_image, "sh", "-c", script, ports=((port, 80),))
+    spec = service(unique("web"), runs, f"http://127.0.0.1:{port}", timeout_s=30.0)
+    driver = ContainerDriver(spec, client, labels=mine)
+    handle = driver.start(Recorder(tmp_path).launch)
+    said: list[str] = []
+    assert 0.2 < real(driver, handle, said) < 20
+    assert said[-1] == "serving"
+    assert len(said) >= 2
+
+
+@pytest.mark.engine
+def test_a_real_llama_server_without_its_model(
+    client: docker.DockerClient, llama_image: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    argv = ("llama-server", "-m", "/none.gguf", "--host", "0.0.0.0", "--port", "8080")
+    runs = busy(llama_image, *argv, ports=((port, 8080),))
+    spec = service(unique("llama"), runs, f"http://127.0.0.1:{port}", timeout_s=60.0)
+    driver = ContainerDriver(spec, client, labels=mine)
+    handle = driver.start(Recorder(tmp_path).launch)
+    with pytest.raises(ServiceError, match="ended before it was ready") as caught:
+        real(driver, handle, [])
+    assert "/none.gguf" in caught.value.detail
+    assert "exited with code 1" in caught.value.detail

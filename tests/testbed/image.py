@@ -1,0 +1,115 @@
+"""Two images made from Debian packages, because no image registry need be in reach.
+
+Packages are laid out without running their scripts: that needs neither debootstrap nor a chroot,
+and gives 70 MB for a real llama.cpp where a bootstrapped system has 280.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed import debian
+from tests.testbed.cache import Unavailable, command, fingerprint, folder, locked
+from tests.testbed.engine import Engine
+
+LLAMA = "omni-test/llama:cpu"
+BUSY = "omni-test/busy:1"
+# Raised by hand when the layout below changes, so that cached tarballs are made anew.
+LAYOUT = "1"
+RECIPE = "omni-testbed.recipe"
+SEARCH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    tag: str
+    packages: tuple[str, ...]
+    suite: Callable[[], str]
+    depends: bool
+
+    @property
+    def key(self) -> str:
+        return fingerprint(LAYOUT, self.tag, *self.packages)
+
+
+# curl is in the published llama.cpp server images too, for health checks.
+_LLAMA = _Recipe(LLAMA, ("llama.cpp", "dash", "curl", "busybox-static"), lambda: "sid", True)
+_BUSY = _Recipe(BUSY, ("busybox-static",), debian.codename, False)
+
+
+def ensure_llama_image(engine: Engine) -> str:
+    """The tag of an image with llama-server, llama-bench, sh, curl and the busybox tools."""
+    return _ensure(engine, _LLAMA)
+
+
+def ensure_busy_image(engine: Engine) -> str:
+    """The tag of a 3 MB image with sh, sleep, nc, httpd and the other busybox tools."""
+    return _ensure(engine, _BUSY)
+
+
+def _ensure(engine: Engine, recipe: _Recipe) -> str:
+    with locked(f"image-{recipe.tag.split('/')[-1].split(':')[0]}"):
+        if not _present(engine, recipe):
+            tarball = _tarball(recipe)
+            engine.run(
+                *("import", "--change", f"ENV {SEARCH}", "--change", 'CMD ["sh"]'),
+                *("--change", f"LABEL {RECIPE}={recipe.key}", str(tarball), recipe.tag),
+                timeout=300,
+            )
+    return recipe.tag
+
+
+def _present(engine: Engine, recipe: _Recipe) -> bool:
+    form = f'{{{{index .Config.Labels "{RECIPE}"}}}}'
+    try:
+        label = engine.run("image", "inspect", "--format", form, recipe.tag).strip()
+    except Unavailable:
+        return False
+    # In an engine that is not ours, whoever tagged an image with our name meant it.
+    return label == recipe.key or not engine.private
+
+
+def _tarball(recipe: _Recipe) -> Path:
+    name = recipe.tag.replace("/", "-").replace(":", "-")
+    target = folder("images") / f"{name}-{recipe.key}.tar"
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory(dir=folder("work")) as work:
+        place = Path(work)
+        suite = recipe.suite()
+        packages = debian.fetch(suite, recipe.packages, place, depends=recipe.depends)
+        root = place / "root"
+        debian.unpack(packages, root)
+        _finish(root)
+        made = place / "image.tar"
+        owner = ("--owner=0", "--group=0", "--numeric-owner")
+        command(["tar", "-C", str(root), *owner, "-cf", str(made), "."])
+        made.replace(target)
+    return target
+
+
+def _finish(root: Path) -> None:
+    """What package scripts would have done, as far as a test container needs it."""
+    for name in ("etc", "proc", "sys", "dev", "run", "root", "var/tmp", "models"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").mkdir(exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+    busybox = next(p for p in (root / "usr/bin/busybox", root / "bin/busybox") if p.exists())
+    for applet in command([str(busybox), "--list"]).split():
+        _link(root / "usr/bin", applet)
+
+
+def _link(place: Path, applet: str) -> None:
+    # A package's own tool, such as dash as sh, goes before busybox's.
+    if not os.path.lexists(place / applet):
+        (place / applet).symlink_to("busybox")
+
+
+def tags() -> Sequence[str]:
+    return (LLAMA, BUSY)

@@ -1,0 +1,136 @@
+"""Pytest plugin: fixtures for the real parts, and honest words where they are missing.
+
+A test that needs an engine is skipped where there is none, and the summary names it; with
+OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skipping.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from tests.testbed import image, nvml
+from tests.testbed.cache import Shared, Unavailable
+from tests.testbed.engine import SESSIONS, Engine, clean, ensure_engine
+
+T = TypeVar("T")
+MARK = "engine"
+PREFIX = "no real part: "
+FIXTURES = {"engine", "docker_env", "llama_image", "busy_image"}
+
+
+class _Session:
+    """What one test session knows about the engine; asked once, because asking takes seconds."""
+
+    def __init__(self) -> None:
+        self.ready: Engine | None = None
+        self.reason = ""
+        self.share: Shared | None = None
+
+    def get(self) -> Engine:
+        if self.reason:
+            raise Unavailable(self.reason)
+        if self.ready is None:
+            try:
+                self.share = self.share or Shared(SESSIONS)
+                self.ready = ensure_engine()
+            except Unavailable as error:
+                self.reason = error.reason
+                raise
+        return self.ready
+
+    def end(self) -> None:
+        """Clean the engine up, unless another session still has containers there."""
+        if self.share is None:
+            return
+        try:
+            if self.ready is not None and self.share.alone():
+                clean(self.ready)
+        finally:
+            self.share.close()
+            self.share = None
+
+
+_KEY: pytest.StashKey[_Session] = pytest.StashKey()
+
+
+def _need(make: Callable[[], T]) -> T:
+    """What ``make`` gives, or a skip (a failure under OMNI_REQUIRE_ENGINE=1) with the reason."""
+    try:
+        return make()
+    except Unavailable as error:
+        reason = PREFIX + error.reason
+    if os.environ.get("OMNI_REQUIRE_ENGINE") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_KEY] = _Session()
+    config.addinivalue_line("markers", f"{MARK}: needs a real Docker engine with Compose v2")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test."""
+    for item in items:
+        if FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(MARK)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker(MARK):
+        _need(item.config.stash[_KEY].get)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[_KEY].end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List by name what did not run and why: a skipped engine test proves nothing."""
+    missed: dict[str, list[str]] = {}
+    for report in terminalreporter.getreports("skipped"):
+        words = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        _, found, reason = words.partition(PREFIX)
+        if found:
+            missed.setdefault(reason, []).append(report.nodeid)
+    for reason, names in missed.items():
+        terminalreporter.section("tests that did not run for want of a real part", yellow=True)
+        terminalreporter.line(f"why: {reason}")
+        for name in names:
+            terminalreporter.line(f"  {name}")
+
+
+@pytest.fixture(scope="session")
+def engine(pytestconfig: pytest.Config) -> Engine:
+    """A real Docker engine that answers, with Compose v2."""
+    return _need(pytestconfig.stash[_KEY].get)
+
+
+@pytest.fixture(scope="session")
+def docker_env(engine: Engine) -> dict[str, str]:
+    """DOCKER_HOST, DOCKER_CONFIG and PATH, to lay over os.environ for a child process."""
+    return engine.env()
+
+
+@pytest.fixture(scope="session")
+def busy_image(engine: Engine) -> str:
+    """The tag of a tiny image: sh, sleep, nc, httpd."""
+    return _need(lambda: image.ensure_busy_image(engine))
+
+
+@pytest.fixture(scope="session")
+def llama_image(engine: Engine) -> str:
+    """The tag of an image with a real llama-server and llama-bench."""
+    return _need(lambda: image.ensure_llama_image(engine))
+
+
+@pytest.fixture(name="nvml", scope="session")
+def nvml_library() -> nvml.Nvml:
+    """A scripted NVML library for the real pynvml; needs no engine."""
+    return _need(nvml.ensure_nvml)
