@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _BYTE_UNITS = {
     "B": 1,
     "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
 _TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART = re.compile(rf"{_NUMBER}(ms|s|m|h|d)")
+_PART = re.compile(rf"{_NUMBER}\s*(ms|s|m|h|d)")
+_DURATION = re.compile(rf"{_PART.pattern}(?:\s*{_PART.pattern})*")
 
 BYTES_FORM = "bytes with a unit, like 24GiB or 117GB"
 DURATION_FORM = "a duration with a unit, like 90s, 15m or 1h30m"
@@ -27,20 +27,28 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(rf"{_NUMBER}\s*([kKMGT]?i?B)", text.strip())
     if not match or match[2] not in _BYTE_UNITS:
         raise ValueError(BYTES_FORM)
-    return int(float(match[1]) * _BYTE_UNITS[match[2]])
+    count = float(match[1]) * _BYTE_UNITS[match[2]]
+    if not math.isfinite(count):
+        raise ValueError(BYTES_FORM)
+    return int(count)
 
 
 def parse_duration(text: str) -> float:
     """`1h30m` → 5400.0 seconds; a bare number is refused. Raises ValueError."""
-    text = text.strip().replace(" ", "")
+    text = text.strip()
     if not _DURATION.fullmatch(text):
         raise ValueError(DURATION_FORM)
-    return sum(float(number) * _TIME_UNITS[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _TIME_UNITS[unit] for number, unit in _PART.findall(text))
+    if not math.isfinite(seconds):
+        raise ValueError(DURATION_FORM)
+    return seconds
 
 
 def format_bytes(count: float) -> str:
     """Binary units with one decimal: `641.7 GiB`."""
     value = float(count)
+    if not math.isfinite(value):
+        return "unknown"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
@@ -68,5 +76,7 @@ def format_number(value: float, unit: str = "") -> str:
         return format_bytes(value)
     if unit == "s":
         return format_duration(value)
+    if not math.isfinite(value):
+        return "unknown"
     digits = f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{digits} {unit}".rstrip()

@@ -13,7 +13,9 @@ from console.command.common import playbook_of
 from console.demo.site import demo_dir, demo_site, ensure_models
 from console.errors import Exit, RollbackFailed
 from console.rollback import live, warm
-from console.rollback.ladder import Ladder
+from console.rollback.ladder import LOCK, Ladder
+from console.rollback.plan import ROLLBACK
+from console.rollback.report import LADDER
 from console.run import baseline
 from console.run.directory import all_runs
 from console.run.seal import site_plan
@@ -76,6 +78,7 @@ def _stop(args: Namespace) -> int:
             driver.stop(handle, spec.grace_s)
             print(f"stopped {spec.name} (pid {handle.pid})", file=out)
     made = [demo_dir(), baseline.records_dir(site.name), *(run.path for run in runs)]
+    made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
     for path in [*made, baseline.log_path(site.name), baseline.restore_file(site.name)]:
         _remove(path, out)
     for name in ("services", "logs", "restore", "runs", "rollback", ""):

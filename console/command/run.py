@@ -86,19 +86,14 @@ def resume(args: Namespace) -> int:
 
 def abort(args: Namespace) -> int:
     """Ask the runner to stop, then wait for the end."""
-    found = find_run(args.run)
-    if not runner_alive(found):
-        raise ControlError(
-            f"run {found.id} has no live runner", str(_view(found).state),
-            "omni-console rollback brings the baseline back; omni-console resume goes on",
-        )  # fmt: skip
+    found = _live_run(args.run)
     _send(found, {"verb": "abort", "why": args.reason})
     return follow(found, args)
 
 
 def tell(args: Namespace) -> int:
     """One verb, acknowledged; bound to what `status` says now unless --step is given."""
-    found = find_run(args.run)
+    found = _live_run(args.run)
     if args.verb == "status":
         print(json.dumps(control.send(found.socket, {"verb": "status"}), indent=1))
         return int(Exit.OK)
@@ -114,6 +109,20 @@ def tell(args: Namespace) -> int:
     else:
         print(f"{args.verb}: accepted at step {clean(str(answer['step']))}")
     return int(Exit.OK)
+
+
+def _live_run(name: str | None) -> RunDir:
+    """A run that can be told something. Raises ControlError when its runner is gone."""
+    found = find_run(name)
+    if runner_alive(found):
+        return found
+    state = _view(found).state
+    if state in ENDS:
+        raise ControlError(f"run {found.id} has ended", str(state), "omni-console show says how")
+    raise ControlError(
+        f"run {found.id} is interrupted: its runner is gone", f"it was {state}",
+        "omni-console resume goes on; omni-console rollback brings the baseline back",
+    )  # fmt: skip
 
 
 def _send(run: RunDir, message: dict[str, Any]) -> dict[str, Any]:

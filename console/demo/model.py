@@ -6,13 +6,12 @@ arguments, so an existing file is verified by its length and its header, without
 
 The weights are noise, yet the text reads like words. The first three channels of the
 residual stream are reserved: no block writes to them, so they carry a constant and the class
-of the current token (vowel, consonant, separator) up to the output rows. These rule out all
-but letters, spaces and stops, the end-of-text token included, so that an answer always
-reaches its token limit, and let vowels and consonants take turns. Sharp attention keeps an
-answer at temperature 0 from running in a circle.
+of the current token up to the output rows. These rule out all but letters, spaces and stops,
+the end-of-text token included, so that an answer always reaches its token limit, and let
+vowels and consonants take turns. Sharp attention keeps an answer at temperature 0 from
+running in a circle.
 
-The models of the demonstration differ in depth alone: whatever a block costs on a machine,
-a token costs in proportion to the blocks.
+The demonstration models differ in depth alone: a token costs in proportion to the blocks.
 """
 
 from __future__ import annotations
@@ -160,9 +159,7 @@ class _Noise:
         start = 2 * self._random.randrange(_POOL)
         data = bytearray(pool[start : start + 2 * count])
         whole, part = divmod(2 * count - len(data), len(pool))
-        data += pool * whole
-        data += pool[:part]
-        return data
+        return data + pool * whole + pool[:part]
 
 
 def _content(tensor: Tensor, noise: _Noise) -> bytes | bytearray:

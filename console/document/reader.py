@@ -6,6 +6,7 @@ a 100 MB file or 5,000 brackets cost a message, not a machine.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
@@ -19,6 +20,7 @@ from console.text import decode, one_line
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 10_000
+MAX_PROBLEMS = 100
 
 Loc = tuple[str | int, ...]
 
@@ -108,7 +110,7 @@ def parse(text: str, name: str, title: str) -> Document:
         what = one_line(str(error.problem or error.context or "not YAML"))
         hint = "indent with spaces" if "\\t" in what or "tab" in what else ""
         problems.add(Problem(name, line, column, f"not YAML: {what}", hint=hint))
-    except (YAMLError, ValueError) as error:
+    except (YAMLError, ValueError, OverflowError) as error:
         problems.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
     if fatal:
         raise InvalidFile(title, problems.sorted())
@@ -128,7 +130,8 @@ def scalar(text: str) -> Any:
     if _OCTAL_HEX.fullmatch(text) and len(text) < 20:
         return int(text, 0)
     if _FLOAT.fullmatch(text) and len(text) < 40:
-        return float(text)
+        number = float(text)
+        return number if math.isfinite(number) else text
     return text
 
 
@@ -168,6 +171,8 @@ class _Builder:
             self.documents += 1
             if self.documents > 1:
                 return self._fatal(line, column, "a second document", "one document a file")
+        if len(self.problems.items) >= MAX_PROBLEMS:
+            return self._fatal(line, column, "too many problems to read on", "a playbook or site")
         if kind == "AliasEvent":
             return self._fatal(line, column, "an alias", "no aliases: write the value out")
         if getattr(event, "anchor", None):
@@ -182,10 +187,13 @@ class _Builder:
         self.nodes += 1
         if self.nodes > MAX_NODES:
             return self._fatal(line, column, "too many values", f"at most {MAX_NODES}")
-        if getattr(event, "tag", None) and not _untagged(event):
+        if getattr(event, "tag", None):
             return self._fatal(line, column, f"a tag ({one_line(str(event.tag), 40)})", "no tags")
         if kind == "ScalarEvent":
             return self._scalar(event, line, column)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and top.key is None:
+            return self._fatal(line, column, "a list or mapping as a key", "a plain word as a key")
         value: dict[str, Any] | list[Any] = {} if kind == "MappingStartEvent" else []
         loc = self._place(value, line, column)
         self.stack.append(_Frame(value, loc))
@@ -194,6 +202,8 @@ class _Builder:
         return True
 
     def _scalar(self, event: Any, line: int, column: int) -> bool:
+        if any("\ud800" <= c <= "\udfff" for c in event.value):
+            return self._fatal(line, column, "half a surrogate pair", "the character itself")
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
             self._key(top, str(event.value), line, column)
@@ -236,9 +246,7 @@ class _Builder:
             top.value.append(value)
             self.places[loc] = (line, column)
             return loc
-        if top.key is None:  # a mapping or sequence as a key
-            self.problems.add(Problem(self.name, line, column, "a key", "a plain word as a key"))
-            top.key = "?"
+        assert top.key is not None
         loc = (*top.loc, top.key)
         top.value[top.key] = value
         self.places[loc] = (line, column)
@@ -248,8 +256,3 @@ class _Builder:
     def _fatal(self, line: int, column: int, what: str, expected: str) -> bool:
         self.problems.add(Problem(self.name, line, column, what, expected))
         return False
-
-
-def _untagged(event: Any) -> bool:
-    implicit = getattr(event, "implicit", True)
-    return any(implicit) if isinstance(implicit, tuple) else bool(implicit)

@@ -37,7 +37,7 @@ def _regex(value: Any) -> str:
         raise ValueError("a regular expression in quotes")
     try:
         re.compile(value)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"a valid regular expression ({error})") from error
     return value
 
@@ -45,9 +45,19 @@ def _regex(value: Any) -> str:
 def _no_nul(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text; put it in quotes")
-    if "\0" in value:
-        raise ValueError("text without a NUL byte")
+    unusable = unusable_text(value)
+    if unusable:
+        raise ValueError(unusable)
     return value
+
+
+def unusable_text(value: str) -> str:
+    """Why text cannot be an argv element or an environment value, as the expected form; or ""."""
+    if "\0" in value:
+        return "text without a NUL byte"
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        return "text without half a surrogate pair"
+    return ""
 
 
 Duration = Annotated[
@@ -69,6 +79,8 @@ _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "float_type": "a number",
+    "too_short": "at least one",
+    "string_unicode": "text without half a surrogate pair",
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "a mapping (key: value)",
@@ -90,7 +102,9 @@ def validate(
 
 def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:
     kind, loc = item["type"], _known(document, item["loc"])
-    name = one_line(str(item["loc"][-1]), 60) if item["loc"] else "file"
+    on_key = item["loc"][-1:] == ("[key]",)
+    written = item["loc"][:-1] if on_key else item["loc"]
+    name = one_line(str(written[-1]), 60) if written else "file"
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(name, _siblings(model, item["loc"]), 1)
         hint = f"did you mean '{near[0]}'?" if near else ""
@@ -102,10 +116,17 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
         expected = str(item["ctx"]["error"])
         if expected.startswith("!"):  # a rule between keys: the sentence stands alone
             return document.problem(loc, expected[1:])
-        return document.problem(loc, f"'{name}' is {value}", expected)
-    expected = _EXPECTED.get(kind) or one_line(item["msg"])
+        what = f"name '{name}'" if on_key else f"'{name}' is {value}"
+        return document.problem(loc, what, expected, key=on_key)
+    expected = _EXPECTED.get(kind) or _own_words(item["msg"])
     hint = "YAML 1.2 has only true and false" if kind == "bool_type" else ""
     return document.problem(loc, f"'{name}' is {value}", expected, hint)
+
+
+def _own_words(message: str) -> str:
+    """pydantic's sentence as the form it asks for: `Input should be X` → `X`."""
+    message = message.removeprefix("Input should be ")
+    return one_line(message.replace("String should match", "text that matches"))
 
 
 def _known(document: Document, loc: Loc) -> Loc:

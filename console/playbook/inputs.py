@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from console.document.validate import Pattern, Strict
-from console.text import one_line
+from console.document.validate import Pattern, Strict, unusable_text
+from console.text import one_line, one_of
 from console.units import BYTES_FORM, DURATION_FORM, parse_bytes, parse_duration
 
 InputValue = str | int | float | bool
@@ -26,6 +27,14 @@ class SecretSource(Strict):
         if (self.env is None) == (self.file is None):
             raise ValueError("!a secret comes from exactly one of env or file")
         return self
+
+
+_BELONGS = {
+    "min": ("int", "float"), "max": ("int", "float"), "choices": ("choice",),
+    "must_exist": ("path",), "from_": ("secret",),
+    "pattern": ("string", "path", "duration", "bytes"),
+}  # fmt: skip
+"""A key that a type would ignore is refused instead."""
 
 
 class InputModel(Strict):
@@ -50,6 +59,10 @@ class InputModel(Strict):
             raise ValueError("!a secret input needs from: {env: NAME} or from: {file: PATH}")
         if self.type == "secret" and self.default is not None:
             raise ValueError("!a secret input has no default")
+        for key, types in _BELONGS.items():
+            if key in self.model_fields_set and self.type not in types:
+                name = key.rstrip("_")
+                raise ValueError(f"!{name} belongs to inputs of type {one_of(list(types))}")
         return self
 
 
@@ -82,8 +95,8 @@ class Secret:
 
 def convert(name: str, model: InputModel, given: Any, base: Path) -> InputValue:
     """A given or default value → the typed one. Raises ValueError with the expected form."""
-    if isinstance(given, str) and "\0" in given:
-        raise ValueError("a value without a NUL byte")
+    if isinstance(given, str) and unusable_text(given):
+        raise ValueError(unusable_text(given))
     if model.type == "choice":
         if given not in model.choices:
             raise ValueError(f"one of {', '.join(model.choices)}")
@@ -101,11 +114,16 @@ def convert(name: str, model: InputModel, given: Any, base: Path) -> InputValue:
     if model.pattern is not None and not re.fullmatch(model.pattern, given):
         raise ValueError(f"text matching {model.pattern}")
     if model.type == "path":
-        path = base / Path(given).expanduser()
-        if model.must_exist and not path.exists():
-            raise ValueError(f"a path that exists; {one_line(str(path))} does not")
-        return str(path)
+        path = resolve(base, given)
+        if model.must_exist and not os.path.exists(path):
+            raise ValueError(f"a path that exists; {one_line(path)} does not")
+        return path
     return given
+
+
+def resolve(base: Path, text: str) -> str:
+    """A path as written → absolute; a `~` without a home is taken as it stands."""
+    return str(base / os.path.expanduser(text))
 
 
 def _bool(given: Any) -> bool:
@@ -118,18 +136,23 @@ def _bool(given: Any) -> bool:
 
 def _number(model: InputModel, given: Any) -> int | float:
     form = "a whole number" if model.type == "int" else "a number"
-    pattern = r"-?(0|[1-9]\d*)" if model.type == "int" else r"-?(0|[1-9]\d*)(\.\d+)?([eE]-?\d+)?"
+    pattern = r"-?(0|[1-9][0-9]*)"
+    pattern += "" if model.type == "int" else r"(\.[0-9]+)?([eE]-?[0-9]+)?"
     if isinstance(given, str) and re.fullmatch(pattern, given) and len(given) < 20:
         given = int(given) if model.type == "int" else float(given)
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise ValueError(form)
-    if model.type == "int" and not isinstance(given, int):
+    if not math.isfinite(given) or (model.type == "int" and not isinstance(given, int)):
         raise ValueError(form)
     if model.min is not None and given < model.min:
-        raise ValueError(f"{form} of at least {model.min:g}")
+        raise ValueError(f"{form} of at least {_plain(model.min)}")
     if model.max is not None and given > model.max:
-        raise ValueError(f"{form} of at most {model.max:g}")
+        raise ValueError(f"{form} of at most {_plain(model.max)}")
     return given
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if bound.is_integer() else repr(bound)
 
 
 def expected_form(model: InputModel) -> str:

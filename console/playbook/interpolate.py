@@ -13,7 +13,7 @@ from console.playbook.inputs import Secret
 _HOLE = re.compile(r"\$\{\{\s*([^{}]*?)\s*\}\}")
 
 Values = Mapping[str, Any]
-"""`inputs.x`, `run.dir` … → value; a Secret stands for itself."""
+"""`inputs.x`, `playbook.dir` → value; a Secret stands for itself."""
 
 
 def substitute(document: Document, data: Any, values: Values, problems: Problems, loc: Loc) -> Any:
@@ -24,12 +24,16 @@ def substitute(document: Document, data: Any, values: Values, problems: Problems
     environment value, an unclosed hole.
     """
     if isinstance(data, dict):
+        for key in data:
+            if "${{" in key:
+                where = (*loc, key)
+                problems.add(document.problem(where, "${{ in a key", "a plain key", key=True))
         return {k: substitute(document, v, values, problems, (*loc, k)) for k, v in data.items()}
     if isinstance(data, list):
         return [substitute(document, v, values, problems, (*loc, i)) for i, v in enumerate(data)]
     if not isinstance(data, str) or "${{" not in data:
         return data
-    if loc and loc[-1] == "script":
+    if len(loc) > 1 and loc[-1] == "script" and isinstance(loc[-2], int):
         problems.add(
             document.problem(
                 loc, "${{ inside a script body",

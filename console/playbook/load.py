@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from console.document.reader import Document, Loc, parse, read_text
 from console.document.validate import validate
 from console.errors import InvalidFile, Problem, Problems, UsageError
-from console.playbook.inputs import InputModel, InputValue, Secret, convert, expected_form
+from console.playbook.inputs import InputModel, InputValue, Secret, convert, expected_form, resolve
 from console.playbook.interpolate import substitute
+from console.playbook.mend import mend
 from console.playbook.model import Playbook, PlaybookModel
 from console.playbook.rules import check_rules, unbuilt
-from console.playbook.steps import Step
 from console.text import one_line
 
 TITLE = "the playbook cannot be used"
@@ -60,7 +60,9 @@ def load_playbook(
         problems.add(problem)
     later: list[Problem] = []
     if model is None:
-        _check_what_stands(document, filled, found, site_services, problems)
+        stands, broken = mend(document, filled)
+        if stands is not None:
+            check_rules(document, stands, site_services, problems, broken)
     else:
         check_rules(document, model, site_services, problems)
         later = unbuilt(document, model)
@@ -70,40 +72,6 @@ def load_playbook(
     if problems.items or model is None:
         raise InvalidFile(TITLE, problems.sorted(), HINT)
     return Playbook(model, path, base, text, inputs, secrets, tuple(later))
-
-
-def _check_what_stands(
-    document: Document,
-    data: dict[str, Any],
-    found: list[Problem],
-    site_services: frozenset[str],
-    problems: Problems,
-) -> None:
-    """Check the rules on the valid steps as well, so that one pass reports everything.
-
-    A broken step is replaced by a note with its id; what depends on it is left alone.
-    """
-    broken: set[str] = set()
-
-    def mend(loc: Loc, step: Any) -> Any:
-        one, wrong = validate(Step, document, step)
-        if one is not None and not wrong:
-            return step
-        name = step.get("id") if isinstance(step, dict) else None
-        name = name if isinstance(name, str) else f"broken-{len(broken)}"
-        broken.add(name)
-        return {"id": name, "note": "broken"}
-
-    mended = dict(data)
-    phases = data.get("phases")
-    for p, phase in enumerate(phases if isinstance(phases, list) else []):
-        if isinstance(phase, dict) and isinstance(phase.get("steps"), list):
-            steps = [mend(("phases", p, "steps", s), x) for s, x in enumerate(phase["steps"])]
-            mended["phases"] = [*mended["phases"][:p], {**phase, "steps": steps}]
-            mended["phases"] += phases[p + 1 :] if isinstance(phases, list) else []
-    model, _ = validate(PlaybookModel, document, mended)
-    if model is not None:
-        check_rules(document, model, site_services, problems, frozenset(broken))
 
 
 def _values(
@@ -156,7 +124,9 @@ def _resolve(
         if model.from_ is not None:
             if name in given:
                 raise UsageError(f"input '{name}' is a secret and is never given as an argument")
-            secrets[name] = Secret(name, model.from_.env, model.from_.file)
+            file = model.from_.file
+            file = None if file is None else resolve(base, file)
+            secrets[name] = Secret(name, model.from_.env, file)
             continue
         value = given.get(name, model.default)
         if value is None:
@@ -180,7 +150,7 @@ def _resolve(
         except ValueError as error:
             where = "given" if name in given else "default"
             if planning and model.must_exist and "exists" in str(error):
-                inputs[name] = str(value)
+                inputs[name] = resolve(base, str(value))
                 continue
             problems.add(
                 document.problem(

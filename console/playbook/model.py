@@ -15,7 +15,7 @@ from console.errors import Problem
 from console.playbook.inputs import InputModel, InputValue, Secret
 from console.playbook.steps import Step
 from console.services.base import ServiceSpec
-from console.site.service import ServiceModel
+from console.site.service import ServiceModel, ServiceName
 
 
 class Phase(Strict):
@@ -30,7 +30,7 @@ class PlaybookModel(Strict):
     objective: str = ""
     lessons: list[str] = []
     inputs: dict[str, InputModel] = {}
-    services: dict[str, ServiceModel] = {}
+    services: dict[ServiceName, ServiceModel] = {}
     guards: list[dict[str, Any]] = []
     phases: list[Phase] = Field(min_length=1)
     finally_: list[Step] = Field([], alias="finally")

@@ -16,6 +16,9 @@ BENCHMARK_METRICS = {
 }  # fmt: skip
 """Metrics of a benchmark step, with the unit a threshold has to be written in."""
 
+RESERVED = frozenset({"restore"})
+"""Ids of rows that the plan adds."""
+
 GAUGE_PREFIXES = ("gpu", "host")
 
 
@@ -53,6 +56,8 @@ def check_rules(
                 document.problem((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
             )
         seen.setdefault(step.id, loc)
+        if step.id in RESERVED:
+            problems.add(document.problem((*loc, "id"), f"step id '{step.id}' is the plan's own"))
         _check_services(document, loc, step, services, problems)
         if step.gate is not None:
             _check_gate(document, loc, step.gate, metrics, kinds, problems)

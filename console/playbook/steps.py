@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.document.validate import ByteCount, Duration, Pattern, Strict, Text
+from console.document.validate import ByteCount, Duration, Pattern, Strict, Text, unusable_text
 from console.playbook.inputs import Secret
 from console.playbook.threshold import Threshold, parse_threshold
-from console.site.service import MountText, Url
+from console.site.service import EnvName, MountText, Url
 
 
 def _threshold(value: Any) -> Threshold:
@@ -28,8 +28,8 @@ def _env_value(value: Any) -> str | Secret:
         return value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("text; put it in quotes")
-    if "\0" in str(value):
-        raise ValueError("text without a NUL byte")
+    if unusable_text(str(value)):
+        raise ValueError(unusable_text(str(value)))
     return str(value)
 
 
@@ -41,8 +41,8 @@ def _arg(value: Any) -> str:
         return str(value)
     if not isinstance(value, str):
         raise ValueError("text; put it in quotes")
-    if "\0" in value:
-        raise ValueError("text without a NUL byte")
+    if unusable_text(value):
+        raise ValueError(unusable_text(value))
     return value
 
 
@@ -262,7 +262,7 @@ class Step(Strict):
     gguf: dict[str, Any] | None = None
     # common
     where: Where | None = None
-    env: dict[str, EnvValue] = {}
+    env: dict[EnvName, EnvValue] = {}
     cwd: Text = ""
     when: bool = True
     requires: list[Check] = []

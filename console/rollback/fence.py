@@ -45,7 +45,7 @@ def _runners(scene: Scene) -> int:
         killed += 1
         if not _gone(scene, entry.pid, entry.start, RUNNER_S):
             scene.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
-    scene.stopped += killed
+    scene.ended(killed)
     return killed
 
 
@@ -80,7 +80,7 @@ def stray_steps(scene: Scene) -> int:
         if not _end_strays(scene, spared | candidates, number, limit_s):
             break
     ended = len(steps) + len(strays)
-    scene.stopped += ended
+    scene.ended(ended)
     return ended
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-
 from console.errors import ConsoleError
 from console.rollback.scene import Scene
 from console.rollback.start import Baseline
@@ -81,7 +79,7 @@ class Readiness:
                 waited = format_duration(limit_s)
                 return "ready", f"not ready after {waited}: {state}, {detail}"
             clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
-            pause = min(LAST_PAUSE_S, pause * 1.2)
+            pause = min(LAST_PAUSE_S, pause * 1.1)
 
     def _limit_s(self) -> float:
         """The sealed timeout; hardly any when the start failed: nothing is on its way then."""
@@ -139,7 +137,8 @@ def measure(scene: Scene) -> tuple[float | None, bool]:
     if not rates:
         report.failed("measure", "no figure: it serves, how fast is unknown")
         return None, False
-    rate = statistics.median(rates)
+    rates.sort()
+    rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
     reference = plan.reference_tok_s
     if reference is None:
         report.ok("measure", f"{rate:.2f} tok/s; no reference to compare with")

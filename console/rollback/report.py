@@ -21,7 +21,7 @@ from console.text import one_line
 
 LADDER = "ladder.jsonl"
 RUNGS = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
-DETAIL_LIMIT = 400
+DETAIL_LIMIT = 800
 Line = dict[str, Any]
 Emit = Callable[[Line], None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ COMMAND_S = 15.0
 
 @dataclass
 class Scene:
-    """One rollback in progress. `stopped` counts what was really ended."""
+    """One rollback in progress. `stopped` is how many things were really ended."""
 
     plan: SealedPlan
     clock: Clock
@@ -41,6 +42,13 @@ class Scene:
     groups: list[tuple[int, int]] = field(default_factory=list)
     """(pid, start) of process groups that were told to stop."""
     failures: list[str] = field(default_factory=list)
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ended(self, count: int = 1) -> None:
+        """Count something that was really ended; rungs do it from several threads."""
+        with self._lock:
+            self.stopped += count
 
     @property
     def live(self) -> list[Live]:
@@ -113,8 +121,9 @@ def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
     threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + limit_s
     for thread in threads:
-        thread.join(limit_s)
+        thread.join(max(0.0, deadline - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)
 
 

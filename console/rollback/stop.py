@@ -88,7 +88,7 @@ def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
             if process.stop_group(*group, grace_s=scene.plan.grace_s, clock=scene.clock):
-                scene.stopped += 1
+                scene.ended()
         except ServiceError as error:
             scene.fail("stop", str(error))
 
@@ -192,7 +192,7 @@ def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[
             except EngineError as worse:
                 scene.report.note("stop", f"{short}: {worse}")
         if _await_gone(scene, engine, identity):
-            scene.stopped += 1
+            scene.ended()
         else:
             scene.fail("stop", f"container {short} still runs")
 
@@ -232,7 +232,7 @@ def _with_command(scene: Scene) -> None:
         if targets:
             grace = scene.plan.grace_s
             scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
-            scene.stopped += len(targets)
+            scene.ended(len(targets))
     except EngineError as error:
         scene.fail("stop", f"candidate containers: {error}")
 

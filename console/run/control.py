@@ -60,6 +60,18 @@ class Desk:
         with self._lock:
             for name, value in values.items():
                 setattr(self, name, value)
+            if not values.keys().isdisjoint(("state", "step", "attempt", "evidence")):
+                self._forget()
+
+    def _forget(self) -> None:
+        """A second press of a key was for what was before; what stops the run stays."""
+        kept: list[Verb] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                verb = self.inbox.get_nowait()
+                kept += [verb] if verb.verb in ("abort", "rollback") else []
+        for verb in kept:
+            self.inbox.put(verb)
 
     def status(self) -> dict[str, Any]:
         return {
@@ -94,7 +106,7 @@ class Desk:
     def _why_not(self, verb: Verb, seen: dict[str, Any]) -> str:
         if self.stop_verb is not None:
             return f"the run is stopping ({self.stop_verb.verb})"
-        no = refusal(verb.verb, self.state)
+        no = refusal(verb.verb, self.state, self.reason)
         if no:
             return no
         for name in ("step", "attempt", "evidence"):
@@ -106,17 +118,15 @@ class Desk:
         if verb.verb in NEEDS_REASON and not verb.why.strip():
             return f"'{verb.verb}' needs a reason"
         if verb.verb == "approve":
-            return self._approve_why_not(verb)
+            return self._approve_why_not(verb, seen)
         if verb.verb == "skip" and self.is_gate:
             return "a gate cannot be skipped; approve overrides it, with a reason"
         return ""
 
-    def _approve_why_not(self, verb: Verb) -> str:
+    def _approve_why_not(self, verb: Verb, seen: dict[str, Any]) -> str:
         if self.state is RunState.PAUSED:
-            if self.reason != "hold":
-                return f"nothing to approve: the run is paused ({self.reason})"
             return "" if verb.why.strip() else "overriding a gate needs a reason"
-        if "evidence" not in verb.args:
+        if "evidence" not in seen:
             return "an approval names the evidence it was shown"
         if self.confirm and verb.args.get("confirm") != self.confirm:
             return f"type the word {clean(self.confirm, 60)} to approve"
@@ -233,6 +243,6 @@ def _receive(peer: socket.socket) -> dict[str, Any] | None:
         data += chunk
     try:
         message = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None

@@ -82,8 +82,8 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
     run.path.mkdir(mode=0o755)
     for part in ("rollback", "logs", "attempts"):
         (run.path / part).mkdir(mode=0o755)
-    run.playbook.write_text(playbook_text)
-    run.site.write_text(site_text)
+    run.playbook.write_text(playbook_text, "utf-8")
+    run.site.write_text(site_text, "utf-8")
     run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))
     return run
 

@@ -38,6 +38,7 @@ class Fleet:
         self._drivers: dict[str, Driver] = {}
         self._tailers: dict[str, Any] = {}
         self._client: docker.DockerClient | None = None
+        self._attempt: Attempt | None = None
 
     @property
     def client(self) -> docker.DockerClient:
@@ -63,17 +64,25 @@ class Fleet:
             from console.services.container import ContainerDriver
 
             runs = ExistingContainer(container_ref(spec, self.client))
-            return ContainerDriver(replace(spec, runs=runs), self.client)
+            return ContainerDriver(replace(spec, runs=runs), self.client, say=self._say)
         if isinstance(spec.runs, ComposeSpec):
             from console.services.compose import ComposeDriver
 
-            return ComposeDriver(spec, self.client, self.context.run.path / "compose")
+            return ComposeDriver(
+                spec, self.client, self.context.run.path / "compose", say=self._say
+            )
         from console.services.container import ContainerDriver
 
-        return ContainerDriver(spec, self.client)
+        return ContainerDriver(spec, self.client, say=self._say)
+
+    def _say(self, text: str) -> None:
+        """A driver's decision (reused, renamed aside, …) becomes the step's progress."""
+        if self._attempt is not None:
+            self._attempt.say(text, always=True)
 
     def start(self, name: str, attempt: Attempt) -> Handle:
         """Start a service and follow its log; the intent is in the journal already."""
+        self._attempt = attempt
         log = self.context.run.log(name)
         launch = Launch(self.context.run.id, log, self.context.alive)
         try:

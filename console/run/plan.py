@@ -88,6 +88,7 @@ class _Planner:
                 yield from self._after(phase, step)
         if self.started or self.down_for:
             yield self._restore("Restore", RESTORE)
+            self.down_for = ""
         if self.measured:
             yield self._baseline(
                 "Restore", BASELINE_AGAIN, "Measure the baseline again",
@@ -183,6 +184,10 @@ class _Planner:
         )  # fmt: skip
 
 
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:70]
+
+
 def _default_title(step: Step) -> str:
     value: Any = getattr(step, step.kind)
     if step.kind == "run":
@@ -190,11 +195,11 @@ def _default_title(step: Step) -> str:
     if step.service is not None:
         return f"{step.service.verb} {step.service.target}"
     if step.kind == "note":
-        return str(value).splitlines()[0][:70]
+        return _first_line(value)
     if step.approval is not None:
-        return step.approval.prompt.splitlines()[0][:70]
+        return _first_line(step.approval.prompt)
     if step.manual is not None:
-        return step.manual.do.splitlines()[0][:70]
+        return _first_line(step.manual.do)
     return {
         "script": "Script", "build": "Build an image", "check": "Check", "gate": "Gate",
         "benchmark": "Benchmark", "report": "Write the report", "soak": "Soak",

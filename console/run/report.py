@@ -34,7 +34,7 @@ def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
 
 def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text)
+    beside.write_text(text, "utf-8")
     os.replace(beside, path)
 
 
@@ -102,18 +102,18 @@ def _when(at: float) -> str:
 
 def _summary(view: RunView) -> list[str]:
     decision = str(view.decision).upper().replace("_", "-") or "none"
-    named = f" ({clean(view.outcome)})" if view.outcome else ""
+    named = f" ({view.outcome})" if view.outcome else ""
     took = format_duration(view.ended - view.created) if view.ended else "–"
     rows = [
         ("Decision", f"**{decision}**{named}"),
-        ("State", f"{view.state}" + (f" ({clean(view.reason)})" if view.reason else "")),
-        ("Run", f"`{view.run_id}` of playbook `{clean(view.playbook)}`, site `{clean(view.site)}`"),
-        ("Started", f"{_when(view.created)} by {clean(view.owner)}"),
+        ("State", f"{view.state}" + (f" ({view.reason})" if view.reason else "")),
+        ("Run", f"`{view.run_id}` of playbook `{view.playbook}`, site `{view.site}`"),
+        ("Started", f"{_when(view.created)} by {view.owner}"),
         ("Took", took),
         ("Baseline after", _baseline(view)),
     ]
-    rows += [(f"Input {clean(k)}", f"`{clean(str(v))}`") for k, v in view.inputs.items()]
-    return ["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows), ""]
+    rows += [(f"Input {k}", f"`{v}`") for k, v in view.inputs.items()]
+    return ["| | |", "|---|---|", *(f"| {_cell(k)} | {_cell(v)} |" for k, v in rows), ""]
 
 
 def _baseline(view: RunView) -> str:

@@ -18,6 +18,7 @@ from console.run.executors import preload
 from console.run.executors.gate import outcome_name
 from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE, PlannedStep, make_plan
+from console.run.report import write_report
 from console.run.restoring import bring_back
 from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState, check_transition
 from console.text import one_line
@@ -54,6 +55,7 @@ class Runner:
             point("run_started")
             self._close(self._walk())
         self._finally()
+        self._report()
         self.context.record("run.finished")
 
     # -- forward ---------------------------------------------------------------------------
@@ -222,16 +224,8 @@ class Runner:
                 verb = self.desk.inbox.get(timeout=0.2)
             except queue.Empty:
                 continue
-            if verb.verb in ("abort", "rollback"):
-                return verb
-            if verb.verb in ("next", "auto", "continue") and reason in (
-                Pause.STEP_FAILED, Pause.IN_DOUBT, Pause.HOLD,
-            ):  # fmt: skip
-                self.context.record(
-                    "run.note", text=f"{verb.verb}: the step stands still; retry, skip or abort"
-                )
-                continue
-            self._state(R.RUNNING)
+            if verb.verb not in ("abort", "rollback"):
+                self._state(R.RUNNING)
             return verb
 
     def _stop_flow(self) -> Flow:
@@ -298,6 +292,14 @@ class Runner:
             view = self.context.view.step(planned.id)
             if planned.final and view is not None and view.state not in STEP_ENDS:
                 run_attempts(self.context, planned)
+
+    def _report(self) -> None:
+        """Every run leaves a report, whether its playbook asks for one or not."""
+        try:
+            write_report(self.context.run, self.context.view)
+        except OSError as error:
+            text = f"the report could not be written: {error.strerror}"
+            self.context.record("run.note", text=text)
 
     def _state(self, state: RunState, reason: str = "", detail: str = "") -> None:
         if self.context.view.state is not state:

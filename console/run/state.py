@@ -105,6 +105,17 @@ VERBS: dict[str, frozenset[RunState]] = {
 """Which verb is possible in which state; `check_verb` says why not."""
 
 
+STILL = frozenset({"retry", "skip", "abort", "rollback"})
+PAUSE_VERBS: dict[str, frozenset[str]] = {
+    Pause.OPERATOR: frozenset({"next", "auto", "continue", "skip", "abort", "rollback"}),
+    Pause.STEP_FAILED: STILL,
+    Pause.IN_DOUBT: STILL,
+    Pause.APPROVAL_EXPIRED: STILL,
+    Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
+}
+"""What moves a paused run on, by the reason of the pause."""
+
+
 class ForbiddenTransition(ConsoleError):
     """A bug: the machine was asked for a move that its table does not have."""
 
@@ -115,10 +126,14 @@ def check_transition(current: RunState, new: RunState) -> None:
         raise ForbiddenTransition("forbidden transition", f"{current} → {new}")
 
 
-def refusal(verb: str, state: RunState) -> str:
-    """Why a verb is not possible in this state, or "" when it is."""
+def refusal(verb: str, state: RunState, reason: str = "") -> str:
+    """Why a verb is not possible in this state and pause, or "" when it is."""
     if verb not in VERBS:
         return f"unknown verb '{verb}'"
+    possible_now = PAUSE_VERBS.get(reason) if state is R.PAUSED else None
+    if possible_now is not None and verb not in possible_now:
+        names = ", ".join(name for name in VERBS if name in possible_now)
+        return f"'{verb}' does not move a run that is paused ({reason}); possible: {names}"
     if state in VERBS[verb]:
         return ""
     if state in ENDS:

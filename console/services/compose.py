@@ -276,16 +276,39 @@ def override_of(
             again["memory"] = str(runs.memory_bytes)
     if again:
         service["deploy"] = {"resources": {"limits": again}}
-    content: dict[str, Any] = {"services": {runs.service: service}}
-    for kind in ("volumes", "networks"):
-        # A project of its own would get empty volumes of its own, and not see its neighbours.
-        shared = {
-            key: {"name": entry["name"], "external": True}
-            for key, entry in (resolved.config.get(kind) or {}).items()
-            if isinstance(entry, dict) and entry.get("name") and known(kind, entry["name"])
+    return _sharing(resolved, {"services": {runs.service: service}}, runs.service, known)
+
+
+def _sharing(
+    resolved: Resolved, content: dict[str, Any], service: str, known: Callable[[str, str], bool]
+) -> dict[str, Any]:
+    """The override with the operator's volumes and networks in the place of the project's own.
+
+    A project of its own would get empty volumes of its own and not see its neighbours. Volumes come
+    in under a new key, because `external` excludes the other attributes of a volume.
+    """
+
+    def shared(kind: str) -> dict[str, dict[str, Any]]:
+        entries = (resolved.config.get(kind) or {}).items()
+        return {key: at for key, at in entries if at and known(kind, str(at.get("name")))}
+
+    volumes = shared("volumes")
+    mounts = [
+        {**mount, "source": f"omni-shared-{mount['source']}"}
+        for mount in resolved.service.get("volumes") or ()
+        if mount.get("type") == "volume" and mount.get("source") in volumes
+    ]
+    if mounts:
+        content["services"][service]["volumes"] = mounts
+        content["volumes"] = {
+            f"omni-shared-{key}": {"name": at["name"], "external": True}
+            for key, at in volumes.items()
         }
-        if shared:
-            content[kind] = shared
+    networks = shared("networks")
+    if networks:  # external: compose would make anew one whose attributes differ from the file's
+        content["networks"] = {
+            key: {"name": at["name"], "external": True} for key, at in networks.items()
+        }
     return content
 
 

@@ -26,6 +26,7 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 CALL_S = 2.0
 """Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
 START_S = 30.0
+MESSAGE_LIMIT = 600
 STOP_EXTRA_S = 5.0
 
 
@@ -232,7 +233,8 @@ def _message(body: bytes) -> str:
         text = value.get("message") if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         text = None
-    return one_line(str(text) if text else decode(body[:400]))
+    # The cause stands at the end of the engine's long sentences.
+    return one_line(str(text) if text else decode(body[:400]), MESSAGE_LIMIT)
 
 
 def _demultiplex(body: bytes) -> bytes:

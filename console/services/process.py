@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import signal
@@ -294,6 +293,8 @@ def by_cookie(cookie: str) -> list[tuple[int, int]]:
 
 def spec_sha(spec: ProcessSpec) -> str:
     """sha256 of argv, environment and directory: equal means "the same thing"."""
+    import hashlib  # only where it is wanted: it loads the TLS library
+
     text = json.dumps([spec.argv, spec.env, spec.cwd])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -9,7 +9,14 @@ from pydantic import Field, model_validator
 
 from console.document.validate import Duration, Strict, Text
 from console.services.base import ExistingContainer, Ready, Runs, ServiceSpec
-from console.site.service import ComposeModel, ProcessModel, ReadyModel, ServiceModel, Url
+from console.site.service import (
+    ComposeModel,
+    ProcessModel,
+    ReadyModel,
+    ServiceModel,
+    ServiceName,
+    Url,
+)
 
 
 class CompletionModel(Strict):
@@ -65,7 +72,7 @@ class SiteModel(Strict):
     engine: EngineModel = EngineModel()
     gpus: list[GpuModel] = []
     protected: list[Text] = []
-    services: dict[str, ServiceModel] = {}
+    services: dict[ServiceName, ServiceModel] = {}
 
 
 class Site:

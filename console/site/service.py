@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,12 +34,29 @@ def _mount(value: Any) -> str:
     return value
 
 
+def _env_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("an environment variable's name, like HF_HOME")
+    return value
+
+
+def _service_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", value):
+        raise ValueError("a service name of a-z, 0-9, - and _")
+    if value == "baseline":
+        raise ValueError("another name; the baseline is the site's")
+    return value
+
+
 def _url(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"http://[\w.\-\[\]:]+(/[^\s?#]*)?", value):
         raise ValueError("http://HOST:PORT")
     return value.rstrip("/")
 
 
+EnvName = Annotated[str, BeforeValidator(_env_name)]
+ServiceName = Annotated[str, BeforeValidator(_service_name)]
+"""The key of a service: names its log file and its container."""
 Port = Annotated[str, BeforeValidator(_port), WithJsonSchema({"type": "string"})]
 MountText = Annotated[str, BeforeValidator(_mount), WithJsonSchema({"type": "string"})]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})]
@@ -59,7 +77,7 @@ class ContainerModel(Strict):
     name: str = Field("", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$|^$")
     ports: list[Port] = []
     mounts: list[MountText] = []
-    env: dict[str, Text] = {}
+    env: dict[EnvName, Text] = {}
     gpus: Literal["all"] | list[str] = []
     memory: ByteCount | None = None
     shm: ByteCount | None = None
@@ -92,7 +110,7 @@ class ComposeModel(Strict):
     service: Text
     profile: str | None = None
     project: str = ""
-    env: dict[str, Text] = {}
+    env: dict[EnvName, Text] = {}
     memory: ByteCount | None = None
 
     def spec(self, base: Path) -> ComposeSpec:
@@ -108,7 +126,7 @@ class ComposeModel(Strict):
 
 class ProcessModel(Strict):
     argv: list[Text] = Field(min_length=1)
-    env: dict[str, Text] = {}
+    env: dict[EnvName, Text] = {}
     cwd: Text = ""
 
     def spec(self, base: Path) -> ProcessSpec:
@@ -146,4 +164,4 @@ class ServiceModel(Strict):
 def mount(text: str, base: Path) -> Mount:
     """`SOURCE:/TARGET[:rw]` → Mount; a relative source is relative to `base`."""
     source, target, *mode = text.split(":")
-    return Mount(str(base / Path(source).expanduser()), target, mode != ["rw"])
+    return Mount(str(base / os.path.expanduser(source)), target, mode != ["rw"])

@@ -1,13 +1,15 @@
-"""The demo models and the test models, loaded and served by a real llama.cpp."""
+"""The demo models, the test models and the demo engine, all of it on a real llama.cpp."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,9 +86,17 @@ def _complete(client: httpx.Client, tokens: int, **extra: Any) -> dict[str, Any]
     return document
 
 
-@pytest.fixture(scope="session")
-def demo_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return ensure_models(tmp_path_factory.mktemp("models"))
+@pytest.fixture(scope="module")
+def demo_models() -> Iterator[dict[str, Path]]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield ensure_models(Path(directory))
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A directory for large files, which pytest would keep for three sessions."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -107,19 +117,19 @@ def test_demo_models_write_readable_text_to_the_token_limit(
     [models.tiny_llama, models.tiny_deepseek2, models.visible_llama],
     ids=lambda w: w.__name__,
 )
-def test_test_models_serve(write: Callable[[Path], int], tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
+def test_test_models_serve(write: Callable[[Path], int], scratch: Path) -> None:
+    model = scratch / "model.gguf"
     assert write(model) == model.stat().st_size
-    with _served(model, tmp_path) as client:
+    with _served(model, scratch) as client:
         document = _complete(client, 32)
     assert document["usage"]["completion_tokens"] == 32
     assert document["timings"]["predicted_n"] == 32
 
 
-def test_visible_llama_has_the_promised_size(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
+def test_visible_llama_has_the_promised_size(scratch: Path) -> None:
+    model = scratch / "model.gguf"
     models.visible_llama(model)
-    with _served(model, tmp_path) as client:
+    with _served(model, scratch) as client:
         meta = client.get("/v1/models").json()["data"][0]["meta"]
     assert 30e6 <= meta["n_params"] <= 60e6
 
@@ -148,9 +158,9 @@ def test_the_file_is_what_the_reference_reader_expects(tmp_path: Path) -> None:
     assert (tensors["output_norm.weight"].data == 1).all()
 
 
-def test_ensure_models_writes_once_and_repairs(tmp_path: Path) -> None:
+def test_ensure_models_writes_once_and_repairs(scratch: Path) -> None:
     calls: list[tuple[str, int, int]] = []
-    paths = ensure_models(tmp_path, lambda *call: calls.append(call))
+    paths = ensure_models(scratch, lambda *call: calls.append(call))
     sizes = {name: path.stat().st_size for name, path in paths.items()}
     assert sum(sizes.values()) < 250e6
     for name, spec in MODELS.items():
@@ -160,32 +170,32 @@ def test_ensure_models_writes_once_and_repairs(tmp_path: Path) -> None:
         assert reports[-1] == (sizes[name], sizes[name])
     before = {name: path.read_bytes() for name, path in paths.items()}
     calls.clear()
-    ensure_models(tmp_path, lambda *call: calls.append(call))
+    ensure_models(scratch, lambda *call: calls.append(call))
     assert not calls
     with paths["fast"].open("r+b") as file:
         file.truncate(sizes["fast"] - 1)
     with paths["baseline"].open("r+b") as file:
         file.write(b"GGML")
-    ensure_models(tmp_path, lambda *call: calls.append(call))
+    ensure_models(scratch, lambda *call: calls.append(call))
     assert {name for name, _, _ in calls} == {"fast", "baseline"}
     assert {name: path.read_bytes() for name, path in paths.items()} == before
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_nothing(scratch: Path) -> None:
     def interrupt(name: str, done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ensure_models(tmp_path, interrupt)
-    assert not list(tmp_path.iterdir())
+        ensure_models(scratch, interrupt)
+    assert not list(scratch.iterdir())
 
 
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    old, fresh = tmp_path / ".fast.gguf.1.partial", tmp_path / ".slow.gguf.2.partial"
+def test_what_a_killed_writer_left_is_removed(scratch: Path) -> None:
+    old, fresh = scratch / ".fast.gguf.1.partial", scratch / ".slow.gguf.2.partial"
     for left in (old, fresh):
         left.touch()
     os.utime(old, (0, 0))
-    ensure_models(tmp_path)
+    ensure_models(scratch)
     assert fresh.exists()
     assert not old.exists()
 
@@ -194,3 +204,113 @@ def test_heads_have_to_fit_the_width(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a multiple of twice 7 heads"):
         write_llama(tmp_path / "m", blocks=1, width=64, heads=7, feed_forward=64, seed=1, name="m")
     assert not list(tmp_path.iterdir())
+
+
+def test_no_answer_ends_early_at_any_temperature(
+    demo_models: dict[str, Path], tmp_path: Path
+) -> None:
+    with _served(demo_models["fast"], tmp_path) as client:
+        for seed in range(3):
+            document = _complete(client, 512, temperature=1.5, seed=seed)
+            assert document["choices"][0]["finish_reason"] == "length"
+
+
+def test_the_engine_answers_like_llama_server(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.tiny_llama(model)
+    with _served(model, tmp_path) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        _complete(client, 4)
+        props = client.get("/props").json()
+        slots = client.get("/slots").json()
+        metrics = client.get("/metrics").text
+        served = client.get("/v1/models").json()["data"][0]["id"]
+    assert props["total_slots"] == 1
+    assert props["default_generation_settings"]["n_ctx"] == 1024
+    assert [(slot["n_ctx"], slot["is_processing"]) for slot in slots] == [(1024, False)]
+    assert "llamacpp:tokens_predicted_total 4" in metrics
+    assert served == "demo"
+
+
+def test_a_stream_ends_with_usage_and_timings(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.tiny_llama(model)
+    body = {
+        "messages": [{"role": "user", "content": "Hello."}],
+        "max_tokens": 16,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    with (
+        _served(model, tmp_path) as client,
+        client.stream("POST", "/v1/chat/completions", json=body) as answer,
+    ):
+        events = [line[6:] for line in answer.iter_lines() if line.startswith("data: ")]
+    assert events.pop() == "[DONE]"
+    chunks = [json.loads(event) for event in events]
+    texts = [c["choices"][0]["delta"].get("content") for c in chunks if c["choices"]]
+    assert len([text for text in texts if text]) == 16
+    assert chunks[-1]["usage"]["completion_tokens"] == 16
+    assert chunks[-1]["timings"]["predicted_n"] == 16
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
+    number: signal.Signals, demo_models: dict[str, Path], tmp_path: Path
+) -> None:
+    log = tmp_path / "engine.log"
+    engine = _start(demo_models["slow"], log)
+    try:
+        address = _address(engine, log)
+        body = {"messages": [{"role": "user", "content": "Hi."}], "stream": True}
+        with httpx.stream("POST", f"{address}/v1/chat/completions", json=body) as answer:
+            next(answer.iter_lines())
+            asked = time.monotonic()
+            engine.send_signal(number)
+            assert engine.wait(timeout=10) == 0
+            assert time.monotonic() - asked < 1.0
+    finally:
+        engine.kill()
+        engine.wait()
+    assert log.read_text().endswith("engine: stopped\n")
+
+
+def test_the_engine_listens_on_loopback_only(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.tiny_llama(model)
+    with _served(model, tmp_path) as client:
+        assert client.base_url.host == LOOPBACK
+        with socket.create_server(("127.0.0.2", client.base_url.port or 0)):
+            pass  # a wildcard listener would hold this address as well
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.tiny_llama(model)
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        assert _fails(model, port) == f"engine: port {port} on 127.0.0.1 is taken\n"
+
+
+def test_two_engines_never_share_a_port(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    models.tiny_llama(model)
+    with _served(model, tmp_path) as client:
+        port = client.base_url.port or 0
+        assert _fails(model, port) == f"engine: port {port} on 127.0.0.1 is taken\n"
+
+
+def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:
+    model = tmp_path / "absent.gguf"
+    expected = f"engine: cannot read the model {model}: No such file or directory\n"
+    assert _fails(model) == expected
+
+
+def test_a_missing_package_says_what_to_install(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['xllamacpp'] = None\n"
+    script += "from console.demo.engine import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "--model", "m", "--port", "0"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_S)
+    assert ended.returncode == 1
+    expected = "the demo engine is not installed: pip install 'omni-console[demo]'"
+    assert ended.stderr == f"engine: {expected}\n"

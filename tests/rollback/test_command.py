@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from console.rollback import plan as sealed
 from console.rollback.command import rollback
 from console.rollback.plan import SealedPlan
 from console.rollback.pointer import Pointer
+from console.services.base import ProcessSpec
 from tests.rollback.conftest import Stage
 
 NOBODY = 65534
@@ -120,7 +122,7 @@ def open_up(path: Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o055)
 
 
-def in_child(act: Callable[[], object]) -> object:
+def in_child(act: Callable[[], object]) -> Any:
     """Run in a forked child, because it gives root away; what it returned, through JSON."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -143,7 +145,7 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
     """What root finds in another user's plan is done with that user's rights only."""
     mark = stage.root / "host" / "mark"
     code = "import os,sys; open(sys.argv[1], 'w').write(str(os.getuid()))"
-    spec = sealed.ProcessSpec((sys.executable, "-c", code, str(mark)))
+    spec = ProcessSpec((sys.executable, "-c", code, str(mark)))
     (stage.root / "host").chmod(0o777)
     stage.seal(baseline=replace(stage.plan.baseline, process=spec, ready_timeout_s=1.0))
     path = pointer.write(made(stage, NOBODY))
@@ -159,7 +161,7 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
             groups = next(x for x in file if x.startswith("Groups:")).split()[1:]
         return [choice.plan.run_id, os.getresuid(), os.getresgid(), groups, lines]
 
-    run_id, uids, gids, groups, lines = in_child(act)  # type: ignore[misc]
+    run_id, uids, gids, groups, lines = in_child(act)
     assert run_id == stage.plan.run_id
     assert uids == [NOBODY] * 3
     assert gids == [pwd.getpwuid(NOBODY).pw_gid] * 3
@@ -179,7 +181,7 @@ def test_stranger_may_look_and_is_told(stage: Stage) -> None:
         choice = command.Finder(None, False, notes.append).find()
         return [choice is not None and choice.plan.run_id, notes]
 
-    found, notes = in_child(act)  # type: ignore[misc]
+    found, notes = in_child(act)
     assert found == stage.plan.run_id
     assert "not permitted" in notes[0]
 
@@ -209,7 +211,7 @@ def test_works_with_everything_else_broken(stage: Stage) -> None:
 
 
 def test_failure_is_exit_seven(stage: Stage) -> None:
-    spec = sealed.ProcessSpec(("/nowhere/server",))
+    spec = ProcessSpec(("/nowhere/server",))
     stage.seal(baseline=replace(stage.plan.baseline, process=spec))
     pointer.write(made(stage))
     result = rollback(None, False, None)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback import plan as sealed
 from console.rollback import script
 from console.services import process
+from console.services.base import ProcessSpec
 from tests.rollback.conftest import STANDIN, Stage, free_port, standin, until
 
 DASH = shutil.which("dash")
@@ -81,7 +81,7 @@ def test_argv_and_paths_are_quoted_safely(stage: Stage) -> None:
     shutil.copy(STANDIN, server)
     port = free_port()
     argv = (sys.executable, "-S", str(server), str(port), "$HOME", "a b", "", "*", "--")
-    spec = process.ProcessSpec(argv, (("ODD", "x'y $z\n"),), str(nasty))
+    spec = ProcessSpec(argv, (("ODD", "x'y $z\n"),), str(nasty))
     base = replace(stage.plan.baseline, process=spec, url=f"http://127.0.0.1:{port}")
     stage.seal(baseline=replace(base, log=str(nasty / "log"), name="base line"))
     done = run_script(stage)
@@ -105,7 +105,7 @@ def test_waits_while_it_loads(stage: Stage) -> None:
 
 
 def test_failure_is_seven_with_commands(stage: Stage) -> None:
-    spec = sealed.ProcessSpec(("/nowhere/server",))
+    spec = ProcessSpec(("/nowhere/server",))
     stage.seal(baseline=replace(stage.plan.baseline, process=spec))
     done = run_script(stage)
     assert done.returncode == 7, done.stdout
@@ -134,7 +134,7 @@ def test_without_curl(stage: Stage, client: str) -> None:
         "head",
     ]
     for name in [*names, *([client] if client else [])]:
-        found = shutil.which(name)
+        found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
             pytest.skip(f"needs {name}")
         (tools / name).symlink_to(os.path.realpath(found))

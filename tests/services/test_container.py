@@ -27,7 +27,6 @@ from console.services.engine_state import status_of
 from tests.services.containers import Recorder, busy, free_port, service, unique, until
 from tests.testbed.engine import Engine
 
-pytestmark = pytest.mark.engine
 MIB = 1024 * 1024
 
 

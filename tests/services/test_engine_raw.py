@@ -64,6 +64,11 @@ def says(data: bytes) -> Answer:
     return lambda peer, _: peer.sendall(data)
 
 
+def silent(peer: socket.socket, _: str) -> None:
+    """Hold the connection until the client gives up."""
+    peer.recv(1)
+
+
 def test_ping_gives_the_version(tmp_path: Path) -> None:
     with daemon(tmp_path / "s", says(reply(200, "OK", "Api-Version: 1.52\r\n"))) as engine:
         assert engine.ping() == "1.52"
@@ -113,7 +118,7 @@ def test_refusal_carries_the_engines_words_clean(tmp_path: Path) -> None:
 
 
 def test_hung_engine_ends_at_the_deadline(tmp_path: Path) -> None:
-    with daemon(tmp_path / "s", lambda peer, _: peer.recv(1) and None) as engine:
+    with daemon(tmp_path / "s", silent) as engine:
         begun = time.monotonic()
         with pytest.raises(EngineTimeout, match=r"did not answer.*within 0\.50 s"):
             engine.inspect("x")

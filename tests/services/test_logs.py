@@ -11,7 +11,7 @@ from pathlib import Path
 
 import docker
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from console.services.base import ExistingContainer, Handle
@@ -189,6 +189,22 @@ def test_restarts_are_marked(
 
 
 @pytest.mark.engine
+def test_a_life_that_ended_within_a_line_is_not_told_twice(
+    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+) -> None:
+    name, script = unique("twice"), "echo line-1; [ -e /m ] || { touch /m; printf line-2; exit 1; }"
+    config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
+    client.api.create_container(
+        busy_image, ["sh", "-c", script], name=name, labels=mine, host_config=config
+    )
+    driver = ContainerDriver(service("x", ExistingContainer(name)), client)
+    tailer = Tailer(client, driver.start(Recorder(Path("/")).launch), path, since=1.0)
+    tailer.start()
+    until(lambda: tailer.finished)
+    assert numbers(path) == [1, 2, 1]
+
+
+@pytest.mark.engine
 def test_one_enormous_line_is_split_as_the_engine_splits_it(
     client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
 ) -> None:
@@ -236,10 +252,11 @@ def test_a_log_that_cannot_be_read_is_said(
 
 @settings(deadline=None)
 @given(
-    offsets=st.lists(st.integers(0, 8_000), min_size=1, max_size=60),
+    offsets=st.lists(st.integers(0, 4_000), min_size=1, max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=4),
-    begin=st.none() | st.integers(1_700_000_000, 1_700_000_008),
+    begin=st.none() | st.integers(1_700_000_000, 1_700_000_003),
 )
+@example(offsets=[500, 1200, 1300], cuts=[2], begin=1_700_000_001)
 def test_a_position_goes_on_where_it_stopped(
     offsets: list[int], cuts: list[int], begin: int | None
 ) -> None:

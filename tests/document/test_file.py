@@ -1,0 +1,111 @@
+"""What is opened as a document: a regular, small UTF-8 file, and nothing that could block."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from console.document.reader import MAX_BYTES, parse, read_text
+from console.errors import Exit, InvalidFile
+
+PLACE = re.compile(r"^.+:\d+:\d+: .+", re.DOTALL)
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(InvalidFile) as caught:
+        read_text(path, "the file cannot be used")
+    assert caught.value.exit_code is Exit.USAGE
+    (problem,) = caught.value.problems
+    assert PLACE.match(str(problem))
+    assert problem.file == str(path)
+    return str(problem)
+
+
+def write(tmp_path: Path, data: bytes) -> Path:
+    path = tmp_path / "f.yaml"
+    path.write_bytes(data)
+    return path
+
+
+def test_text_is_read_as_it_stands(tmp_path: Path) -> None:
+    assert read_text(write(tmp_path, "a: ünï\r\n".encode()), "t") == "a: ünï\r\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    text = read_text(write(tmp_path, b"\xef\xbb\xbfa: 1\n"), "t")
+    document = parse(text, "f", "t")
+    assert document.data == {"a": 1}
+    assert document.keys[("a",)] == (1, 1)
+
+
+def test_missing(tmp_path: Path) -> None:
+    assert "No such file" in refused(tmp_path / "none.yaml")
+
+
+def test_a_path_no_system_call_takes(tmp_path: Path) -> None:
+    assert "cannot be read" in refused(Path(f"{tmp_path}/a\0b"))
+    assert "cannot be read" in refused(tmp_path / ("x" * 5000))
+
+
+def test_directory(tmp_path: Path) -> None:
+    assert "a directory" in refused(tmp_path)
+
+
+def test_a_fifo_nobody_writes_to_does_not_hang(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    assert "not a regular file" in refused(path)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
+def test_devices(device: str) -> None:
+    assert "not a regular file" in refused(Path(device))
+
+
+def test_a_link_to_a_device_is_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.symlink_to("/dev/zero")
+    assert "not a regular file" in refused(path)
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    assert "cannot be read" in refused(path)
+
+
+def test_a_sparse_file_of_100_mb_is_never_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.yaml"
+    with path.open("wb") as out:
+        out.truncate(100 * 2**20)
+    assert "104857600 bytes; expected at most 262144 bytes" in refused(path)
+
+
+def test_the_limit_itself_is_allowed(tmp_path: Path) -> None:
+    assert len(read_text(write(tmp_path, b"#" * MAX_BYTES), "t")) == MAX_BYTES
+    assert f"{MAX_BYTES + 1} bytes" in refused(write(tmp_path, b"#" * (MAX_BYTES + 1)))
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"a: \xff\n", 1),
+        (b"a: 1\nb: 2\nc: \xe9t\xe9\n", 3),
+        (b"a: 1\n" * 40 + b"\xc3", 41),
+        (b"\xff\xfea\x00:\x00", 1),
+        (b"ok: 1\n\xed\xa0\x80: half a surrogate pair\n", 2),
+    ],
+)
+def test_not_utf_8_names_the_line(tmp_path: Path, data: bytes, line: int) -> None:
+    path = write(tmp_path, data)
+    assert f"{path}:{line}:1: not UTF-8" in refused(path)
+
+
+def test_no_file_is_left_open(tmp_path: Path) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    for path in (tmp_path, write(tmp_path, b"\xff"), Path("/dev/zero")):
+        refused(path)
+    assert sorted(os.listdir("/proc/self/fd")) == before

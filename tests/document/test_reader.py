@@ -1,0 +1,238 @@
+"""Strict YAML 1.2: what it means, what is refused, and where it says the fault is."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.document.reader import MAX_NODES, MAX_PROBLEMS, Document, parse, scalar
+from console.errors import InvalidFile
+from console.text import clean
+
+PLACE = re.compile(r"f\.yaml:[1-9]\d*:[1-9]\d*: .+")
+
+
+def read(text: str) -> Document:
+    document = parse(text, "f.yaml", "the file cannot be used")
+    if document.problems:
+        raise InvalidFile("the file cannot be used", document.problems)
+    return document
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(InvalidFile) as caught:
+        read(text)
+    said = [str(p) for p in caught.value.problems]
+    assert [line for line in said if not PLACE.match(line)] == []
+    return said
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"), ("yes", "yes"), ("on", "on"), ("off", "off"), ("y", "y"), ("NO", "NO"),
+        ("22:30", "22:30"), ("1_000", "1_000"), ("2024-01-01", "2024-01-01"), ("=", "="),
+        ("true", True), ("True", True), ("FALSE", False), ("tRUE", "tRUE"),
+        ("", None), ("~", None), ("null", None), ("NULL", None), ("nUll", "nUll"),
+        ("0", 0), ("-7", -7), ("+7", 7), ("0o17", 15), ("0x1F", 31), ("0b11", "0b11"),
+        ("1.5", 1.5), (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("-1.5e-3", -0.0015),
+        (".inf", ".inf"), (".nan", ".nan"), ("inf", "inf"), ("nan", "nan"), ("1e999", "1e999"),
+        ("-1e999", "-1e999"), ("1.2.3", "1.2.3"), ("24GiB", "24GiB"), ("٢", "٢"), ("0x", "0x"),
+    ],
+)  # fmt: skip
+def test_plain_scalars_are_yaml_1_2(text: str, value: Any) -> None:
+    assert scalar(text) == value
+    assert type(scalar(text)) is type(value)
+    assert read(f"a: {text}").data == {"a": value}
+
+
+@given(st.text(max_size=60))
+def test_no_scalar_is_infinite(text: str) -> None:
+    value = scalar(text)
+    assert not isinstance(value, float) or math.isfinite(value)
+
+
+def test_a_quoted_scalar_is_text() -> None:
+    assert read("a: ['1', \"true\", '', 'no']").data == {"a": ["1", "true", "", "no"]}
+
+
+@pytest.mark.parametrize("text", ["010", "-007", "+08", "00"])
+def test_a_leading_zero_is_ambiguous(text: str) -> None:
+    assert refused(f"port: {text}") == [
+        f"f.yaml:1:7: {text} has a leading zero; expected a number without it, or a quoted string"
+    ]
+    assert read(f"port: '{text}'").data == {"port": text}
+
+
+def test_keys_are_text() -> None:
+    assert read("{1: a, null: b, true: c, no: d}").data == {
+        "1": "a", "null": "b", "true": "c", "no": "d",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", " \n"])
+def test_an_empty_document_is_null(text: str) -> None:
+    document = read(text)
+    assert document.data is None
+    line, column = document.place(())
+    assert (line >= 1, column >= 1) == (True, True)
+
+
+def test_places_of_values_and_keys() -> None:
+    document = read("a: 1\nb:\n  - x\n  - {c: d}\n")
+    assert document.places[("a",)] == (1, 4)
+    assert document.places[("b", 1, "c")] == (4, 9)
+    assert document.keys[("b", 1, "c")] == (4, 6)
+    assert document.place(("b", 1, "nothing", 7)) == document.places[("b", 1)]
+    problem = document.problem(("b",), "wrong", key=True)
+    assert (problem.line, problem.column) == (2, 1)
+
+
+def test_duplicate_keys_name_both_lines() -> None:
+    assert refused("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\na: 4\na: 5\n") == [
+        "f.yaml:5:3: duplicate key 'c' (hint: first at line 3)",
+        "f.yaml:6:1: duplicate key 'a' (hint: first at line 1)",
+        "f.yaml:7:1: duplicate key 'a' (hint: first at line 6)",
+    ]
+
+
+def test_the_same_key_in_two_mappings_is_fine() -> None:
+    assert read("- {a: 1}\n- {a: 2}\n").data == [{"a": 1}, {"a": 2}]
+
+
+BOMB = "a: &a [x,x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        (BOMB, "1:4", "an anchor"),
+        ("a: &x 1", "1:4", "an anchor"),
+        ("&x a: 1", "1:1", "an anchor"),
+        ("a: 1\nb: *x", "2:4", "an alias"),
+        ("- *x", "1:3", "an alias"),
+        ("a: {<<: *base}", "1:9", "an alias"),
+        ("a: !!str 1", "1:4", "a tag"),
+        ("a: !!python/object/apply:os.system [id]", "1:4", "a tag"),
+        ("a: !secret x", "1:4", "a tag"),
+        ("a: ! x", "1:4", "a tag"),
+        ("a: !include /etc/passwd", "1:4", "a tag"),
+        ("!!map {a: 1}", "1:1", "a tag"),
+        ("a: 1\n---\nb: 2", "2:1", "a second document"),
+        ("--- a\n--- b\n", "2:1", "a second document"),
+        ("{[a]: b, c: d}", "1:2", "a list or mapping as a key"),
+        ("? {a: b}\n: c\nd: e", "1:3", "a list or mapping as a key"),
+        ("a:\n\tb: 1", "2:1", "not YAML"),
+        ("a: b: c", "1:5", "not YAML"),
+        ("a: [1, 2", "1:9", "not YAML"),
+        ("a: 'open", "1:9", "not YAML"),
+        ("a: 1\n b: 2", "2:3", "not YAML"),
+        ("a: @x", "1:4", "not YAML"),
+        ("a: \x00", "1:1", "not YAML"),
+        ("a: \x1b[31m", "1:1", "not YAML"),
+        ('a: "\\q"', "1:6", "not YAML"),
+        ('a: "\\uD83D"', "1:4", "half a surrogate pair"),
+        ('"\\uDC00": 1', "1:1", "half a surrogate pair"),
+        ('a: "\\UFFFFFFFF"', "1:1", "not YAML"),
+    ],
+)
+def test_refused(text: str, place: str, what: str) -> None:
+    (said,) = refused(text)
+    assert said.startswith(f"f.yaml:{place}: ")
+    assert what in said
+
+
+def test_a_tab_says_what_to_do() -> None:
+    assert "(hint: indent with spaces)" in refused("a:\n\tb: 1")[0]
+
+
+def test_a_merge_key_is_a_key_like_any_other() -> None:
+    """Nothing is merged; the model refuses `<<` as unknown."""
+    assert read("a: {<<: {b: 1}, c: 2}").data == {"a": {"<<": {"b": 1}, "c": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[" * 5000, "nested too deep"),
+        ("{a: " * 5000, "nested too deep"),
+        ("- " * 5000, "nested too deep"),
+        ("? " * 5000, "a list or mapping as a key"),
+        ("".join(" " * i + "a:\n" for i in range(500)), "nested too deep"),
+        ("- a\n" * (MAX_NODES + 1), "too many values"),
+        ("".join(f"k{i}: v\n" for i in range(MAX_NODES)), "too many values"),
+        ("[" + "a," * 20_000 + "]", "too many values"),
+        ("{" + "?," * 9000 + "}", "too many problems"),
+        ("a: 1\n" * 9000, "too many problems"),
+        ("'" + "a\n" * 100_000, "not YAML"),
+        ("%" * 200_000, "not YAML"),
+    ],
+)
+def test_a_bomb_costs_a_message(text: str, what: str) -> None:
+    began = time.process_time()
+    said = refused(text)
+    assert what in said[-1]
+    assert len(said) <= MAX_PROBLEMS + 1
+    assert time.process_time() - began < 5
+
+
+def test_as_many_values_and_levels_as_are_allowed() -> None:
+    assert len(read("- a\n" * (MAX_NODES - 1)).data) == MAX_NODES - 1
+    assert read("[" * 20 + "]" * 20).data is not None
+
+
+soup = st.text(
+    st.one_of(
+        st.sampled_from(list("{}[]:,-?&*!|>%@`'\"#\\ \n\t~0aUxu")), st.characters()
+    ),
+    max_size=120,
+)  # fmt: skip
+
+
+def lines_said(text: str) -> list[str]:
+    """What an operator reads about a text; nothing when it is a document."""
+    try:
+        read(text)
+    except InvalidFile as error:
+        return [clean(str(problem)) for problem in error.problems] or ["nothing was said"]
+    return []
+
+
+@given(soup)
+def test_any_text_is_a_document_or_a_list_of_problems(text: str) -> None:
+    began = time.process_time()
+    assert [line for line in lines_said(text) if not PLACE.match(line) or "\x1b" in line] == []
+    assert time.process_time() - began < 2
+
+
+@given(st.lists(st.sampled_from(["a: 1", "  b: 2", "- c", "  - d", "e:", "? f", ": g", "[", "]"])))
+def test_any_lines_are_a_document_or_a_list_of_problems(lines: list[str]) -> None:
+    assert [line for line in lines_said("\n".join(lines)) if not PLACE.match(line)] == []
+
+
+words = st.text(st.one_of(st.characters(categories=["L", "N", "P", "S"]), st.sampled_from(" \n\t")))
+plain = st.recursive(
+    st.one_of(st.integers(-(10**17), 10**17), st.booleans(), st.none(), words),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(words, inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+@given(plain)
+def test_json_is_read_as_what_it_is(data: Any) -> None:
+    assert read(json.dumps(data, ensure_ascii=False)).data == data
+
+
+def test_foreign_words_in_a_message_are_clean_when_printed() -> None:
+    (said,) = refused('"\\e]52;c;eA==\\a": 1\n"\\e]52;c;eA==\\a": 2\n')
+    assert "\x1b" not in said
+    assert "\x07" not in said

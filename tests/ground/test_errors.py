@@ -1,0 +1,77 @@
+"""The table of exit codes, and errors as an operator reads them."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from console import errors
+from console.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem, Problems
+
+CONTRACT = {
+    0: "done, or GO", 1: "internal error", 2: "bad usage or invalid file", 3: "NO-GO",
+    4: "HOLD or unknown", 5: "step failed, or run cancelled", 6: "rolled back, baseline serving",
+    7: "rollback failed, baseline not proven", 8: "another run holds the host",
+    9: "lint findings", 130: "interrupted (a detached run goes on)",
+}  # fmt: skip
+CODES = {
+    "ConsoleError": 1, "UsageError": 2, "InvalidFile": 2, "EngineError": 5, "EngineTimeout": 5,
+    "ServiceError": 5, "HostBusy": 8, "BaselineNotReady": 5, "ControlError": 5,
+    "RollbackFailed": 7,
+}  # fmt: skip
+
+
+def tree() -> dict[str, type[ConsoleError]]:
+    return {
+        name: kind
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, ConsoleError)
+    }
+
+
+def test_exit_codes_are_the_contract() -> None:
+    assert {int(code): text for code, text in EXIT_MEANING.items()} == CONTRACT
+    assert set(EXIT_MEANING) == set(Exit)
+
+
+def test_every_error_has_its_code() -> None:
+    assert {name: int(kind.exit_code) for name, kind in tree().items()} == CODES
+
+
+def test_the_tree_at_the_top_of_the_module_names_every_error() -> None:
+    drawn = errors.__doc__ or ""
+    assert [name for name in tree() if name not in drawn] == []
+
+
+def test_help_lists_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    from console.cli import main
+
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert [t for c, t in CONTRACT.items() if f"{c} {t}" not in shown] == []
+
+
+def test_an_error_is_title_detail_and_hint() -> None:
+    error = ConsoleError("it broke", "here\nand there", "mend it")
+    assert error.lines() == ["it broke", "  here", "  and there", "  hint: mend it"]
+    assert str(error) == "it broke: here\nand there"
+    assert ConsoleError("it broke").lines() == ["it broke"]
+
+
+def test_a_problem_names_its_place() -> None:
+    problem = Problem("f.yaml", 3, 7, "wrong", "right", "try")
+    assert str(problem) == "f.yaml:3:7: wrong; expected right (hint: try)"
+    assert str(Problem("f.yaml", 3, 7, "wrong")) == "f.yaml:3:7: wrong"
+
+
+def test_problems_come_once_and_in_the_order_of_the_file() -> None:
+    problems = Problems()
+    for line, column in ((9, 1), (2, 5), (2, 1), (9, 1)):
+        problems.add(Problem("f", line, column, "x"))
+    assert [(p.line, p.column) for p in problems.sorted()] == [(2, 1), (2, 5), (9, 1)]
+    error = InvalidFile("bad", problems.sorted(), "hint")
+    assert error.lines() == ["bad", "  f:2:1: x", "  f:2:5: x", "  f:9:1: x", "  hint: hint"]
+    assert error.problems == problems.sorted()

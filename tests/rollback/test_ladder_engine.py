@@ -1,0 +1,305 @@
+"""The ladder on a real engine: llama.cpp baseline and candidates in real containers."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from console.clock import SystemClock
+from console.rollback import live, script, warm
+from console.rollback import plan as sealed
+from console.rollback.ladder import Ladder
+from console.rollback.live import Live
+from console.rollback.plan import Baseline, EngineAddress, SealedPlan
+from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
+from console.services.engine import NoSuchContainer, RawEngine
+from console.services.probe import Health, complete, health
+from tests.rollback.conftest import free_port, until
+from tests.rollback.scope import scoped_engine
+from tests.testbed.engine import Engine
+from tests.testbed.models import tiny_llama
+
+pytestmark = pytest.mark.engine
+
+
+@dataclass
+class Yard:
+    """A baseline container that has served once and is stopped, and candidates that run."""
+
+    engine: Engine
+    raw: RawEngine
+    plan: SealedPlan
+    label: str
+    image: str
+    busy: str
+    lines: list[Line]
+
+    def candidate(self, role: str = "candidate", command: str = "sleep 600") -> str:
+        labels = ["--label", self.label, *(["--label", f"omni.role={role}"] if role else [])]
+        run = ["run", "-d", "--init", *labels, self.busy, "sh", "-c", command]
+        return self.engine.run(*run).strip()
+
+    def up(self, identity: str) -> bool:
+        return bool(self.raw.inspect(identity)["State"]["Running"])
+
+    def record(self, name: str, container: str) -> None:
+        path = self.plan.rollback_dir / live.LIVE
+        live.append(path, Live("container", name, container=container))
+
+    def climb(self) -> Result:
+        clock = SystemClock()
+        trigger = new_trigger(clock)
+        return Ladder(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
+
+    def said(self, rung: str, state: str) -> list[str]:
+        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
+
+    def create_baseline(self, name: str) -> str:
+        port = self.plan.baseline.url.rpartition(":")[2]
+        models = str(Path(self.plan.run_dir) / "models")
+        return self.engine.run(
+            "create", "--name", name, "--label", self.label,
+            "-p", f"127.0.0.1:{port}:8080", "-v", f"{models}:/models:ro",
+            self.image, "llama-server", "-m", "/models/tiny.gguf",
+            "--host", "0.0.0.0", "--port", "8080", "-c", "512", "-t", "1",
+        ).strip()  # fmt: skip
+
+
+@pytest.fixture
+def yard(engine: Engine, llama_image: str, busy_image: str, tmp_path: Path) -> Iterator[Yard]:
+    label = f"omni.test={uuid.uuid4().hex}"
+    models = tmp_path / "models"
+    models.mkdir()
+    tiny_llama(models / "tiny.gguf")
+    (tmp_path / "rollback").mkdir()
+    with scoped_engine(tmp_path / "s", engine.socket, label) as socket:
+        base = Baseline(
+            name="baseline",
+            kind="container",
+            url=f"http://127.0.0.1:{free_port()}",
+            ready_timeout_s=60.0,
+            container_name=f"base-{label[-8:]}",
+        )
+        plan = SealedPlan(
+            run_id=label[-12:],
+            run_dir=str(tmp_path),
+            baseline=base,
+            engine=EngineAddress(socket, f"unix://{socket}", engine.docker_config),
+            memory_file=str(tmp_path / "restore.json"),
+            grace_s=3.0,
+        )
+        made = Yard(engine, RawEngine(engine.socket), plan, label, llama_image, busy_image, [])
+        try:
+            identity = made.create_baseline(base.container_name)
+            made.plan = replace(plan, baseline=replace(base, container_id=identity))
+            sealed.write(made.plan, made.plan.rollback_dir / sealed.PLAN)
+            yield made
+        finally:
+            ids = engine.run("ps", "-aq", "--filter", f"label={label}").split()
+            if ids:
+                engine.run("rm", "-f", "-v", *ids)
+
+
+def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
+    labelled, oneoff = yard.candidate(), yard.candidate("oneoff")
+    recorded, bystander = yard.candidate(""), yard.candidate("")
+    yard.record("cand", recorded)
+    yard.record("baseline", yard.plan.baseline.container_id)
+    result = yard.climb()
+    assert result.serving, yard.lines
+    assert result.restore_s is not None
+    assert result.tok_s is not None
+    assert result.tok_s > 0
+    assert not any(yard.up(one) for one in (labelled, oneoff, recorded))
+    assert yard.up(bystander)
+    assert yard.up(yard.plan.baseline.container_id)
+
+
+def test_second_time_nothing_to_do(yard: Yard) -> None:
+    yard.climb()
+    started = yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"]
+    result = yard.climb()
+    assert result.nothing_to_do
+    assert yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"] == started
+
+
+def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
+    yard.plan = replace(yard.plan, grace_s=1.0)
+    stubborn = yard.candidate(command="trap '' TERM; while :; do sleep 1; done")
+    assert yard.climb().serving
+    assert not yard.up(stubborn)
+
+
+def test_protected_and_baseline_keep_running_even_with_the_label(yard: Yard) -> None:
+    protected = yard.candidate()
+    name = str(yard.raw.inspect(protected)["Name"]).lstrip("/")
+    yard.plan = replace(yard.plan, protected=(name,))
+    assert yard.climb().serving
+    assert yard.up(protected)
+
+
+def test_container_gone_goes_by_name(yard: Yard) -> None:
+    base = yard.plan.baseline
+    yard.engine.run("rm", base.container_id)
+    fresh = yard.create_baseline(base.container_name)
+    assert yard.climb().serving
+    assert yard.up(fresh)
+    assert any("trying its name" in detail for detail in yard.said("start", "note"))
+
+
+def test_container_gone_goes_by_compose(yard: Yard, tmp_path: Path) -> None:
+    base = yard.plan.baseline
+    yard.engine.run("rm", base.container_id)
+    port = base.url.rpartition(":")[2]
+    file = tmp_path / "compose.yaml"
+    key, _, value = yard.label.partition("=")
+    file.write_text(
+        f"name: t{value[:8]}\nservices:\n  base:\n    image: {yard.image}\n"
+        f"    container_name: {base.container_name}\n    labels: {{{key}: '{value}'}}\n"
+        f"    ports: ['127.0.0.1:{port}:8080']\n    network_mode: bridge\n"
+        f"    volumes: ['{tmp_path}/models:/models:ro']\n"
+        "    command: [llama-server, -m, /models/tiny.gguf, --host, 0.0.0.0, --port, '8080']\n"
+    )
+    argv = (
+        yard.engine.docker, "compose", "-f", str(file), "up", "-d",
+        "--no-deps", "--no-build", "--pull", "never", "base",
+    )  # fmt: skip
+    yard.plan = replace(yard.plan, baseline=replace(base, compose_argv=argv))
+    assert yard.climb().serving, yard.lines
+
+
+def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_path: Path) -> None:
+    (tmp_path / "models" / "tiny.gguf").write_bytes(b"not a model")
+    result = yard.climb()
+    assert not result.serving
+    assert "failed to load model" in result.detail.lower()
+    assert any(" start " in command for command in result.manual)
+    assert any("restarting it once" in detail for detail in yard.said("ready", "note"))
+
+
+def test_wrong_port_owner_is_said(yard: Yard) -> None:
+    """Somebody holds the baseline's port: the engine's own words, no loop, exit 7."""
+    import socket
+
+    port = int(yard.plan.baseline.url.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        result = yard.climb()
+    assert not result.serving
+    assert "address already in use" in " ".join(x["detail"] for x in yard.lines)
+
+
+def test_script_restores_with_the_docker_command(yard: Yard) -> None:
+    candidate = yard.candidate()
+    recorded = yard.candidate("")
+    yard.record("cand", recorded)
+    made = script.write(yard.plan, yard.plan.rollback_dir)
+    path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["dash", str(made)],
+        env={"PATH": path, "HOME": "/"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    assert not yard.up(candidate)
+    assert not yard.up(recorded)
+    assert yard.up(yard.plan.baseline.container_id)
+
+
+def bare(yard: Yard, candidate: str) -> float:
+    """What the same restore takes with nothing but the engine's calls and two requests."""
+    base = yard.plan.baseline
+    begun = time.monotonic()
+    yard.raw.stop(candidate, 3)
+    yard.raw.start(base.container_id)
+    while health(base.url)[0] is not Health.SERVING:
+        time.sleep(0.005)
+    assert complete(base.url).ok
+    return time.monotonic() - begun
+
+
+def whole(yard: Yard) -> float:
+    """A rollback in a process of its own, from its start to "serving"."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from console.rollback import plan\n"
+        "from console.rollback.ladder import Ladder\n"
+        "def show(line):\n"
+        "    if line['rung'] == 'serving': print('serving', flush=True)\n"
+        "Ladder(plan.read(Path(sys.argv[1])), emit=show).run()\n"
+    )
+    path = str(yard.plan.rollback_dir / sealed.PLAN)
+    begun = time.monotonic()
+    argv = [sys.executable, "-c", code, path]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "serving\n"
+        return time.monotonic() - begun
+
+
+def awakened(yard: Yard) -> float:
+    """A rollback through the warm ladder, from the byte to "serving"."""
+    path = yard.plan.rollback_dir / LADDER
+    follower = Follower(path, size_of(path), yard.lines.append)
+    yard.lines.clear()
+    begun = time.monotonic()
+    assert warm.trigger(yard.plan.rollback_dir)
+    while not yard.said("serving", "ok"):
+        assert follower.poll() is None
+        time.sleep(0.002)
+    took = time.monotonic() - begun
+    until(lambda: follower.poll() is not None)
+    return took
+
+
+def test_costs_little_more_than_the_bare_calls(yard: Yard) -> None:
+    """Bounds are wide because machines are busy; the printed figures are the finding."""
+    base = yard.plan.baseline
+    ways: dict[str, Callable[[str], float]] = {
+        "bare": lambda candidate: bare(yard, candidate),
+        "cold": lambda _: whole(yard),
+        "warm": lambda _: awakened(yard),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    argv = [sys.executable, "-m", "console.rollback.warm", str(yard.plan.rollback_dir)]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as child:
+        try:
+            until(lambda: warm.is_warm(yard.plan.rollback_dir))
+            for _ in range(5):
+                for name, way in ways.items():
+                    candidate = yard.candidate()
+                    times[name].append(way(candidate))
+                    assert not yard.up(candidate)
+                    yard.raw.stop(base.container_id, 10)
+        finally:
+            child.kill()
+    least, cold, hot = (statistics.median(times[name]) for name in ("bare", "cold", "warm"))
+    print(f"bare {least:.3f} s, cold {cold:.3f} s, warm {hot:.3f} s")
+    assert cold - least < max(0.4, 0.4 * least)
+    assert hot - least < max(0.25, 0.25 * least)
+
+
+def test_unknown_container_is_a_word_of_its_own(yard: Yard) -> None:
+    with pytest.raises(NoSuchContainer):
+        yard.raw.inspect("no-such-container-here")
+    assert yard.raw.ping()
+    assert yard.raw.image_exists(yard.image)
+    assert not yard.raw.image_exists("no/such:image")
+
+
+def test_last_lines_come_from_the_engine(yard: Yard) -> None:
+    talker = yard.candidate(command="echo one; echo two >&2; sleep 600")
+    until(lambda: sorted(yard.raw.last_lines(talker)) == ["one", "two"])
