@@ -19,7 +19,7 @@ def demo_dir() -> Path:
     return paths.state_dir() / "demo"
 
 
-def demo_site(progress: Callable[[str, int, int], None] | None = None) -> Path:
+def demo_site() -> Path:
     """The demo's site file, made at first use together with its models. Raises UsageError."""
     path = demo_dir() / "site.yaml"
     if not path.exists():
@@ -34,7 +34,6 @@ def demo_site(progress: Callable[[str, int, int], None] | None = None) -> Path:
 def ensure_models(progress: Callable[[str, int, int], None] | None = None) -> None:
     """Generate the demo's models where they are missing. Raises UsageError without the extra."""
     try:
-        import numpy  # noqa: F401
         import xllamacpp  # noqa: F401
     except ImportError as error:
         raise UsageError(

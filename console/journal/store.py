@@ -58,9 +58,7 @@ class Journal:
         except sqlite3.Error as error:
             raise JournalError("the journal cannot be opened", str(error), f"{path}") from error
 
-    def append(
-        self, at: float, kind: str, step: str, attempt: int, data: dict[str, Any]
-    ) -> int:
+    def append(self, at: float, kind: str, step: str, attempt: int, data: dict[str, Any]) -> int:
         """Commit one event; returns its sequence number. Raises JournalError."""
         try:
             cursor = self._db.execute(

@@ -1,0 +1,40 @@
+# `make run` shows the console at work; `make test` proves it. Each sets up all it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check bench clean
+
+run: $(VENV)/.run
+	@$(BIN)/omni-console demo
+
+test: $(VENV)/.dev check
+	$(BIN)/python -m pytest --cov=console --cov-report=term:skip-covered
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info bench-results
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "omni-console needs Python 3.11 or newer: make PYTHON=python3.12 run"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "python venv is missing: apt-get install python3-venv"; rm -rf $(VENV); exit 2; }
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	@echo "installing omni-console and its demo engine …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,dev]'
+	@touch $(VENV)/.run $@
