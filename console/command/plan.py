@@ -63,7 +63,7 @@ def lines(made: Plan) -> list[str]:
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
-    planned = [s.takes_s for s in made.steps if s.takes_s]
+    planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
         out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
     out.append(f"  baseline   {_outage_words(made)}")

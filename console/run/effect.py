@@ -73,7 +73,8 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     elif step.report is not None:
         yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
     else:
-        yield f"{step.kind} {getattr(step, step.kind)} (not built yet: this playbook does not run)"
+        value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
+        yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"
 
 
 def gate_words(step: Step) -> Iterator[str]:
@@ -130,7 +131,8 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
             f"$ docker compose {files} -f OVERRIDE{profile} up -d --no-deps --no-build "
             f"--pull never --no-recreate {runs.service}"
         )
-        yield "  OVERRIDE: restart no, memory limit without swap, labels, capped logs"
+        memory = format_bytes(runs.memory_bytes) if runs.memory_bytes else "no memory limit"
+        yield f"  OVERRIDE: restart no, {memory}, no swap, labels, capped logs"
     elif isinstance(runs, ProcessSpec):
         yield f"starts a host process: {shlex.join(runs.argv)}"
     elif isinstance(runs, ExistingContainer):

@@ -112,8 +112,21 @@ def _summary(view: RunView) -> list[str]:
         ("Took", took),
         ("Baseline after", _baseline(view)),
     ]
+    rows += [("Baseline drift", text) for text in drift(view)]
     rows += [(f"Input {k}", f"`{v}`") for k, v in view.inputs.items()]
     return ["| | |", "|---|---|", *(f"| {_cell(k)} | {_cell(v)} |" for k, v in rows), ""]
+
+
+def drift(view: RunView) -> list[str]:
+    """How far the baseline's tok/s moved from before the trial to after it, a line a benchmark."""
+    lines = []
+    for scope, metrics in view.metrics.items():
+        after = view.metrics.get(f"{scope}-after", {}).get("tok_s", {}).get("value")
+        before = metrics.get("tok_s", {}).get("value")
+        if before and after:
+            change = (after - before) / before * 100
+            lines.append(f"{change:+.1f} % ({before:.4g} → {after:.4g} tok/s)")
+    return lines
 
 
 def _baseline(view: RunView) -> str:

@@ -294,9 +294,13 @@ class Runner:
                 run_attempts(self.context, planned)
 
     def _report(self) -> None:
-        """Every run leaves a report, whether its playbook asks for one or not."""
+        """Every run leaves a report, whether its playbook asks for one or not; those it asked
+        for are written anew, now that the end is known."""
+        steps = [p.step for p in self.context.plan.steps if p.kind == "report"]
+        copies = [self.context.path(s.report.to) for s in steps if s and s.report and s.report.to]
         try:
-            write_report(self.context.run, self.context.view)
+            for copy in [None, *copies]:
+                write_report(self.context.run, self.context.view, copy)
         except OSError as error:
             text = f"the report could not be written: {error.strerror}"
             self.context.record("run.note", text=text)

@@ -44,7 +44,7 @@ def sealed_plan(
         site_path=str(site.path),
         sealed_at=time.time(),
         candidates=tuple(_candidate(spec) for spec in specs),
-        engine=engine_address(site),
+        engine=engine_address(site) if _uses_engine(baseline, plan) else EngineAddress(),
         protected=tuple(site.model.protected),
         gpus=tuple(gpu.uuid for gpu in site.model.gpus),
         exclusive=any(spec.exclusive for spec in specs),
@@ -63,6 +63,18 @@ def site_plan(site: Site) -> SealedPlan:
         return connect(site.model.engine.host or None)
 
     return sealed_plan(site, facts(site, client))
+
+
+def _uses_engine(baseline: Baseline, plan: Plan | None) -> bool:
+    """Whether a rollback may have to do with containers: else a missing engine is no news."""
+    if baseline.kind == "container":
+        return True
+    if plan is None:
+        return False
+    steps = [step for _, step in plan.playbook.steps()]
+    return any(s.where is not None for s in steps) or any(
+        not isinstance(spec.runs, ProcessSpec) for spec in plan.services.values()
+    )
 
 
 def engine_address(site: Site) -> EngineAddress:

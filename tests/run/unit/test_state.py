@@ -1,0 +1,165 @@
+"""The state machine: only the moves of its table, and nothing forward from rolling back."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from console.errors import ConsoleError, Exit
+from console.run.state import (
+    ENDS,
+    TRANSITIONS,
+    VERBS,
+    Decision,
+    ForbiddenTransition,
+    RunState,
+    StepState,
+    check_transition,
+    exit_code,
+    refusal,
+)
+
+R = RunState
+LIVE = {R.RUNNING, R.PAUSED, R.WAITING_APPROVAL}
+ALLOWED = {
+    R.PENDING: {R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK},
+    R.RUNNING: LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS,
+    R.PAUSED: LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS,
+    R.WAITING_APPROVAL: LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS,
+    R.STOPPING: {R.ROLLING_BACK} | ENDS,
+    R.ROLLING_BACK: {R.ROLLED_BACK, R.ROLLBACK_FAILED},
+    **{end: {R.ROLLING_BACK} for end in ENDS},
+}
+
+
+@pytest.mark.parametrize(("current", "new"), itertools.product(RunState, RunState))
+def test_every_pair_of_states(current: RunState, new: RunState) -> None:
+    if new in ALLOWED[current]:
+        check_transition(current, new)
+        return
+    with pytest.raises(ForbiddenTransition) as caught:
+        check_transition(current, new)
+    assert f"{current} → {new}" in str(caught.value)
+    assert isinstance(caught.value, ConsoleError)
+
+
+def test_every_state_has_its_row() -> None:
+    assert set(TRANSITIONS) == set(RunState)
+    assert {str(end) for end in ENDS} == {
+        "succeeded", "failed", "cancelled", "rolled_back", "rollback_failed",
+    }  # fmt: skip
+
+
+def reachable(start: RunState) -> set[RunState]:
+    seen: set[RunState] = set()
+    todo = [start]
+    while todo:
+        for state in TRANSITIONS[todo.pop()] - seen:
+            seen.add(state)
+            todo.append(state)
+    return seen
+
+
+def test_nothing_goes_forward_from_rolling_back() -> None:
+    assert reachable(R.ROLLING_BACK) == {R.ROLLING_BACK, R.ROLLED_BACK, R.ROLLBACK_FAILED}
+
+
+def test_stopping_never_runs_again() -> None:
+    assert reachable(R.STOPPING) & (LIVE | {R.PENDING}) == set()
+
+
+def test_every_state_can_be_rolled_back_and_every_run_can_end() -> None:
+    for state in set(RunState) - ENDS:
+        assert R.ROLLING_BACK in reachable(state) | {state}
+        assert reachable(state) & ENDS
+
+
+class Machine(RuleBasedStateMachine):
+    """Asks for any state at any time; what is refused changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = R.PENDING
+        self.path = [R.PENDING]
+
+    @rule(new=st.sampled_from(list(RunState)))
+    def ask(self, new: RunState) -> None:
+        try:
+            check_transition(self.state, new)
+        except ForbiddenTransition:
+            return
+        self.state = new
+        self.path.append(new)
+
+    @rule(verb=st.sampled_from([*VERBS, "status", ""]))
+    def verb(self, verb: str) -> None:
+        possible = verb in VERBS and self.state in VERBS[verb]
+        assert (refusal(verb, self.state) == "") is possible
+
+    @invariant()
+    def only_back_after_rolling_back(self) -> None:
+        if R.ROLLING_BACK in self.path:
+            after = self.path[self.path.index(R.ROLLING_BACK) :]
+            assert set(after) <= {R.ROLLING_BACK, R.ROLLED_BACK, R.ROLLBACK_FAILED}
+
+    @invariant()
+    def every_move_is_in_the_table(self) -> None:
+        pairs = itertools.pairwise(self.path)
+        assert [(a, b) for a, b in pairs if b not in ALLOWED[a]] == []
+
+    @invariant()
+    def an_end_is_left_only_for_a_rollback(self) -> None:
+        for before, after in itertools.pairwise(self.path):
+            assert before not in ENDS or after is R.ROLLING_BACK
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=100, stateful_step_count=20)
+
+CODES = {
+    R.ROLLBACK_FAILED: (7, 7, 7, 7), R.ROLLED_BACK: (6, 6, 6, 6), R.FAILED: (5, 5, 5, 5),
+    R.CANCELLED: (5, 5, 5, 5), R.SUCCEEDED: (0, 0, 4, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "codes"), CODES.items())
+def test_exit_codes_of_the_ends(state: RunState, codes: tuple[int, ...]) -> None:
+    """The first that applies of 7, 6, 5, 3, 4, 0."""
+    decisions = (Decision.NONE, Decision.GO, Decision.HOLD, Decision.NO_GO)
+    assert tuple(int(exit_code(state, decision)) for decision in decisions) == codes
+
+
+@pytest.mark.parametrize("state", sorted(set(RunState) - ENDS))
+def test_a_run_that_goes_on_is_unknown(state: RunState) -> None:
+    assert {exit_code(state, decision) for decision in Decision} == {Exit.HOLD}
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "said"),
+    [
+        ("approve", R.RUNNING, "'approve' is not possible while the run is running; possible: "),
+        ("retry", R.SUCCEEDED, "the run has ended (succeeded)"),
+        ("explode", R.RUNNING, "unknown verb 'explode'"),
+        ("rollback", R.ROLLING_BACK, "not possible while the run is rolling_back"),
+        ("abort", R.STOPPING, "not possible while the run is stopping"),
+        ("skip", R.RUNNING, "possible: auto, continue, pause, abort, rollback"),
+    ],
+)
+def test_a_refusal_says_why(verb: str, state: RunState, said: str) -> None:
+    assert said in refusal(verb, state)
+
+
+@pytest.mark.parametrize("state", sorted(LIVE | {R.PENDING}))
+def test_abort_and_rollback_are_always_possible_in_a_live_run(state: RunState) -> None:
+    assert (refusal("abort", state), refusal("rollback", state)) == ("", "")
+
+
+def test_the_words_are_the_documented_ones() -> None:
+    assert {str(s) for s in StepState} == {
+        "pending", "running", "retry_wait", "succeeded", "failed", "skipped", "cancelled",
+        "in_doubt",
+    }  # fmt: skip
