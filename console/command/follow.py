@@ -14,7 +14,7 @@ from console.run import control
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy, runner_alive
 from console.run.report import GLYPH, as_json
-from console.run.state import RunState, StepState, exit_code
+from console.run.state import RunState, StepState, exit_code, possible_verbs
 from console.run.view import RunView, fold
 from console.text import clean
 from console.units import format_duration
@@ -23,7 +23,6 @@ POLL_S = 0.1
 SAY_S = 1.0
 GRACE_S = 5.0
 """How long a dead runner's run is waited for: an emergency rollback closes its journal."""
-VERBS = "next · auto · continue · pause · approve · reject · retry [NAME=VALUE] · skip · abort"
 
 
 class Follow:
@@ -147,10 +146,9 @@ class Follow:
         why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
         self._line(f"== {view.state}" + (f": {why}" if why else ""))
         if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
-            if self.interactive:
-                self._line(f"   {VERBS}")
-            else:
-                self._line(f"   answer with: omni-console tell {self.run.id[-4:]} VERB ({VERBS})")
+            verbs = " · ".join(possible_verbs(view.state, view.reason))
+            how = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
+            self._line(f"   {how}{verbs}")
 
     def _on_run_note(self, event: Event) -> None:
         self._line(f"   {clean(event.data.get('text', ''))}")
@@ -196,7 +194,10 @@ class Follow:
         code = exit_code(view.state, view.decision)
         decision = str(view.decision).upper().replace("_", "-") or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
-        self._line(f"decision: {decision}{named}   state: {view.state}   exit code: {int(code)}")
+        over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
+        self._line(
+            f"decision: {decision}{named}{over}   state: {view.state}   exit code: {int(code)}"
+        )
         if self.run.report.exists():
             self._line(f"report: {self.run.report}")
         return code, {**as_json(view), "report": str(self.run.report)}

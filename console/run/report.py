@@ -52,6 +52,7 @@ def as_json(view: RunView) -> dict[str, Any]:
         "reason": view.reason,
         "decision": str(view.decision) or None,
         "outcome": view.outcome or None,
+        "overridden": view.overridden or None,
         "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
         "inputs": view.inputs,
         "restore_s": view.restore_s,
@@ -103,9 +104,10 @@ def _when(at: float) -> str:
 def _summary(view: RunView) -> list[str]:
     decision = str(view.decision).upper().replace("_", "-") or "none"
     named = f" ({view.outcome})" if view.outcome else ""
+    over = f", **OVERRIDDEN** by {clean(view.overridden)}" if view.overridden else ""
     took = format_duration(view.ended - view.created) if view.ended else "–"
     rows = [
-        ("Decision", f"**{decision}**{named}"),
+        ("Decision", f"**{decision}**{named}{over}"),
         ("State", f"{view.state}" + (f" ({view.reason})" if view.reason else "")),
         ("Run", f"`{view.run_id}` of playbook `{view.playbook}`, site `{view.site}`"),
         ("Started", f"{_when(view.created)} by {view.owner}"),

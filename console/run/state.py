@@ -130,16 +130,19 @@ def refusal(verb: str, state: RunState, reason: str = "") -> str:
     """Why a verb is not possible in this state and pause, or "" when it is."""
     if verb not in VERBS:
         return f"unknown verb '{verb}'"
-    possible_now = PAUSE_VERBS.get(reason) if state is R.PAUSED else None
-    if possible_now is not None and verb not in possible_now:
-        names = ", ".join(name for name in VERBS if name in possible_now)
-        return f"'{verb}' does not move a run that is paused ({reason}); possible: {names}"
-    if state in VERBS[verb]:
+    possible = possible_verbs(state, reason)
+    if verb in possible:
         return ""
     if state in ENDS:
         return f"the run has ended ({state})"
-    possible = [name for name, states in VERBS.items() if state in states]
-    return f"'{verb}' is not possible while the run is {state}; possible: {', '.join(possible)}"
+    where = f"{state} ({reason})" if reason else str(state)
+    return f"'{verb}' is not possible while the run is {where}; possible: {', '.join(possible)}"
+
+
+def possible_verbs(state: RunState, reason: str = "") -> list[str]:
+    """The verbs that a run in this state, paused for this reason, takes."""
+    now = PAUSE_VERBS.get(reason) if state is R.PAUSED else None
+    return [v for v, states in VERBS.items() if state in states and (now is None or v in now)]
 
 
 def exit_code(state: RunState, decision: Decision) -> Exit:

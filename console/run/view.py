@@ -94,6 +94,11 @@ class RunView:
         named = [v.outcome for v in self.verdicts if v.verdict == wanted and v.outcome]
         return named[-1] if named else ""
 
+    @property
+    def overridden(self) -> str:
+        """Who overrode a gate and why; it marks the whole run. Empty when nobody did."""
+        return "; ".join(v.overridden for v in self.verdicts if v.overridden)
+
     def step(self, step_id: str) -> StepView | None:
         return next((s for s in self.steps if s.id == step_id), None)
 

@@ -36,7 +36,7 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize(("current", "new"), itertools.product(RunState, RunState))
+@pytest.mark.parametrize(("current", "new"), list(itertools.product(RunState, RunState)))
 def test_every_pair_of_states(current: RunState, new: RunState) -> None:
     if new in ALLOWED[current]:
         check_transition(current, new)
@@ -126,7 +126,7 @@ CODES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "codes"), CODES.items())
+@pytest.mark.parametrize(("state", "codes"), list(CODES.items()))
 def test_exit_codes_of_the_ends(state: RunState, codes: tuple[int, ...]) -> None:
     """The first that applies of 7, 6, 5, 3, 4, 0."""
     decisions = (Decision.NONE, Decision.GO, Decision.HOLD, Decision.NO_GO)
