@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from typing import Any
 
+from console.errors import ConsoleError, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
 from console.rollback.plan import SealedPlan
 from console.text import clean
@@ -27,7 +28,12 @@ def rollback(args: Namespace) -> int:
         )  # fmt: skip
 
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
-    result = roll_back(lambda: _site_plan(args.site), explicit, emit)
+    try:
+        result = roll_back(lambda: _site_plan(args.site), explicit, emit)
+    except (UsageError, InvalidFile):
+        raise
+    except ConsoleError as error:
+        raise RollbackFailed("rollback failed", "\n".join(error.lines())) from error
     if args.json:
         print(json.dumps({**result.fields(), "detail": result.detail}))
     print(_verdict(result), file=out)

@@ -70,7 +70,7 @@ def resume(args: Namespace) -> int:
     view = _view(found)
     if runner_alive(found):
         raise UsageError(f"run {found.id} is alive", hint="omni-console attach joins it")
-    if view.state in ENDS:
+    if view.finished:
         raise UsageError(f"run {found.id} has ended: {view.state}", hint="start a new run")
     options = ["--resume"]
     if args.from_step:

@@ -93,7 +93,7 @@ class Secret:
         return f"<secret {self.name}>"
 
 
-def convert(name: str, model: InputModel, given: Any, base: Path) -> InputValue:
+def convert(model: InputModel, given: Any, base: Path) -> InputValue:
     """A given or default value → the typed one. Raises ValueError with the expected form."""
     if isinstance(given, str) and unusable_text(given):
         raise ValueError(unusable_text(given))

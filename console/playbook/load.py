@@ -111,6 +111,24 @@ def _resolve(
 ) -> tuple[dict[str, InputValue], dict[str, Secret]]:
     inputs: dict[str, InputValue] = {}
     secrets: dict[str, Secret] = {}
+    _check_names(document, models, given)
+    for name, model in models.items():
+        if model.from_ is not None:
+            file = model.from_.file
+            secrets[name] = Secret(
+                name, model.from_.env, None if file is None else resolve(base, file)
+            )
+            continue
+        try:
+            inputs[name] = _value(model, given.get(name, model.default), base, planning)
+        except ValueError as error:
+            problems.add(_wrong(document, name, model, given, str(error)))
+            inputs[name] = _stand_in(model)
+    return inputs, secrets
+
+
+def _check_names(document: Document, models: dict[str, InputModel], given: dict[str, str]) -> None:
+    """Raises UsageError for what is given on the command line and cannot be."""
     unknown = sorted(set(given) - set(models))
     if unknown:
         known = ", ".join(models) or "none"
@@ -119,45 +137,37 @@ def _resolve(
             f"{document.name} declares: {known}",
             "--input NAME=VALUE",
         )
-    for name, model in models.items():
-        loc: Loc = ("inputs", name)
-        if model.from_ is not None:
-            if name in given:
-                raise UsageError(f"input '{name}' is a secret and is never given as an argument")
-            file = model.from_.file
-            file = None if file is None else resolve(base, file)
-            secrets[name] = Secret(name, model.from_.env, file)
-            continue
-        value = given.get(name, model.default)
-        if value is None:
-            inputs[name] = model.choices[0] if model.choices else _PLACEHOLDER[model.type]
-            if model.required and not planning:
-                problems.add(
-                    document.problem(
-                        loc, f"input '{name}' has no value", expected_form(model),
-                        f"--input {name}=…",
-                    )
-                )  # fmt: skip
-            elif not model.required:
-                problems.add(
-                    document.problem(
-                        loc, f"input '{name}' has no default", "a default, or required: true"
-                    )
-                )
-            continue
-        try:
-            inputs[name] = convert(name, model, value, base)
-        except ValueError as error:
-            where = "given" if name in given else "default"
-            if planning and model.must_exist and "exists" in str(error):
-                inputs[name] = resolve(base, str(value))
-                continue
-            problems.add(
-                document.problem(
-                    (*loc, "default") if where == "default" else loc,
-                    f"input '{name}' {where} is {one_line(repr(value), 80)}",
-                    str(error),
-                )
-            )
-            inputs[name] = _PLACEHOLDER.get(model.type, "x")
-    return inputs, secrets
+    for name in given:
+        if models[name].from_ is not None:
+            raise UsageError(f"input '{name}' is a secret and is never given as an argument")
+
+
+def _value(model: InputModel, value: InputValue | None, base: Path, planning: bool) -> InputValue:
+    """The typed value of an input; a plan may lack a value or a path. Raises ValueError."""
+    if value is None:
+        if planning and model.required:
+            return _stand_in(model)
+        raise ValueError(expected_form(model))
+    if planning and model.must_exist:
+        model = model.model_copy(update={"must_exist": False})
+    return convert(model, value, base)
+
+
+def _stand_in(model: InputModel) -> InputValue:
+    return model.choices[0] if model.choices else _PLACEHOLDER[model.type]
+
+
+def _wrong(
+    document: Document, name: str, model: InputModel, given: dict[str, str], expected: str
+) -> Problem:
+    """What is wrong with an input's value, at its default or at its declaration."""
+    loc: Loc = ("inputs", name)
+    if name in given:
+        what = f"input '{name}' given is {one_line(repr(given[name]), 80)}"
+        return document.problem(loc, what, expected)
+    if model.default is not None:
+        what = f"input '{name}' default is {one_line(repr(model.default), 80)}"
+        return document.problem((*loc, "default"), what, expected)
+    if model.required:
+        return document.problem(loc, f"input '{name}' has no value", expected, f"--input {name}=…")
+    return document.problem(loc, f"input '{name}' has no default", "a default, or required: true")

@@ -22,6 +22,8 @@ from console.text import one_line
 LADDER = "ladder.jsonl"
 RUNGS = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
 DETAIL_LIMIT = 800
+REPEAT_S = 10.0
+"""The same note is written again only this often, seconds."""
 Line = dict[str, Any]
 Emit = Callable[[Line], None]
 
@@ -104,6 +106,7 @@ class Report:
         self._descriptor = -1
         self._wanted = threading.Event()
         self._closing = False
+        self._noted = ("", 0.0)
         self._syncer: threading.Thread | None = None
 
     def begin(self, rung: str, detail: str = "") -> None:
@@ -119,6 +122,12 @@ class Report:
         self.say(rung, "failed", detail)
 
     def note(self, rung: str, detail: str) -> None:
+        """A note; the same one again only every REPEAT_S, so that waiting stays readable."""
+        now = self.elapsed_s()
+        with self._lock:
+            if detail == self._noted[0] and now - self._noted[1] < REPEAT_S:
+                return
+            self._noted = (detail, now)
         self.say(rung, "note", detail)
 
     def elapsed_s(self) -> float:

@@ -13,7 +13,8 @@ from console.services.engine import EngineRefused, NoSuchContainer
 from console.services.probe import Health, health
 
 ENGINE_RETRY_S = 2.0
-START_WAIT_S = 60.0
+START_WAIT_S = 300.0
+"""An engine that is away comes back more often than not; giving up early helps nobody."""
 REFUSED_TRIES = 3
 COMPOSE_S = 120.0
 COOKIE = "baseline"

@@ -51,37 +51,44 @@ def facts(site: Site, client: Client) -> Baseline:
     `client` connects to the engine when it is needed. Raises BaselineNotReady when the
     container, image or models are not there.
     """
-    model = site.model.baseline
-    spec = site.baseline_spec()
-    proof = Proof(
-        model.completion.model, model.completion.prompt, model.completion.max_tokens,
-        model.completion.timeout,
-    )  # fmt: skip
+    _models_exist(site)
+    found = written(site)
+    if found.kind == "process":
+        return found
+    container, name, image = _container(site.baseline_spec(), client())
+    return replace(found, container_id=container, container_name=name, image_id=image)
+
+
+def written(site: Site) -> Baseline:
+    """The baseline as the site file says, with nothing looked up: for a rollback on a machine
+    whose engine does not answer yet."""
+    model, spec = site.model.baseline, site.baseline_spec()
+    ask = model.completion
     common = Baseline(
         name="baseline",
         kind="container",
         url=spec.url,
         ready_path=spec.ready.path,
         ready_timeout_s=spec.ready.timeout_s,
-        completion=proof,
+        completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout),
         reference_tok_s=model.reference.tok_s if model.reference else None,
         tolerance=model.reference.tolerance if model.reference else 0.10,
     )
-    _models_exist(site)
     if isinstance(spec.runs, ProcessSpec):
         log = log_path(site.name)
         log.parent.mkdir(parents=True, exist_ok=True)
         records = str(records_dir(site.name))
         return replace(common, kind="process", process=spec.runs, records_dir=records, log=str(log))
-    container, name, image = _container(spec, client())
-    argv: tuple[str, ...] = ()
     if isinstance(spec.runs, ComposeSpec):
         from console.services.compose import up_argv
 
-        argv = tuple(up_argv(spec.runs.files, spec.runs.service, spec.runs.project))
-    return replace(
-        common, container_id=container, container_name=name, image_id=image, compose_argv=argv
-    )
+        runs = spec.runs
+        argv = up_argv(runs.files, runs.service, runs.project, runs.profiles)
+        return replace(
+            common, container_name=runs.service, compose_argv=tuple(argv), compose_env=runs.env
+        )
+    assert isinstance(spec.runs, ExistingContainer)
+    return replace(common, container_name=spec.runs.name)
 
 
 def container_ref(spec: ServiceSpec, client: DockerClient) -> str:

@@ -85,7 +85,7 @@ class Context:
         if kind:
             entry = live.Live(kind, handle.service, handle.pid, handle.start)
         live.append(self.run.live, entry)
-        point("effect_recorded")
+        point("effect_recorded", handle.service)
 
     def secret(self, secret: Secret) -> str:
         try:

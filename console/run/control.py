@@ -144,7 +144,7 @@ class Server:
         with short_address(path) as address:
             self._socket.bind(address)
         os.chmod(path, 0o600)
-        self._socket.listen(8)
+        self._socket.listen(128)
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
     def close(self) -> None:
@@ -162,11 +162,11 @@ class Server:
     def _one(self, peer: socket.socket) -> None:
         with contextlib.suppress(OSError), peer:
             peer.settimeout(5.0)
-            who = _who(peer)
+            message, who = _receive(peer), _who(peer)
             if who is None:
                 peer.sendall(_line({"ok": False, "error": "not permitted"}))
                 return
-            peer.sendall(_line(self._answer(_receive(peer), who)))
+            peer.sendall(_line(self._answer(message, who)))
 
     def _answer(self, message: dict[str, Any] | None, who: str) -> dict[str, Any]:
         if message is None:

@@ -24,6 +24,8 @@ def settle_intents(context: Context, from_step: str = "") -> None:
     what remains is in_doubt, and the operator decides. From `from_step` on all run again."""
     again = False
     for view in list(context.view.steps):
+        if context.view.over and not view.final:
+            continue  # the outcome stands; only `finally` is still owed
         again = again or view.id == from_step
         if again:
             _note(context, view.id, view.attempt, StepState.PENDING, "resumed from here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,8 @@ def _head(*names: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return clean(text).replace("|", "\\|")
+    # a backslash in front of a pipe would escape the escape and open another column
+    return re.sub(r"(\\*)\|", r"\1\1\\|", clean(text))
 
 
 def _when(at: float) -> str:

@@ -290,7 +290,8 @@ class Runner:
         self.desk.set(cancelled=type(self.desk.cancelled)(), step="", attempt=0)
         for planned in self.context.plan.steps:
             view = self.context.view.step(planned.id)
-            if planned.final and view is not None and view.state not in STEP_ENDS:
+            owed = view is not None and view.state not in STEP_ENDS | {StepState.IN_DOUBT}
+            if planned.final and owed:
                 run_attempts(self.context, planned)
 
     def _report(self) -> None:

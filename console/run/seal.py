@@ -7,11 +7,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from console.errors import EngineError
+from console.errors import BaselineNotReady, EngineError, ServiceError
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.script import render
-from console.run.baseline import facts, restore_file
+from console.run.baseline import facts, restore_file, written
 from console.run.context import Context
 from console.run.plan import Plan
 from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
@@ -62,7 +62,11 @@ def site_plan(site: Site) -> SealedPlan:
 
         return connect(site.model.engine.host or None)
 
-    return sealed_plan(site, facts(site, client))
+    try:
+        return sealed_plan(site, facts(site, client))
+    except (EngineError, ServiceError, BaselineNotReady):
+        # the ladder itself waits for the engine, falls back on names and compose, and says why
+        return sealed_plan(site, written(site))
 
 
 def _uses_engine(baseline: Baseline, plan: Plan | None) -> bool:

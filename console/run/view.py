@@ -70,6 +70,8 @@ class RunView:
     serving: dict[str, Any] = field(default_factory=dict)
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    finished: bool = False
+    """The last event is there: `finally` steps and report included."""
     seq: int = 0
 
     @property
@@ -209,6 +211,10 @@ def _service(view: RunView, event: Event) -> None:
         view.services.pop(event.data["service"], None)
 
 
+def _finished(view: RunView, event: Event) -> None:
+    view.finished = True
+
+
 _HANDLERS = {
     "run.created": _created,
     "run.state": _state,
@@ -222,4 +228,5 @@ _HANDLERS = {
     "rung": _rung,
     "serving": _serving,
     "service": _service,
+    "run.finished": _finished,
 }

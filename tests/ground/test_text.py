@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.text import LINE_LIMIT, clean, clean_lines, decode, one_line, one_of
+from tests.ground.harmful import BIDI, INVISIBLE, harmful
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
-BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-INVISIBLE = "\u200b\u2028\u2029\u2060\ufeff"
 
 nasty = st.text(
     st.one_of(
@@ -25,17 +23,6 @@ nasty = st.text(
     ),
     max_size=200,
 )
-
-
-def harmful(text: str) -> list[str]:
-    """Every character a terminal or a reader could be tricked with."""
-    return [
-        c
-        for c in text
-        if unicodedata.category(c) in ("Cc", "Cs")
-        or c in BIDI + INVISIBLE
-        or 0xE0000 <= ord(c) <= 0xE007F
-    ]
 
 
 @pytest.mark.parametrize(

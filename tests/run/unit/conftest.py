@@ -26,7 +26,11 @@ services:
     url: "http://127.0.0.1:8005"
     ready: {http: /v1, timeout: 2h, stable_for: 10s}
     container:
-      {image: img, command: [serve, --x], mounts: ["m:/m", "/n:/n:rw"], ports: ["1:2"], memory: 1GiB}
+      image: img
+      command: [serve, --x]
+      mounts: ["m:/m", "/n:/n:rw"]
+      ports: ["1:2"]
+      memory: 1GiB
   stack:
     url: "http://127.0.0.1:8006"
     compose: {file: c.yaml, service: llm, profile: p}

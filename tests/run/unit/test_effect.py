@@ -28,7 +28,7 @@ from tests.run.unit.conftest import MakePlan
         ("check: {port_free: 8001}", "checks that port 8001 is free"),
         ("check: {file: f, min_bytes: 1MiB}", "checks that f exists with at least 1.0 MiB"),
         ("check: {cpu: avx512f}", "checks that the CPU has avx512f"),
-        ("check: {image: i, platform: linux/amd64}", "checks that image i for linux/amd64 is here"),
+        ("check: {image: i, platform: linux/amd64}", "checks that image i is here for linux/amd64"),
         (
             "check: {output: [x], matches: a, not_matches: b}",
             "checks that the output of `x` matches a and does not match b",

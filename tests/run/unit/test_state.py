@@ -16,10 +16,12 @@ from console.run.state import (
     VERBS,
     Decision,
     ForbiddenTransition,
+    Pause,
     RunState,
     StepState,
     check_transition,
     exit_code,
+    possible_verbs,
     refusal,
 )
 
@@ -163,3 +165,23 @@ def test_the_words_are_the_documented_ones() -> None:
         "pending", "running", "retry_wait", "succeeded", "failed", "skipped", "cancelled",
         "in_doubt",
     }  # fmt: skip
+
+
+HOLDS = {
+    "operator": {"next", "auto", "continue", "skip", "abort", "rollback"},
+    "step_failed": {"retry", "skip", "abort", "rollback"},
+    "in_doubt": {"retry", "skip", "abort", "rollback"},
+    "approval_expired": {"retry", "skip", "abort", "rollback"},
+    "hold": {"approve", "retry", "abort", "rollback"},
+}
+
+
+@pytest.mark.parametrize("reason", sorted(Pause))
+def test_what_moves_a_paused_run_on_depends_on_why_it_stands(reason: Pause) -> None:
+    taken = {verb for verb in VERBS if refusal(verb, R.PAUSED, reason) == ""}
+    assert taken == HOLDS[reason]
+    assert set(possible_verbs(R.PAUSED, reason)) == taken
+
+
+def test_a_reason_means_nothing_while_a_run_runs() -> None:
+    assert possible_verbs(R.RUNNING, "hold") == possible_verbs(R.RUNNING)

@@ -1,0 +1,178 @@
+"""What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.services import process
+from tests.run.e2e.sites import SIDE, UP, book
+from tests.run.e2e.world import World, until
+
+REPR = "import sys; print(repr(sys.argv[1:]))"
+SECRET = "hf_Zw9-not-to-be-seen"
+
+
+def step_of(shown: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(s for s in shown["steps"] if s["id"] == name)
+    return found
+
+
+@pytest.mark.parametrize("headless", [True, False])
+def test_an_approval_that_expires_in_an_outage_rolls_back(world: World, headless: bool) -> None:
+    ask = "id: ask, approval: {prompt: Go on?, expires: 200ms}"
+    path = world.write("b.yaml", book(UP, ask, "id: z, note: reached"))
+    if headless:
+        assert world.go(path).code == 6
+    else:
+        world.detach(path)
+    view = world.over()
+    assert str(view.state) == "rolled_back", world.words
+    step = view.step("ask")
+    assert step is not None
+    assert step.cause == "expired"
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+
+
+def test_an_approval_that_expires_while_the_baseline_serves_waits_for_a_person(
+    world: World,
+) -> None:
+    ask = "id: ask, approval: {prompt: Go on?, expires: 200ms}"
+    path = world.write("b.yaml", book(SIDE, ask))
+    world.detach(path)
+    world.state("paused:approval_expired")
+    assert world.tell("retry").code == 0
+    world.state("paused:approval_expired")
+    assert world.tell("abort").code == 0
+    assert str(world.over().state) == "rolled_back"
+    assert world.go(path).code == 5, "nobody is there, and nothing is down"
+
+
+def test_a_model_that_llama_cpp_refuses_fails_with_its_own_words(world: World) -> None:
+    done = world.go(world.write("b.yaml", book("id: up, service: {start: broken}")))
+    assert (done.code, done.json["state"]) == (5, "failed"), done
+    step = step_of(done.json, "up")
+    assert step["cause"] in ("not_ready", "start_error")
+    assert "unknown model architecture: 'deepseek3_2'" in "\n".join(step["lines"]), step
+    assert "unknown model architecture" in world.run.report.read_text()
+    assert "unknown model architecture" in world.console("logs", "broken").out
+    assert not world.listens(world.cand_url)
+    assert world.serves()
+
+
+def test_a_service_that_ends_right_after_its_start_is_not_waited_for(world: World) -> None:
+    done = world.go(world.write("b.yaml", book("id: up, service: {start: crash}")))
+    step = step_of(done.json, "up")
+    assert (done.code, step["cause"]) == (5, "not_ready"), done
+    assert step["lines"][-1] == "last words"
+    assert step["duration_s"] < 5
+
+
+def test_garbage_on_the_port_is_not_ready(world: World) -> None:
+    done = world.go(world.write("b.yaml", book("id: up, service: {start: garbage}")))
+    step = step_of(done.json, "up")
+    assert (done.code, step["cause"]) == (5, "not_ready"), done
+    assert "\x1b" not in done.out + done.err
+    assert not world.listens(world.cand_url), "what was started is stopped at the end"
+
+
+def test_a_timeout_ends_the_whole_group(world: World) -> None:
+    tree = 'id: tree, script: "sh -c \'sleep 601 & sleep 602\' & sleep 603", timeout: 300ms'
+    done = world.go(world.write("b.yaml", book(tree)))
+    step = step_of(done.json, "tree")
+    assert (done.code, step["cause"]) == (5, "timeout"), done
+    run = world.run.id
+    assert process.by_cookie(run) == [], "a grandchild outlived the timeout"
+
+
+def test_a_child_that_ignores_every_polite_signal_is_killed_by_abort(world: World) -> None:
+    stubborn = 'id: deaf, script: "trap \'\' INT TERM; echo ready; while :; do sleep 0.1; done"'
+    world.detach(world.write("b.yaml", book(stubborn)))
+    until(lambda: "ready" in world.console("logs", "deaf").out, "the child ignores signals")
+    child = world.pids("step")[-1]
+    assert world.console("abort").code == 5
+    assert not process.alive(*child)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["$(touch boom)", "`id`", "a b", "", "*", "~", "$HOME", ";", "&&", ">x", "\\", "'", '"'],
+        ["-rf", "--help", "--", "line one\nline two", "tab\there", "ünïcödé ✓", "%s%n", "{}"],
+        ["$" + "{{ inputs.text }}", "--flag=$" + "{{ inputs.text }}"],
+    ],
+)
+def test_argv_arrives_byte_for_byte(world: World, argv: list[str]) -> None:
+    text = "--x; $(id) `id` 'q' \"q\"\nnext  line"
+    command = json.dumps([sys.executable, "-c", REPR, *argv])
+    path = world.write(
+        "b.yaml", book(f"id: say, run: {command}", inputs="text: {type: string, default: x}")
+    )
+    done = world.go(path, "--input", f"text={text}")
+    assert done.code == 0, done
+    wanted = [a.replace("$" + "{{ inputs.text }}", text) for a in argv]
+    log = world.run.attempt_log("say", 1).read_text()
+    assert log == repr(wanted) + "\n"
+    assert not (world.root / "boom").exists()
+
+
+def test_inputs_reach_a_script_through_the_environment_alone(world: World) -> None:
+    text = "$(touch boom); `touch boom`\n\"'"
+    script = "id: say, script: 'printf %s \"$OMNI_INPUT_TEXT\" > got'"
+    path = world.write("b.yaml", book(script, inputs="text: {type: string, default: x}"))
+    assert world.go(path, "--input", f"text={text}").code == 0
+    assert (world.root / "got").read_text() == text
+    assert not (world.root / "boom").exists()
+    inside = "id: say, script: 'echo $" + "{{ inputs.text }}'"
+    refused = world.go(
+        world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
+    )
+    assert refused.code == 2, refused
+
+
+def everything(directory: Path) -> list[Path]:
+    return [p for p in directory.rglob("*") if p.is_file()]
+
+
+@pytest.mark.parametrize("secret", [SECRET, f"{SECRET}\nsecond-{SECRET[::-1]}"])
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_secret_is_nowhere(world: World, secret: str, code: int) -> None:
+    go = world.root / "go"
+    script = (
+        "echo token=$TOKEN; printf '%s' \"$TOKEN\" >&2; echo; echo \"$TOKEN$TOKEN\"; "
+        f"until test -e {go}; do sleep 0.02; done; exit {code}"
+    )
+    step = f"id: use, script: {json.dumps(script)}, env: {{TOKEN: '$" + "{{ inputs.token }}'}"
+    text = book(step, inputs="token: {type: secret, from: {env: OMNI_TEST_TOKEN}}")
+    follower = world.start(
+        "run", str(world.write("b.yaml", text)), "--json", OMNI_TEST_TOKEN=secret
+    )
+    until(lambda: world.runs, "the run begins")
+    world.step("use", "running")
+    until(lambda: "token=" in world.console("logs", "use").out, "the step has said it")
+    words = [word.encode() for word in secret.split("\n")]
+    for pid, _ in world.mine():
+        line = Path(f"/proc/{pid}/cmdline")
+        assert not line.exists() or not any(word in line.read_bytes() for word in words)
+    go.touch()
+    out, err = follower.communicate(timeout=30)
+    assert follower.returncode == (0 if code == 0 else 5), err
+    assert not any(word.decode() in out + err for word in words)
+    seen = [p for p in everything(world.root) if any(word in p.read_bytes() for word in words)]
+    assert not seen
+    assert "token=*****" in world.console("logs", "use").out
+
+
+def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -> None:
+    step = "id: use, script: 'echo hi', env: {TOKEN: '$" + "{{ inputs.token }}'}"
+    text = book(step, inputs="token: {type: secret, from: {env: OMNI_TEST_TOKEN}}")
+    done = world.go(world.write("b.yaml", text))
+    assert (done.code, step_of(done.json, "use")["cause"]) == (5, "precondition"), done
+    refused = world.go(world.write("b.yaml", text), "--input", f"token={SECRET}")
+    assert refused.code == 2
+    assert SECRET not in refused.out + refused.err

@@ -1,0 +1,158 @@
+"""A run's directory, and finding a run by what somebody types."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.errors import UsageError
+from console.run import fault
+from console.run.directory import RunDir, RunMeta, all_runs, create, find_run
+
+META = RunMeta("", "x", "/base", "0" * 64, "ws", "/site", {"port": "8001"}, owner="op")
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def made(name: str) -> RunDir:
+    """A run whose directory has a name of one's own."""
+    run = RunDir(paths.runs_dir() / name)
+    run.path.mkdir(parents=True)
+    run.write_meta(META)
+    return run
+
+
+def test_what_is_created_is_found() -> None:
+    run = create("x", META, "text: ünï\r\n", "site: 漢\n")
+    assert (run.meta().run_id, run.meta().inputs) == (run.id, {"port": "8001"})
+    assert run.playbook.read_bytes() == "text: ünï\r\n".encode()
+    assert run.site.read_text("utf-8") == "site: 漢\n"
+    assert [r.id for r in all_runs()] == [run.id]
+    assert {p.name for p in run.path.iterdir() if p.is_dir()} == {"rollback", "logs", "attempts"}
+
+
+def test_the_text_is_utf_8_whatever_the_locale_says() -> None:
+    code = (
+        "from console.run.directory import RunMeta, create\n"
+        "m = RunMeta('', 'x', '/b', '', 'ws', '/s')\n"
+        "print(create('x', m, 'a: \\u2265', '').path)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code], capture_output=True, text=True, check=True,
+        env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(paths.state_dir())},
+    )  # fmt: skip
+    assert (Path(done.stdout.strip()) / "playbook.yaml").read_bytes() == b"a: \xe2\x89\xa5"
+
+
+def test_two_runs_in_one_second_are_two() -> None:
+    ids = {create("x", META, "", "").id for _ in range(5)}
+    assert len(ids) == len(all_runs()) == 5
+
+
+def test_other_users_may_look() -> None:
+    run = create("x", META, "", "")
+    assert stat.S_IMODE(run.path.stat().st_mode) & 0o055 == 0o055
+
+
+def test_newest_first_and_only_runs() -> None:
+    for name in ("20250101-000000-a-1111", "20260101-000000-b-2222", "20250601-000000-c-3333"):
+        made(name)
+    (paths.runs_dir() / "20270101-000000-empty").mkdir()
+    (paths.runs_dir() / "stray.txt").write_text("x")
+    assert [r.id[:4] + r.id[15:18] for r in all_runs()] == ["2026-b-", "2025-c-", "2025-a-"]
+    assert find_run(None).id == "20260101-000000-b-2222"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("20250101-000000-a-1111", "a"), ("1111", "a"), ("b-2222", "b"), ("2026", "b")],
+)
+def test_a_run_by_its_beginning_or_end(text: str, found: str) -> None:
+    made("20250101-000000-a-1111")
+    made("20260101-000000-b-2222")
+    assert find_run(text).id.split("-")[2] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("20", "is more than one run"), ("zzz", "is not a run"), ("\x1b[31m", "is not a run")],
+)
+def test_a_run_nobody_can_tell(text: str, said: str) -> None:
+    made("20250101-000000-a-1111")
+    made("20260101-000000-b-2222")
+    with pytest.raises(UsageError, match=said) as caught:
+        find_run(text)
+    assert "20260101-000000-b-2222" in caught.value.detail
+    assert "\x1b" not in "".join(caught.value.lines())
+
+
+def test_a_whole_id_is_not_taken_for_the_beginning_of_another() -> None:
+    made("20250101-000000-a")
+    made("20250101-000000-a-2")
+    assert find_run("20250101-000000-a").id == "20250101-000000-a"
+
+
+def test_no_run_yet() -> None:
+    assert all_runs() == []
+    with pytest.raises(UsageError, match="no run yet"):
+        find_run(None)
+
+
+def test_a_run_by_its_directory(tmp_path: Path) -> None:
+    run = made("20250101-000000-a-1111")
+    moved = run.path.rename(tmp_path / "elsewhere")
+    assert find_run(str(moved)).meta().owner == "op"
+    with pytest.raises(UsageError, match="is not a run"):
+        find_run(f"{tmp_path}/nothing")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"run_id": "x"}', b'{"nope": 1}', b"{"]
+)
+def test_a_damaged_description_is_said(content: bytes) -> None:
+    run = made("20250101-000000-a-1111")
+    (run.path / "run.json").write_bytes(content)
+    with pytest.raises(UsageError, match="is not a run"):
+        run.meta()
+
+
+@pytest.mark.parametrize("step", ["a", "baseline:stop-2", "../../etc/passwd", "x/y", "\x00"])
+def test_a_log_never_leaves_the_directory(step: str) -> None:
+    run = RunDir(Path("/runs/r"))
+    assert run.attempt_log(step, 2).parent == Path("/runs/r/attempts")
+    assert run.attempt_log(step, 2).name.endswith(".2.log")
+
+
+def test_the_description_is_json_without_secrets() -> None:
+    data = json.loads((create("x", META, "", "").path / "run.json").read_text())
+    assert set(data) == set(RunMeta.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "step", "dies"),
+    [
+        ("", "after_intent", "bench", False),
+        ("after_intent", "after_intent", "bench", True),
+        ("after_intent@bench", "after_intent", "bench", True),
+        ("after_intent@bench", "after_intent", "other", False),
+        ("after_intent@bench", "before_intent", "bench", False),
+    ],
+)
+def test_fault_points(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, name: str, step: str, dies: bool
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(fault, "FAULT", wanted)
+    monkeypatch.setattr(fault.os, "kill", lambda pid, sign: killed.append(sign))
+    fault.point(name, step)
+    assert killed == ([9] if dies else [])
+    assert name in fault.POINTS

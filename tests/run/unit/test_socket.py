@@ -1,0 +1,213 @@
+"""The control socket: any path, any garbage, one answer each."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.errors import ControlError, Exit
+from console.run import control
+from console.run.control import LIMIT, Desk, Server, send, short_address
+from console.run.state import RunState
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.set(state=RunState.RUNNING, step="bench", attempt=1)
+    return desk
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "control.sock"
+
+
+@pytest.fixture
+def server(path: Path, desk: Desk) -> Iterator[Server]:
+    server = Server(path, desk)
+    yield server
+    server.close()
+
+
+def raw(path: Path, *parts: bytes) -> Any:
+    """What a client that speaks no protocol is told; None when nothing comes back."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as peer:
+        peer.settimeout(10)
+        with short_address(path) as address:
+            peer.connect(address)
+        for part in parts:
+            peer.sendall(part)
+        peer.shutdown(socket.SHUT_WR)
+        answer = b""
+        while chunk := peer.recv(65536):
+            answer += chunk
+    return json.loads(answer) if answer else None
+
+
+def test_a_verb_and_its_answer(server: Server, path: Path, desk: Desk) -> None:
+    answer = send(path, {"verb": "pause", "step": "bench", "attempt": 1})
+    assert (answer["ok"], answer["error"], answer["step"]) == (True, "", "bench")
+    assert desk.pause_asked
+
+
+def test_status(server: Server, path: Path) -> None:
+    answer = send(path, {"verb": "status"})
+    assert (answer["ok"], answer["state"], answer["attempt"]) == (True, "running", 1)
+
+
+def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:
+    answer = send(path, {"verb": "pause", "step": "build"})
+    assert answer["ok"] is False
+    assert answer["error"] == "the run has moved on: step is now bench, not build"
+    assert answer["step"] == "bench"
+    assert not desk.pause_asked
+
+
+def test_who_is_asked_of_the_kernel_and_not_of_the_client(
+    server: Server, path: Path, desk: Desk
+) -> None:
+    import pwd
+
+    seen: list[str] = []
+    desk.on_verb = lambda verb, step, attempt: seen.append(verb.who)
+    send(path, {"verb": "pause", "who": "somebody else", "args": {"who": "me"}})
+    assert seen == [pwd.getpwuid(os.getuid()).pw_name]
+
+
+def test_somebody_else_is_refused(
+    server: Server, path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_who", lambda peer: None)
+    assert raw(path, b'{"verb": "pause"}\n') == {"ok": False, "error": "not permitted"}
+    assert not desk.pause_asked
+
+
+def test_the_socket_is_its_owners(server: Server, path: Path) -> None:
+    mode = path.stat().st_mode
+    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
+
+
+def test_the_evidence_of_an_approval_cannot_be_hidden_in_its_arguments(
+    server: Server, path: Path, desk: Desk
+) -> None:
+    desk.set(state=RunState.WAITING_APPROVAL, evidence="e1")
+    answer = send(path, {"verb": "approve", "args": {"evidence": "e0"}})
+    assert (answer["ok"], answer["error"]) == (
+        False, "an approval names the evidence it was shown",
+    )  # fmt: skip
+    assert send(path, {"verb": "approve", "evidence": "e1"})["ok"] is True
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"", b"\n", b"not json\n", b"[1, 2]\n", b"null\n", b'"pause"\n', b"\xff\xfe\x00\n",
+        b"[" * (LIMIT - 1), b"{" * 5000 + b"\n", b'{"a":' * 2000 + b"\n", b'{"verb": "pause"',
+        b"x" * (LIMIT - 1), b"GET / HTTP/1.1\r\n\r\n", b"1" * 5000 + b"\n",
+    ],
+    ids=lambda data: repr(data[:12]),
+)  # fmt: skip
+def test_garbage_is_answered_and_the_next_client_served(
+    server: Server, path: Path, desk: Desk, garbage: bytes
+) -> None:
+    assert raw(path, garbage) == {"ok": False, "error": "not a message"}
+    assert not desk.pause_asked
+    assert send(path, {"verb": "status"})["ok"] is True
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {}, {"verb": None}, {"verb": ["pause"]}, {"verb": {"a": 1}}, {"verb": "\x1b[31m" * 99},
+        {"verb": "explode"}, {"verb": "pause", "step": {"a": [1]}}, {"verb": "skip", "args": "x"},
+        {"verb": "pause", "attempt": "1"}, {"verb": "approve", "args": None},
+    ],
+)  # fmt: skip
+def test_a_message_that_makes_no_sense_is_refused(
+    server: Server, path: Path, desk: Desk, message: dict[str, Any]
+) -> None:
+    answer = send(path, message)
+    assert answer["ok"] is False
+    assert answer["error"]
+    assert answer["error"].isprintable()
+    assert not desk.pause_asked
+
+
+def test_a_message_in_pieces(server: Server, path: Path, desk: Desk) -> None:
+    assert raw(path, b'{"ver', b'b": "pa', b'use"}', b"\n")["ok"] is True
+    assert desk.pause_asked
+
+
+def test_a_client_that_leaves_at_once_costs_nothing(server: Server, path: Path) -> None:
+    for _ in range(20):
+        with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as peer:
+            with short_address(path) as address:
+                peer.connect(address)
+            peer.sendall(b'{"verb": "status"}\n')
+    assert send(path, {"verb": "status"})["ok"] is True
+
+
+def test_a_path_longer_than_an_address(tmp_path: Path, desk: Desk) -> None:
+    path = tmp_path.joinpath(*["d" * 50] * 8, "control.sock")
+    path.parent.mkdir(parents=True)
+    assert len(str(path)) > 400
+    server = Server(path, desk)
+    assert send(path, {"verb": "status"})["ok"] is True
+    server.close()
+    assert not path.exists()
+
+
+def test_a_stale_socket_is_replaced(path: Path, desk: Desk) -> None:
+    old = Server(path, Desk())
+    old._socket.close()
+    assert path.exists()
+    server = Server(path, desk)
+    assert send(path, {"verb": "status"})["step"] == "bench"
+    server.close()
+
+
+@pytest.mark.parametrize("kind", ["missing", "no directory", "file", "nobody listens"])
+def test_no_runner_is_a_message_with_a_way_out(path: Path, kind: str) -> None:
+    if kind == "no directory":
+        path = path.parent / "gone" / "control.sock"
+    if kind == "file":
+        path.write_text("x")
+    if kind == "nobody listens":
+        dead = Server(path, Desk())
+        dead._socket.shutdown(socket.SHUT_RDWR)
+        dead._socket.close()
+    with pytest.raises(ControlError, match="the runner does not answer") as caught:
+        send(path, {"verb": "status"})
+    assert caught.value.exit_code is Exit.FAILED
+    assert "omni-console rollback always works" in caught.value.hint
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage\n", b"[]\n"])
+def test_an_answer_that_is_garbled(path: Path, answer: bytes) -> None:
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+        with short_address(path) as address:
+            listener.bind(address)
+        listener.listen(1)
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            peer.recv(4096)
+            peer.sendall(answer)
+            peer.close()
+
+        import threading
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ControlError, match="garbled"):
+            send(path, {"verb": "status"})
+        thread.join(10)
