@@ -73,14 +73,14 @@ def format_duration(seconds: float) -> str:
 def format_number(value: float, unit: str = "") -> str:
     """Three or four significant digits, then the unit; bytes, times and ratios in their own
     forms, a count without a unit."""
+    if not math.isfinite(value):
+        return "unknown"
     if unit == "B":
         return format_bytes(value)
     if unit == "s":
-        return format_duration(value) if value >= 0.1 else f"{value * 1000:.3g} ms"
+        return format_duration(value) if abs(value) >= 0.1 else f"{value * 1000:.3g} ms"
     if unit == "ratio":
         return f"{value * 100:.3g} %"
     unit = "" if unit == "count" else unit
-    if not math.isfinite(value):
-        return "unknown"
     digits = f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{digits} {unit}".rstrip()

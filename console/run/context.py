@@ -138,6 +138,12 @@ class Attempt:
             self._said = now
             self.context.record("step.say", self.step, self.number, text=clean(text, 300))
 
+    def hide(self, secret: str) -> None:
+        """Keep a secret out of the log from here on. Output is looked at line by line, so of one
+        with several lines each is kept out; shorter than 4, a line would blot out innocent text."""
+        parts = {*self.secrets, *(p for p in (secret, *secret.splitlines()) if len(p) >= 4)}
+        self.secrets = sorted(parts, key=len, reverse=True)
+
     def sink(self, data: bytes) -> None:
         """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
         lines = (self._rest + data).split(b"\n")

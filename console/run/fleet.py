@@ -142,6 +142,19 @@ class Fleet:
         point("service_ready", name)
         return waited
 
+    def explain(self, name: str) -> StepFailed | None:
+        """Why a service that should serve does not, with its last log lines; None if it lives."""
+        handle = self.handles.get(name)
+        if handle is None:
+            return None
+        driver = self.driver(name)
+        state = driver.status(handle)
+        if state.alive:
+            return None
+        cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
+        lines = driver.last_lines(handle, 20)
+        return StepFailed(cause, f"{name} died: {state.detail}", lines=lines)
+
     def stop(self, name: str, attempt: Attempt | None = None) -> bool:
         """Stop a service gracefully; False when nothing was alive."""
         handle = self.find(name)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,22 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
             {"ok": False, "title": error.title, "detail": error.detail, "hint": error.hint,
              "exit": int(error.exit_code)}
         )  # fmt: skip
+        if not resume:
+            warm.trigger(run.rollback, warm.QUIT)
         return int(error.exit_code)
     word.say({"ok": True})
+    code = Exit.OK
     try:
         Runner(context).run()
+    except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
+        traceback.print_exc()
+        code = Exit.INTERNAL
     finally:
         _end(context, server)
         lock.release()
-    return int(Exit.OK)
+    if code is not Exit.OK and (context.view.outage or context.view.services):
+        warm.trigger(run.rollback, warm.EMERGENCY)
+    return int(code)
 
 
 class _Word:

@@ -30,16 +30,13 @@ def settle_intents(context: Context, from_step: str = "") -> None:
         if again:
             _note(context, view.id, view.attempt, StepState.PENDING, "resumed from here")
             continue
-        if view.state not in OPEN and view.state not in (StepState.FAILED, StepState.CANCELLED):
-            continue
-        planned = context.plan.at(view.id)
-        if view.state in OPEN and not _repeatable(planned):
+        if view.state is StepState.CANCELLED:
+            _note(context, view.id, view.attempt, StepState.PENDING, "to be run again")
+        elif view.state in OPEN and _repeatable(planned := context.plan.at(view.id)):
+            _note(context, view.id, view.attempt, StepState.PENDING, f"{planned.kind}: run again")
+        elif view.state in OPEN:
             _note(context, view.id, view.attempt, StepState.IN_DOUBT,
                   "the runner died during it: it may or may not have happened")  # fmt: skip
-        elif view.state in OPEN or view.state is StepState.CANCELLED:
-            _note(context, view.id, view.attempt, StepState.PENDING, "to be run again")
-        else:
-            _note(context, view.id, view.attempt, StepState.PENDING, "failed before; run again")
 
 
 def _repeatable(planned: PlannedStep) -> bool:

@@ -69,12 +69,11 @@ class Runner:
                 continue
             if view is not None and view.state is StepState.IN_DOUBT:
                 flow = self._doubt(planned)
-                if flow is not Flow.ON:
-                    return flow
-                continue
-            flow = self._before(planned)
-            if flow is Flow.ON:
-                flow = self._step(planned)
+            elif view is not None and view.state is StepState.FAILED:
+                flow = self._failed_before(planned, Cause(view.cause or Cause.INTERNAL))
+            else:
+                flow = self._before(planned)
+                flow = self._step(planned) if flow is Flow.ON else flow
             if flow is not Flow.ON:
                 return flow
         return Flow.END
@@ -124,9 +123,6 @@ class Runner:
             return Flow.ON
         if policy == "rollback":
             return Flow.ROLLBACK
-        if self.context.meta.headless and cause is not Cause.EXPIRED:
-            self.failed = True
-            return Flow.END
         if self.context.meta.headless:
             self.failed = True
             return Flow.END
@@ -142,6 +138,11 @@ class Runner:
         if verb.verb == "retry":
             self._change_inputs(verb)
         return None
+
+    def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
+        """A step that had failed when the runner died: it is asked about again, not repeated."""
+        flow = self._on_failure(planned, cause)
+        return self._step(planned) if flow is None else flow
 
     def _doubt(self, planned: PlannedStep) -> Flow:
         """An intent without a result: an effect that may have happened is never repeated alone."""

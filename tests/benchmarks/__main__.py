@@ -43,10 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
         missed += found["missed"]
         if found["not_run"]:
             not_run.append(f"{name}: {found['not_run']}")
+    kept = surroundings.keep(record)
     print("\n== shown by tests, not by a stopwatch")
     print("\n".join(companions.lines()))
     missed += [f"no such test any more: {test}" for test in companions.gone()]
-    print(f"\nkept in bench-results/{surroundings.keep(record).name}")
+    print(f"\nkept in {kept.parent.name}/{kept.name}")
     return _verdict(missed, not_run)
 
 

@@ -26,8 +26,7 @@ from tests.benchmarks.surroundings import CannotRun
 from tests.benchmarks.yard import GRACE_S, LIMIT_S, Yard, open_yard
 
 PAIRS = 12
-COMMAND_BAR = Bar(most_ratio=1.25)
-OWN_BAR = Bar(most_extra_s=0.150)
+BAR = Bar(most_ratio=1.25, most_extra_s=0.150)
 DOCKER, CALLS = "docker + curl", "engine calls"
 
 
@@ -207,8 +206,8 @@ def _rows(scenario: Scenario, times: dict[str, list[float]]) -> list[Row]:
     name, serving = scenario.name, times[scenario.name]
     docker, calls = times[DOCKER], times[CALLS]
     return [
-        Row(f"rollback {name}, to serving", DOCKER, serving, docker, COMMAND_BAR),
+        Row(f"rollback {name}, to serving", DOCKER, serving, docker, BAR),
         Row(f"rollback {name}, to serving", CALLS, serving, calls),
-        Row(f"the ladder alone, {name}", CALLS, scenario.own, calls, OWN_BAR),
+        Row(f"the ladder alone, {name}", CALLS, scenario.own, calls, BAR),
         Row(f"rollback {name}, whole command", DOCKER, scenario.whole, docker),
     ]

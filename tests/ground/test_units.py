@@ -126,7 +126,9 @@ def test_format_duration(seconds: float, shown: str) -> None:
     ("value", "unit", "shown"),
     [
         (20, "tok/s", "20 tok/s"), (10.753, "tok/s", "10.75 tok/s"), (1234.5, "", "1234"),
-        (2**30, "B", "1.0 GiB"), (0.5, "s", "0.50 s"), (0.0, "ratio", "0 %"), (0.075, "ratio", "7.5 %"),
+        (2**30, "B", "1.0 GiB"), (0.5, "s", "0.50 s"), (0.0, "ratio", "0 %"),
+        (0.075, "ratio", "7.5 %"), (0.05, "s", "50 ms"), (-5.0, "s", "-5.00 s"),
+        (9.0, "count", "9"), (math.nan, "s", "unknown"), (math.inf, "ratio", "unknown"),
         (math.nan, "tok/s", "unknown"), (-math.inf, "", "unknown"), (math.nan, "B", "unknown"),
     ],
 )  # fmt: skip

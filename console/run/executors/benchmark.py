@@ -23,8 +23,12 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     step = planned.step
     assert step is not None
     assert step.benchmark is not None
-    result = _measure(context, step.benchmark.service, step.benchmark, attempt)
-    return _keep(context, result, attempt, step.id, step.id)
+    service = step.benchmark.service
+    result = _measure(context, service, step.benchmark, attempt)
+    try:
+        return _keep(context, result, attempt, step.id, step.id)
+    except StepFailed as failed:
+        raise context.fleet.explain(service) or failed from failed
 
 
 def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

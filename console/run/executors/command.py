@@ -71,7 +71,7 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
     for name, value in step.env.items():
         if isinstance(value, Secret):
             env[name] = context.secret(value)
-            attempt.secrets.append(env[name])
+            attempt.hide(env[name])
         else:
             env[name] = value
     return env

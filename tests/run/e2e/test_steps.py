@@ -81,22 +81,15 @@ def test_garbage_on_the_port_is_not_ready(world: World) -> None:
     assert not world.listens(world.cand_url), "what was started is stopped at the end"
 
 
-def test_a_timeout_ends_the_whole_group(world: World) -> None:
-    tree = 'id: tree, script: "sh -c \'sleep 601 & sleep 602\' & sleep 603", timeout: 300ms'
+def test_a_timeout_ends_the_whole_group_however_deaf_it_is(world: World) -> None:
+    script = "trap '' INT TERM; sh -c 'sleep 601 & sleep 602' & while :; do sleep 0.1; done"
+    tree = f"id: tree, script: {json.dumps(script)}, timeout: 300ms"
     done = world.go(world.write("b.yaml", book(tree)))
     step = step_of(done.json, "tree")
     assert (done.code, step["cause"]) == (5, "timeout"), done
-    run = world.run.id
-    assert process.by_cookie(run) == [], "a grandchild outlived the timeout"
-
-
-def test_a_child_that_ignores_every_polite_signal_is_killed_by_abort(world: World) -> None:
-    stubborn = 'id: deaf, script: "trap \'\' INT TERM; echo ready; while :; do sleep 0.1; done"'
-    world.detach(world.write("b.yaml", book(stubborn)))
-    until(lambda: "ready" in world.console("logs", "deaf").out, "the child ignores signals")
-    child = world.pids("step")[-1]
-    assert world.console("abort").code == 5
-    assert not process.alive(*child)
+    assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
+    for word in ("SIGINT", "SIGTERM", "SIGKILL"):
+        assert f"stopping: {word}" in done.err, "each rung of the stop is visible"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,226 @@
+"""`rollback` from a second shell while everything it might lean on is broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.services import process
+from tests.run.e2e.sites import UP, book, host_site
+from tests.run.e2e.world import LIMIT_S, World, until
+
+LONG = "id: long, run: [sleep, '600']"
+BENCH = "id: bench, benchmark: {service: cand, max_tokens: 3000, runs: 200}"
+
+
+@pytest.fixture
+def outage(world: World) -> World:
+    """A run in the middle of its outage: the candidate serves, a step runs."""
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    until(lambda: world.view().step("long").state == "running" and world.pids("step"), "the outage")
+    assert world.baseline() is None
+    return world
+
+
+def restored(world: World) -> None:
+    """Everything as a rollback leaves it."""
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+    assert not world.pids("step")
+    assert not world.pids("runner")
+
+
+def roll_back(world: World, **env: str) -> dict[str, object]:
+    done = world.console("rollback", "--json", **env)
+    assert (done.code, done.json["serving"]) == (0, True), done
+    restored(world)
+    return done.json
+
+
+def closed(world: World) -> None:
+    assert str(world.over().state) == "rolled_back", world.words
+    assert world.run.report.exists()
+
+
+def broken(root: Path, *names: str) -> str:
+    """A PYTHONPATH on which these packages cannot be imported."""
+    for name in names:
+        package = root / "broken" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"raise ImportError('{name} is broken')\n")
+    return str(root / "broken")
+
+
+def test_rollback_during_a_benchmark(world: World) -> None:
+    world.detach(world.write("b.yaml", book(UP, BENCH)))
+    until(lambda: "warm-up" in (world.view().step("bench").said or ""), "the benchmark runs")
+    told = roll_back(world)
+    assert isinstance(told["restore_s"], float)
+    closed(world)
+    assert world.view().step("bench").state == "cancelled"
+
+
+def test_two_at_once_climb_once_and_agree(outage: World) -> None:
+    both = [outage.start("rollback", "--json") for _ in range(2)]
+    said = [child.communicate(timeout=LIMIT_S) for child in both]
+    assert [child.returncode for child in both] == [0, 0], said
+    assert all(json.loads(out)["serving"] for out, _ in said)
+    restored(outage)
+    closed(outage)
+    lines = [json.loads(line) for line in outage.run.ladder.read_text().splitlines()]
+    starts = [x for x in lines if (x["rung"], x["state"]) == ("start", "ok")]
+    assert len(starts) == 1, "the baseline was started once"
+
+
+def test_rollback_through_the_runner_and_after_the_end(outage: World) -> None:
+    assert outage.tell("rollback", "--reason", "enough").code == 0
+    closed(outage)
+    restored(outage)
+    assert outage.view().verbs[-1]["verb"] == "rollback"
+    process.stop_group(*outage.baseline(), grace_s=0.0)
+    assert not outage.serves()
+    roll_back(outage)
+
+
+def test_with_the_playbook_and_site_files_deleted(outage: World) -> None:
+    (outage.root / "b.yaml").unlink()
+    outage.site.unlink()
+    outage.run.playbook.unlink()
+    roll_back(outage)
+    assert outage.console("runs").code == 0
+
+
+def test_with_the_journal_deleted(outage: World) -> None:
+    for path in outage.run.path.glob("journal.db*"):
+        path.unlink()
+    roll_back(outage)
+    for command in ("runs", "show", "report", "attach"):
+        done = outage.console(command)
+        assert "Traceback" not in done.err, done
+
+
+def test_with_the_journal_locked_by_somebody(outage: World) -> None:
+    writer = sqlite3.connect(outage.run.journal, isolation_level=None, timeout=10)
+    writer.execute("BEGIN IMMEDIATE")
+    roll_back(outage)
+    writer.execute("ROLLBACK")
+    writer.close()
+    done = outage.console("rollback", "--json")  # closes the journal at the latest
+    assert (done.code, done.json["nothing_to_do"]) == (0, True), done
+    closed(outage)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_with_every_third_party_package_broken(outage: World, warm: bool) -> None:
+    if not warm:
+        outage.kill("ladder")
+    names = ("docker", "pydantic", "ruamel", "httpx", "psutil", "pynvml", "textual", "rich")
+    path = broken(outage.root, *names)
+    assert outage.console("runs", PYTHONPATH=path).code in (0, 1)
+    roll_back(outage, PYTHONPATH=path)
+    if not warm:  # the closer could not be imported either; the next ladder's can
+        assert outage.console("rollback").code == 0
+    closed(outage)
+
+
+@pytest.mark.parametrize("names", [("pynvml",), ("docker",)])
+def test_a_whole_run_without_a_package_it_can_do_without(
+    world: World, names: tuple[str, ...]
+) -> None:
+    site = json.loads(host_site(world))
+    world.site.write_text(json.dumps({**site, "gpus": [{"uuid": "GPU-no-such"}]}))
+    path = broken(world.root, *names)
+    done = world.go(world.write("b.yaml", book(UP)), PYTHONPATH=path)
+    assert done.code == 0, done
+    step = next(s for s in done.json["steps"] if s["id"] == "baseline:stop")
+    assert "GPU memory unknown" in step["detail"]
+    restored(world)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
+    if not alive:
+        outage.kill("runner")
+        outage.kill("ladder")
+    env = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": outage.env["XDG_STATE_HOME"]}
+    shell = shutil.which("dash") or "/bin/sh"
+    script = [shell, str(outage.run.script)]
+    done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done
+    restored(outage)
+    again = subprocess.run(script, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 0, again
+    before = outage.baseline()
+    roll_back(outage)
+    assert outage.baseline() == before, "the script's baseline is the ladder's baseline"
+    closed(outage)
+
+
+def test_with_the_runner_stopped(outage: World) -> None:
+    outage.kill("runner", signal.SIGSTOP)
+    roll_back(outage)
+    closed(outage)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_with_the_warm_ladder_gone_or_stuck(outage: World, number: int) -> None:
+    outage.kill("ladder", number)
+    begun = time.monotonic()
+    roll_back(outage)
+    assert time.monotonic() - begun < 20
+    closed(outage)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_run_restores_without_its_warm_ladder(outage: World, number: int) -> None:
+    outage.kill("ladder", number)
+    done = outage.console("abort", outage.run.id)
+    assert done.code == 6, done
+    restored(outage)
+
+
+def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World) -> None:
+    blocker = socket.create_server(("127.0.0.1", outage.base_port))
+    try:
+        done = outage.console("rollback", "--json", limit_s=90)
+        assert (done.code, done.json["serving"]) == (7, False), done
+        assert done.json["manual"], "the exact commands a person would type"
+        view = outage.over()
+        assert str(view.state) == "rollback_failed"
+    finally:
+        blocker.close()
+    roll_back(outage)
+
+
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """An engine socket that takes connections and never says a word."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/engine.sock"
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(path)
+            door.listen(64)
+            yield f"unix://{path}"
+
+
+def test_with_the_container_engine_frozen(bare: World, frozen: str) -> None:
+    site = json.loads(host_site(bare, frozen))
+    site["services"]["box"] = {"container": {"image": "never:pulled"}, "url": "http://127.0.0.1:9"}
+    bare.site.write_text(json.dumps(site))
+    bare.bring_up()
+    bare.detach(bare.write("b.yaml", book(UP, LONG)))
+    bare.step("long", "running")
+    begun = time.monotonic()
+    roll_back(bare)
+    assert time.monotonic() - begun < 30
+    closed(bare)
