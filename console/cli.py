@@ -150,7 +150,7 @@ def _look_commands(commands: Any) -> None:
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
     plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
-    lint = _add(commands, "lint", "plan:lint", "check playbooks and site files")
+    lint = _add(commands, "lint", "plan:lint", "check playbooks and site files", site=True)
     lint.add_argument("paths", nargs="+", metavar="PATH")
     _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
     _add(commands, "runs", "show:runs", "every run, newest first")

@@ -12,7 +12,7 @@ from console.errors import Exit, InvalidFile
 from console.playbook.load import load_playbook
 from console.run.baseline import restore_time
 from console.run.plan import Plan, PlannedStep, make_plan
-from console.site.load import load_site
+from console.site.load import find_site, load_site
 from console.text import clean
 from console.units import format_duration
 
@@ -59,7 +59,7 @@ def lines(made: Plan) -> list[str]:
     if model.objective:
         out.append(f"  objective  {clean(model.objective)}")
     out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")
-    out += [f"  input      {clean(k)} = {clean(str(v))}" for k, v in made.playbook.inputs.items()]
+    out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
@@ -99,19 +99,33 @@ def _baseline(made: Plan) -> str:
     return f"{what} at {model.url}"
 
 
+def _input(made: Plan, name: str, value: object) -> str:
+    if name in made.playbook.missing:
+        return f"{clean(name)} IS REQUIRED: --input {clean(name)}=… (a stand-in is shown below)"
+    return f"{clean(name)} = {clean(str(value))}"
+
+
 def _outage_words(made: Plan) -> str:
-    if not made.takes_down:
+    """Where the baseline is down, one stretch an outage."""
+    stretches: list[list[str]] = []
+    for step in made.steps:
+        if step.kind == "baseline:stop":
+            stretches.append([])
+        if step.baseline_down and stretches:
+            stretches[-1].append(step.id)
+    if not stretches:
         return "serves throughout"
-    down = [s.id for s in made.steps if s.baseline_down]
-    return f"DOWN from before {down[0]} to after {down[-1]}; rows marked │"
+    words = [f"from {s[0]} to the end of {s[-1]}" for s in stretches if s]
+    return f"DOWN {', and '.join(words)}; rows marked │"
 
 
 def lint(args: Namespace) -> int:
     """Check files strictly; all problems of all files, then exit 2 if there were any."""
     problems = []
+    services = _site_services(args.site)
     for text in args.paths:
         try:
-            lint_one(Path(text))
+            lint_one(Path(text), services)
         except InvalidFile as error:
             problems += error.problems
     if args.json:
@@ -124,14 +138,24 @@ def lint(args: Namespace) -> int:
     return int(Exit.USAGE if problems else Exit.OK)
 
 
-def lint_one(path: Path) -> None:
+def _site_services(given: str | None) -> frozenset[str]:
+    """Services a playbook may use without declaring them: the site's, or the demo's."""
+    path = find_site(given)
+    if path is None:
+        from console.demo.site import NAMES
+
+        return frozenset(NAMES[1:])
+    return frozenset(load_site(path).model.services)
+
+
+def lint_one(path: Path, services: frozenset[str] = frozenset()) -> None:
     """A site file by its schema line, else a playbook. Raises InvalidFile."""
     title = "the file cannot be used"
     data = parse(read_text(path, title), str(path), title).data
     if isinstance(data, dict) and str(data.get("schema", "")).startswith("omni.site/"):
         load_site(path)
     else:
-        playbook = load_playbook(path, planning=True)
+        playbook = load_playbook(path, planning=True, site_services=services)
         if playbook.unbuilt:
             raise InvalidFile(title, list(playbook.unbuilt))
 

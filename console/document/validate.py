@@ -6,7 +6,14 @@ import difflib
 import re
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from console import units
 from console.document.reader import Document, Loc
@@ -71,6 +78,9 @@ ByteCount = Annotated[
 Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "string"})]
 Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
 """Text that can be an argv element or an environment value."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
+"""A name that becomes part of another: a metric, an environment variable."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -71,7 +71,10 @@ def load_playbook(
                 problems.add(problem)
     if problems.items or model is None:
         raise InvalidFile(TITLE, problems.sorted(), HINT)
-    return Playbook(model, path, base, text, inputs, secrets, tuple(later))
+    missing = [n for n, m in models.items() if m.required and n not in (given or {})]
+    return Playbook(
+        model, path, base, text, inputs, secrets, tuple(later), tuple(set(missing) & set(inputs))
+    )
 
 
 def _values(

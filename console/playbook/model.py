@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from console.document.validate import Strict
+from console.document.validate import Name, Strict
 from console.errors import Problem
 from console.playbook.inputs import InputModel, InputValue, Secret
 from console.playbook.steps import Step
@@ -29,7 +29,7 @@ class PlaybookModel(Strict):
     title: str
     objective: str = ""
     lessons: list[str] = []
-    inputs: dict[str, InputModel] = {}
+    inputs: dict[Name, InputModel] = {}
     services: dict[ServiceName, ServiceModel] = {}
     guards: list[dict[str, Any]] = []
     phases: list[Phase] = Field(min_length=1)
@@ -51,6 +51,8 @@ class Playbook:
     inputs: dict[str, InputValue]
     secrets: dict[str, Secret]
     unbuilt: tuple[Problem, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Required inputs that a plan was made without; a stand-in takes their place."""
 
     @property
     def name(self) -> str:

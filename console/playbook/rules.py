@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
@@ -42,8 +43,7 @@ def check_rules(
     `broken`: ids of steps that are reported already; their metrics are not missed.
     """
     seen: dict[str, Loc] = {}
-    metrics: dict[str, str] = {}
-    kinds: dict[str, str] = {}
+    known = _Known()
     services = set(model.services) | site_services
     for name in set(model.services) & site_services:
         problems.add(
@@ -60,13 +60,37 @@ def check_rules(
             problems.add(document.problem((*loc, "id"), f"step id '{step.id}' is the plan's own"))
         _check_services(document, loc, step, services, problems)
         if step.gate is not None:
-            _check_gate(document, loc, step.gate, metrics, kinds, problems)
-        if loc[0] == "finally" and step.kind not in ("run", "script", "note", "report", "check"):
-            problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
-        kinds[step.id] = "soak" if step.id in broken else step.kind
+            _check_gate(document, loc, step.gate, known, problems)
+        if loc[0] == "finally":
+            _check_final(document, loc, step, problems)
+        known.add(step, broken=step.id in broken)
+
+
+@dataclass
+class _Known:
+    """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
+
+    metrics: dict[str, str] = field(default_factory=dict)
+    compared: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+    """Steps whose metrics are not missed: broken (reported already) or not built."""
+
+    def add(self, step: Step, *, broken: bool) -> None:
+        if broken or step.kind in UNBUILT:
+            self.unclear.add(step.id)
         if step.benchmark is not None:
-            metrics |= {f"{step.id}.{name}": unit for name, unit in BENCHMARK_METRICS.items()}
-        metrics |= {f"{step.id}.{name}": out.unit for name, out in step.outputs.items()}
+            fresh = {f"{step.id}.{name}": unit for name, unit in BENCHMARK_METRICS.items()}
+            self.metrics |= fresh
+            self.compared |= set(fresh) if step.benchmark.against else set()
+        self.metrics |= {f"{step.id}.{name}": out.unit for name, out in step.outputs.items()}
+
+
+def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
+    if step.kind not in ("run", "script", "note", "report", "check"):
+        problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
+    if step.on_failure != "stop":
+        what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"
+        problems.add(document.problem((*loc, "on_failure"), what))
 
 
 def _check_services(
@@ -92,28 +116,38 @@ def _check_gate(
     document: Document,
     loc: Loc,
     gate: list[CriterionModel],
-    metrics: dict[str, str],
-    kinds: dict[str, str],
+    known: _Known,
     problems: Problems,
 ) -> None:
     for index, criterion in enumerate(gate):
         where = (*loc, "gate", index)
         owner = criterion.metric.split(".")[0]
-        if owner in GAUGE_PREFIXES or kinds.get(owner) in UNBUILT:
-            continue  # reported as not built
-        if criterion.metric not in metrics:
-            known = ", ".join(m for m in metrics if m.startswith(f"{owner}."))
+        if owner in GAUGE_PREFIXES or owner in known.unclear:
+            continue  # reported already, as broken or as not built
+        if criterion.metric not in known.metrics:
+            names = ", ".join(m for m in known.metrics if m.startswith(f"{owner}."))
             problems.add(
                 document.problem(
                     (*where, "metric"), f"nothing before this gate measures '{criterion.metric}'",
-                    f"one of {known}" if known else "a benchmark or an output of an earlier step",
+                    f"one of {names}" if names else "a benchmark or an output of an earlier step",
                 )
             )  # fmt: skip
             continue
+        if uses_baseline(criterion) and criterion.metric not in known.compared:
+            problems.add(
+                document.problem(
+                    where, f"nothing measures the baseline's {criterion.metric}",
+                    "against: baseline in the benchmark", "x baseline could only ever be HOLD",
+                )
+            )  # fmt: skip
         try:
-            check_criterion(as_criterion(criterion), metrics[criterion.metric])
+            check_criterion(as_criterion(criterion), known.metrics[criterion.metric])
         except ValueError as error:
             problems.add(document.problem(where, str(error)))
+
+
+def uses_baseline(model: CriterionModel) -> bool:
+    return any(t is not None and t.relative for t in (model.go, model.no_go))
 
 
 def as_criterion(model: CriterionModel) -> Criterion:

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.document.validate import ByteCount, Duration, Pattern, Strict, Text, unusable_text
+from console.document.validate import (
+    ByteCount,
+    Duration,
+    Name,
+    Pattern,
+    Strict,
+    Text,
+    unusable_text,
+)
 from console.playbook.inputs import Secret
 from console.playbook.threshold import Threshold, parse_threshold
 from console.site.service import EnvName, MountText, Url
@@ -267,7 +275,7 @@ class Step(Strict):
     when: bool = True
     requires: list[Check] = []
     unless: Unless | None = None
-    timeout: Duration | None = None
+    timeout: Annotated[Duration, Field(gt=0)] | None = None
     takes: Duration | None = None
     retry: Retry | None = None
     idempotent: bool = False
@@ -275,7 +283,7 @@ class Step(Strict):
     on_no_go: Literal["stop", "rollback", "continue"] = "stop"
     on_hold: Literal["pause", "rollback"] = "pause"
     outcomes: Outcomes = Outcomes()
-    outputs: dict[str, Output] = {}
+    outputs: dict[Name, Output] = {}
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:

@@ -17,7 +17,7 @@ from console.run.control import Desk
 from console.run.directory import RunDir, RunMeta
 from console.run.fault import point
 from console.run.plan import Plan
-from console.run.state import Cause
+from console.run.state import Cause, RunState, check_transition
 from console.run.view import RunView, fold
 from console.services.base import Handle
 from console.services.deadline import Cancelled
@@ -78,6 +78,13 @@ class Context:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
             fold([Event(seq, at, event, step, attempt, data)], self.view)
+
+    def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
+        """Go to a state of the run: in the journal, and where verbs are judged."""
+        if self.view.state is not state:
+            check_transition(self.view.state, state)
+        self.record("run.state", state=str(state), reason=reason, detail=detail)
+        self.desk.set(state=state, reason=reason)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""

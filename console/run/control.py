@@ -124,10 +124,10 @@ class Desk:
         return ""
 
     def _approve_why_not(self, verb: Verb, seen: dict[str, Any]) -> str:
-        if self.state is RunState.PAUSED:
-            return "" if verb.why.strip() else "overriding a gate needs a reason"
         if "evidence" not in seen:
             return "an approval names the evidence it was shown"
+        if self.state is RunState.PAUSED:
+            return "" if verb.why.strip() else "overriding a gate needs a reason"
         if self.confirm and verb.args.get("confirm") != self.confirm:
             return f"type the word {clean(self.confirm, 60)} to approve"
         return ""

@@ -74,7 +74,7 @@ class _Planner:
         self.playbook = playbook
         self.services = services
         self.restore_s = restore_s
-        self.down_for = ""
+        self.down_for: list[str] = []
         self.outages = 0
         self.measured = False
         self.started: list[str] = []
@@ -88,7 +88,7 @@ class _Planner:
                 yield from self._after(phase, step)
         if self.started or self.down_for:
             yield self._restore("Restore", RESTORE)
-            self.down_for = ""
+            self.down_for = []
         if self.measured:
             yield self._baseline(
                 "Restore", BASELINE_AGAIN, "Measure the baseline again",
@@ -102,7 +102,7 @@ class _Planner:
         measures = step.benchmark is not None and step.benchmark.against == "baseline"
         if (
             not self.measured
-            and self.down_for == ""
+            and not self.down_for
             and (measures or (exclusive and self._will_compare()))
         ):
             self.measured = True
@@ -110,15 +110,18 @@ class _Planner:
                 phase, BASELINE_MEASURE, "Measure the baseline",
                 "same prompts, tokens and runs as the candidate's benchmark, before any outage",
             )  # fmt: skip
-        if exclusive and self.down_for == "":
+        if not exclusive or step.service is None:
+            return
+        if not self.down_for:
             self.outages += 1
-            self.down_for = step.service.target if step.service else ""
             suffix = "" if self.outages == 1 else f"-{self.outages}"
-            row = self._baseline(
-                phase, BASELINE_STOP + suffix, "Stop the baseline",
-                f"THE BASELINE STOPS HERE: {self.down_for} needs its GPU memory; {self._back()}",
-            )  # fmt: skip
-            yield row
+            self.down_for.append(step.service.target)
+            what = f"THE BASELINE STOPS HERE: {step.service.target} needs its GPU memory"
+            yield self._baseline(
+                phase, BASELINE_STOP + suffix, "Stop the baseline", f"{what}; {self._back()}"
+            )
+        elif step.service.target not in self.down_for:
+            self.down_for.append(step.service.target)
 
     def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
         if step.service is None:
@@ -129,8 +132,10 @@ class _Planner:
         if step.service.verb == "stop":
             if target in self.started:
                 self.started.remove(target)
-            if self.down_for == target:
-                self.down_for = ""
+            if target in self.down_for:
+                self.down_for.remove(target)
+                if self.down_for:
+                    return  # another one still needs the memory
                 yield self._restore(phase, f"baseline:restore-{self.outages}")
 
     def _exclusive(self, step: Step, verb: str) -> bool:

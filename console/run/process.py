@@ -117,9 +117,13 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
     live.append(run.live, _self("runner"))
     if close:
+        if not context.view.run_id:  # the journal was deleted: a new one says whose it is
+            _created(context)
         close_after_rollback(context)
         return Server(run.socket, context.desk)
     if resume:
+        words = f"run again from {from_step}" if from_step else "the runner was gone"
+        context.record("verb", from_step, verb="resume", who=owner(), why=words)
         settle_intents(context, from_step)
         adopt_services(context)
     else:

@@ -6,7 +6,6 @@ It is the only writer of the journal. Verbs come through the desk; nothing here 
 from __future__ import annotations
 
 import queue
-from enum import Enum
 
 from console.errors import ConsoleError
 from console.playbook.load import load_playbook
@@ -14,27 +13,15 @@ from console.playbook.steps import Step
 from console.run.attempt import run_attempts
 from console.run.context import Context
 from console.run.control import Verb
+from console.run.ending import Ending, Flow
 from console.run.executors import preload
-from console.run.executors.gate import outcome_name
+from console.run.executors.gate import evidence_hash, outcome_name
 from console.run.fault import point
-from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE, PlannedStep, make_plan
-from console.run.report import write_report
-from console.run.restoring import bring_back
-from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState, check_transition
+from console.run.plan import PlannedStep, make_plan
+from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.text import one_line
 
 R = RunState
-TAIL = (RESTORE, BASELINE_AGAIN)
-"""Rows that belong to the end of a run, whatever became of the steps before."""
-
-
-class Flow(Enum):
-    """Where to go after a step."""
-
-    ON = "on"
-    END = "end"
-    ROLLBACK = "rollback"
-    ABORT = "abort"
 
 
 class Runner:
@@ -48,14 +35,18 @@ class Runner:
     def run(self) -> None:
         """Walk, close, finish. Raises only what is a bug or a journal that cannot be written."""
         preload()
-        if self.context.view.state is R.ROLLING_BACK:
-            self._roll_back("continued: the runner died while rolling back")
+        state, ending = self.context.view.state, Ending(self.context)
+        if state is R.ROLLING_BACK:
+            ending.roll_back("continued: the runner died while rolling back")
+        elif state is R.STOPPING:
+            ending.close(Flow.ABORT, failed=False)
         elif not self.context.view.over:
-            self._state(R.RUNNING)
+            self.context.enter(R.RUNNING)
             point("run_started")
-            self._close(self._walk())
-        self._finally()
-        self._report()
+            flow = self._walk()
+            ending.close(flow, failed=self.failed)
+        ending.run_finally()
+        ending.report()
         self.context.record("run.finished")
 
     # -- forward ---------------------------------------------------------------------------
@@ -170,6 +161,7 @@ class Runner:
             return Flow.ROLLBACK
         if self.context.meta.headless:
             return Flow.END
+        self.desk.set(evidence=evidence_hash(self.context.view))
         verb = self._pause(Pause.HOLD, f"gate {planned.id} is HOLD")
         if verb.verb == "approve":
             from console.playbook.verdict import Verdict
@@ -219,96 +211,16 @@ class Runner:
 
     def _pause(self, reason: Pause, detail: str) -> Verb:
         """Stand still until a verb comes that moves on."""
-        self._state(R.PAUSED, str(reason), detail)
+        self.context.enter(R.PAUSED, str(reason), detail)
         while True:
             try:
                 verb = self.desk.inbox.get(timeout=0.2)
             except queue.Empty:
                 continue
             if verb.verb not in ("abort", "rollback"):
-                self._state(R.RUNNING)
+                self.context.enter(R.RUNNING)
             return verb
 
     def _stop_flow(self) -> Flow:
         verb = self.desk.stop_verb
         return Flow.ROLLBACK if verb is not None and verb.verb == "rollback" else Flow.ABORT
-
-    # -- the end ---------------------------------------------------------------------------
-
-    def _close(self, flow: Flow) -> None:
-        if flow is Flow.ABORT:
-            self._state(R.STOPPING, "abort")
-            if self.context.view.outage or self.context.view.services:
-                self._roll_back("abort")
-            else:
-                self._state(R.CANCELLED, "abort")
-            return
-        if flow is Flow.ROLLBACK:
-            self._roll_back(self._why_rollback())
-            return
-        self._end_forward()
-
-    def _end_forward(self) -> None:
-        """Restore what the plan undoes at its end, measure the baseline again, and say the end."""
-        for planned in self.context.plan.steps:
-            if planned.id == RESTORE and self._must_restore():
-                if run_attempts(self.context, planned) is not None:
-                    self._state(R.ROLLING_BACK, "restore failed")
-                    self._state(R.ROLLBACK_FAILED, "the baseline does not serve")
-                    return
-            elif planned.id == BASELINE_AGAIN and self._measured_before():
-                run_attempts(self.context, planned)
-        self._state(R.FAILED if self.failed else R.SUCCEEDED)
-
-    def _must_restore(self) -> bool:
-        view = self.context.view
-        keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
-        return view.outage or bool(set(view.services) - keeps)
-
-    def _measured_before(self) -> bool:
-        before = self.context.view.step(BASELINE_MEASURE)
-        return before is not None and before.state is StepState.SUCCEEDED and not self.failed
-
-    def _why_rollback(self) -> str:
-        verb = self.desk.stop_verb
-        if verb is not None:
-            return f"{verb.verb} by {verb.who}"
-        step = self.context.view.current
-        return f"{step.id}: {step.cause or 'gate'}" if step is not None else ""
-
-    def _roll_back(self, why: str) -> None:
-        self._state(R.ROLLING_BACK, why)
-        point("rolling_back")
-        result = bring_back(self.context, "", 0)
-        if result.serving:
-            self._state(R.ROLLED_BACK, why, "DEGRADED" if result.degraded else "")
-        else:
-            self._state(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
-
-    def _finally(self) -> None:
-        """Last, in every case, with their own budget; they cannot change the outcome."""
-        point("before_finally")
-        self.desk.set(cancelled=type(self.desk.cancelled)(), step="", attempt=0)
-        for planned in self.context.plan.steps:
-            view = self.context.view.step(planned.id)
-            owed = view is not None and view.state not in STEP_ENDS | {StepState.IN_DOUBT}
-            if planned.final and owed:
-                run_attempts(self.context, planned)
-
-    def _report(self) -> None:
-        """Every run leaves a report, whether its playbook asks for one or not; those it asked
-        for are written anew, now that the end is known."""
-        steps = [p.step for p in self.context.plan.steps if p.kind == "report"]
-        copies = [self.context.path(s.report.to) for s in steps if s and s.report and s.report.to]
-        try:
-            for copy in [None, *copies]:
-                write_report(self.context.run, self.context.view, copy)
-        except OSError as error:
-            text = f"the report could not be written: {error.strerror}"
-            self.context.record("run.note", text=text)
-
-    def _state(self, state: RunState, reason: str = "", detail: str = "") -> None:
-        if self.context.view.state is not state:
-            check_transition(self.context.view.state, state)
-        self.context.record("run.state", state=str(state), reason=reason, detail=detail)
-        self.desk.set(state=state, reason=reason)

@@ -98,7 +98,7 @@ VERBS: dict[str, frozenset[RunState]] = {
     "approve": frozenset({R.WAITING_APPROVAL, R.PAUSED}),
     "reject": frozenset({R.WAITING_APPROVAL}),
     "retry": frozenset({R.PAUSED}),
-    "skip": frozenset({R.PAUSED, R.WAITING_APPROVAL}),
+    "skip": frozenset({R.PAUSED}),
     "abort": frozenset(_LIVE | {R.PENDING}),
     "rollback": frozenset(_LIVE | {R.PENDING}),
 }

@@ -150,6 +150,8 @@ class ServiceModel(Strict):
     def _one(self) -> ServiceModel:
         if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
             raise ValueError("!a service is exactly one of container, compose or process")
+        if self.keep and self.exclusive:
+            raise ValueError("!keep and exclusive: the baseline comes back at the end of the run")
         return self
 
     def spec(self, name: str, base: Path) -> ServiceSpec:

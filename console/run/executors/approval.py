@@ -74,8 +74,6 @@ def _wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, con
                 return Done(f"approved by {verb.who}" + (f": {verb.why}" if verb.why else ""))
             if verb.verb == "reject":
                 raise StepFailed(Cause.GATE, f"rejected by {verb.who}: {verb.why or 'no reason'}")
-            if verb.verb == "skip":
-                return Done(f"skipped by {verb.who}: {verb.why}", skipped=True)
             if verb.verb in ("abort", "rollback"):
                 raise Cancelled(attempt.step)
     finally:

@@ -102,9 +102,12 @@ def _keep(
         },
     )  # fmt: skip
     tok_s = result.metrics["tok_s"]
-    if not tok_s.n:
+    planned = int(result.protocol.get("runs", 0))
+    if not tok_s.n or len(result.runs) < planned:
+        # figures of a server that died on the way are kept, but no gate may call them GO
+        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "not one valid run"
         reasons = sorted({str(v.get("reason", "")) for v in result.voids})
-        raise StepFailed(Cause.OUTPUT_INVALID, "not one valid run", lines=reasons[:5])
+        raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
     spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""
     void = f", {len(result.voids)} void" if result.voids else ""
     return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}")

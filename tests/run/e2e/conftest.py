@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.run.e2e.boxes import LABEL, Boxes, boxes
+from tests.run.e2e.door import door
 from tests.run.e2e.sites import host_site
 from tests.run.e2e.world import World
+from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama, unknown_architecture
 
 pytest.importorskip("xllamacpp", reason="the demo extra is not installed")
@@ -39,3 +44,22 @@ def world(bare: World) -> World:
     """A world whose baseline, a llama.cpp process, serves."""
     bare.bring_up()
     return bare
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, models: Path, engine: Engine, llama_image: str) -> Iterator[Boxes]:
+    """A world of containers, none of which runs yet; its engine is behind a door of its own."""
+    world = World(tmp_path, models / "tiny.gguf")
+    scope = uuid.uuid4().hex[:10]
+    with tempfile.TemporaryDirectory() as short:
+        path = Path(short) / "engine.sock"
+        with door(path, engine.socket, (LABEL, scope)) as host:
+            yield from boxes(world, engine, llama_image, host, scope)
+
+
+@pytest.fixture
+def box(boxed: Boxes) -> Boxes:
+    """The baseline, a deepseek2 in a container, serves."""
+    boxed.world.site.write_text(boxed.site(container=boxed.base_name))
+    boxed.baseline()
+    return boxed

@@ -104,6 +104,8 @@ def test_with_the_journal_deleted(outage: World) -> None:
     for path in outage.run.path.glob("journal.db*"):
         path.unlink()
     roll_back(outage)
+    closed(outage)
+    assert outage.show()["title"] == "The trial", "a new journal says whose it is"
     for command in ("runs", "show", "report", "attach"):
         done = outage.console(command)
         assert "Traceback" not in done.err, done

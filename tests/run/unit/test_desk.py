@@ -24,7 +24,7 @@ def waiting(confirm: str = "") -> Desk:
 
 
 def held() -> Desk:
-    return desk(state=R.PAUSED, reason="hold", step="go", is_gate=True)
+    return desk(state=R.PAUSED, reason="hold", step="go", is_gate=True, evidence="e2")
 
 
 def ask(desk: Desk, verb: str, why: str = "", seen: Any = (), **args: Any) -> str:
@@ -41,6 +41,7 @@ def taken(desk: Desk) -> list[str]:
 
 
 SEEN = {"step": "ok", "attempt": 1, "evidence": "e1"}
+HELD = {"step": "go", "attempt": 1, "evidence": "e2"}
 
 
 def test_an_approval_of_what_was_shown() -> None:
@@ -61,7 +62,7 @@ def test_an_approval_of_what_was_shown() -> None:
         ({"attempt": "1"}, "the run has moved on"),
     ],
 )
-@pytest.mark.parametrize("verb", ["approve", "reject", "abort", "skip"])
+@pytest.mark.parametrize("verb", ["approve", "reject", "abort"])
 def test_a_verb_for_something_else_is_refused(verb: str, change: dict[str, Any], said: str) -> None:
     one = waiting()
     assert said in ask(one, verb, "because", {**SEEN, **change})
@@ -135,7 +136,7 @@ def test_the_word_is_clean_when_it_is_asked_for() -> None:
 def test_a_skip_and_an_override_need_a_reason(why: str) -> None:
     failed = desk(state=R.PAUSED, reason="step_failed")
     assert ask(failed, "skip", why) == "'skip' needs a reason"
-    assert ask(held(), "approve", why) == "overriding a gate needs a reason"
+    assert ask(held(), "approve", why, seen=HELD) == "overriding a gate needs a reason"
     assert (taken(failed), ask(failed, "skip", "known flake")) == ([], "")
 
 
@@ -149,7 +150,8 @@ def test_a_gate_cannot_be_skipped(reason: str) -> None:
 
 def test_a_hold_is_overridden_with_a_reason() -> None:
     one = held()
-    assert ask(one, "approve", "seen by hand") == ""
+    assert ask(one, "approve", "seen by hand") == "an approval names the evidence it was shown"
+    assert ask(one, "approve", "seen by hand", seen=HELD) == ""
     assert one.inbox.get_nowait().why == "seen by hand"
 
 
@@ -208,3 +210,8 @@ def test_status_is_what_a_client_has_to_name() -> None:
         "state": "waiting_approval", "reason": "", "step": "ok", "attempt": 1, "evidence": "e1",
         "mode": "all", "confirm": "word",
     }  # fmt: skip
+
+
+def test_an_approval_cannot_be_skipped() -> None:
+    """A skip would go round the word to type and the evidence."""
+    assert "not possible" in ask(waiting("yes"), "skip", "in a hurry", seen=SEEN)

@@ -1,0 +1,107 @@
+"""The end of a run: what is alive is stopped, the baseline is back, and the end is on record."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+
+from console.run.attempt import run_attempts
+from console.run.context import Context
+from console.run.fault import point
+from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
+from console.run.report import write_report
+from console.run.restoring import bring_back
+from console.run.state import STEP_ENDS, RunState, StepState
+from console.text import one_line
+
+R = RunState
+TAIL = (RESTORE, BASELINE_AGAIN)
+"""Rows that belong to the end of a run, whatever became of the steps before."""
+
+
+class Flow(Enum):
+    """Where to go after a step."""
+
+    ON = "on"
+    END = "end"
+    ROLLBACK = "rollback"
+    ABORT = "abort"
+
+
+class Ending:
+    """From the last step to the last line of the journal."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def close(self, flow: Flow, *, failed: bool) -> None:
+        """Bring the run to one of its end states."""
+        view = self.context.view
+        if flow is Flow.ROLLBACK:
+            self.roll_back(self._why())
+        elif flow is Flow.ABORT and (view.outage or view.services):
+            self.context.enter(R.STOPPING, "abort")
+            self.roll_back("abort")
+        elif flow is Flow.ABORT:
+            self.context.enter(R.CANCELLED, "abort")
+        else:
+            self._forward(failed)
+
+    def _forward(self, failed: bool) -> None:
+        """Restore what the plan undoes at its end, measure the baseline again, and say the end."""
+        for planned in self.context.plan.steps:
+            if planned.id == RESTORE and self._must_restore():
+                if run_attempts(self.context, planned) is not None:
+                    self.context.enter(R.ROLLING_BACK, "restore failed")
+                    self.context.enter(R.ROLLBACK_FAILED, "the baseline does not serve")
+                    return
+            elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
+                run_attempts(self.context, planned)
+        self.context.enter(R.FAILED if failed else R.SUCCEEDED)
+
+    def _must_restore(self) -> bool:
+        view = self.context.view
+        keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
+        return view.outage or bool(set(view.services) - keeps)
+
+    def _measured_before(self) -> bool:
+        before = self.context.view.step(BASELINE_MEASURE)
+        return before is not None and before.state is StepState.SUCCEEDED
+
+    def _why(self) -> str:
+        verb = self.context.desk.stop_verb
+        if verb is not None:
+            return f"{verb.verb} by {verb.who}"
+        step = self.context.view.current
+        return f"{step.id}: {step.cause or 'gate'}" if step is not None else ""
+
+    def roll_back(self, why: str) -> None:
+        self.context.enter(R.ROLLING_BACK, why)
+        point("rolling_back")
+        result = bring_back(self.context, "", 0)
+        if result.serving:
+            self.context.enter(R.ROLLED_BACK, why, "DEGRADED" if result.degraded else "")
+        else:
+            self.context.enter(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
+
+    def run_finally(self) -> None:
+        """Last, in every case, with their own budget; they cannot change the outcome."""
+        point("before_finally")
+        self.context.desk.set(cancelled=threading.Event(), step="", attempt=0)
+        for planned in self.context.plan.steps:
+            view = self.context.view.step(planned.id)
+            owed = view is not None and view.state not in STEP_ENDS | {StepState.IN_DOUBT}
+            if planned.final and owed:
+                run_attempts(self.context, planned)
+
+    def report(self) -> None:
+        """Every run leaves a report, whether its playbook asks for one or not; those it asked
+        for are written anew, now that the end is known."""
+        steps = [p.step for p in self.context.plan.steps if p.kind == "report"]
+        copies = [self.context.path(s.report.to) for s in steps if s and s.report and s.report.to]
+        try:
+            for copy in [None, *copies]:
+                write_report(self.context.run, self.context.view, copy)
+        except OSError as error:
+            text = f"the report could not be written: {error.strerror}"
+            self.context.record("run.note", text=text)
