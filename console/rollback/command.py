@@ -13,15 +13,14 @@ from console.clock import Clock, SystemClock
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
 from console.rollback import pointer as pointers
-from console.rollback import warm
-from console.rollback.ladder import Ladder
+from console.rollback import wake
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
 from console.rollback.pointer import Pointer
 from console.rollback.report import LADDER, Emit, Follower, Result, Trigger, new_trigger, size_of
 
 WARM_WORD_S = 0.5
 """A warm ladder that says nothing for this long is not waited for."""
-POLL_S = 0.01
+POLL_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +139,9 @@ def rollback(
     followed = _through_warm(choice.plan, emit, clock)
     if followed is not None:
         return followed
+    # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
+    from console.rollback.ladder import Ladder
+
     return Ladder(choice.plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
@@ -161,10 +163,10 @@ def _say(
 def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
     """Wake the warm ladder and follow it; None when there is none, or it does not answer."""
     directory = plan.rollback_dir
-    if not plan.run_dir or not warm.is_warm(directory):
+    if not plan.run_dir or not wake.is_warm(directory):
         return None
     follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
-    if not warm.trigger(directory):
+    if not wake.trigger(directory):
         return None
     deadline = clock.monotonic() + WARM_WORD_S
     while True:
@@ -173,7 +175,7 @@ def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result |
             return result
         if not follower.seen and clock.monotonic() >= deadline:
             return None
-        if follower.seen and not warm.is_warm(directory):
+        if follower.seen and not wake.is_warm(directory):
             return follower.poll()
         clock.sleep(POLL_S)
 

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from console import paths
 from console.errors import InvalidFile, Problem
-from console.services.base import ProcessSpec
-from console.services.probe import PROMPT
+from console.services.base import PROMPT, ProcessSpec
 from console.text import one_line
 
 PLAN = "plan.json"

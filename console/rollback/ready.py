@@ -10,7 +10,7 @@ from console.services.probe import Health, busy, complete, health
 from console.text import one_line
 from console.units import format_duration
 
-FIRST_PAUSE_S = 0.02
+FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
 LOOK_S = 0.5
 """How often the container is asked whether it still runs."""

@@ -25,34 +25,13 @@ from console.rollback.ladder import Ladder
 from console.rollback.live import LIVE, Live
 from console.rollback.plan import PLAN, SealedPlan
 from console.rollback.report import new_trigger
+from console.rollback.wake import ASKED, EMERGENCY, FIFO, QUIT, is_warm, trigger
 from console.services import probe, process
 
-FIFO = "trigger"
 WARM = "warm.json"
-EMERGENCY, ASKED, QUIT = b"R", b"r", b"q"
 OOM_SCORE = -900
+__all__ = ["ASKED", "EMERGENCY", "FIFO", "QUIT", "WARM", "Warm", "is_warm", "trigger"]
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
-
-
-def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
-    """Wake the warm ladder; False when nobody reads (or this user may not)."""
-    try:
-        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(rollback_dir / FIFO, flags)
-    except OSError:
-        return False
-    try:
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, byte) == 1
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def is_warm(rollback_dir: Path) -> bool:
-    """Whether a recorded warm ladder of this run is alive."""
-    entries = livelog.read(rollback_dir / LIVE)
-    return any(e.kind == "ladder" and process.alive(e.pid, e.start) for e in entries)
 
 
 class Warm:

@@ -12,7 +12,6 @@ from console.rollback import warm
 from console.rollback.ladder import Ladder
 from console.rollback.report import LADDER, Follower, Result, new_trigger, size_of
 from console.run.context import Attempt, Context
-from console.services import process
 from console.units import format_bytes
 
 WARM_WORD_S = 2.0
@@ -87,9 +86,8 @@ def vram_used(uuids: list[str]) -> int | None:
     argv = [sys.executable, "-m", "console.gauges.vram"]
     try:
         done = subprocess.run(
-            argv, capture_output=True, timeout=5.0, stdin=subprocess.DEVNULL, check=False,
-            env=process.environment([], ""),
-        )  # fmt: skip
+            argv, capture_output=True, timeout=5.0, stdin=subprocess.DEVNULL, check=False
+        )
         figures = json.loads(done.stdout)
         used = [figures[uuid]["used"] for uuid in uuids]
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):

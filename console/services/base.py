@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+PROMPT = "Say in one short sentence that you are ready."
+"""What a completion that only has to prove something asks for."""
 ROLE_LABEL = "omni.role"
 """Container label; `candidate` and `oneoff` are what the rollback ladder stops, by label."""
 RUN_LABEL = "omni.run"

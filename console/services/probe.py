@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, Exit
+from console.services.base import PROMPT
 from console.text import decode, one_line
 from console.units import format_duration
 
 BODY_LIMIT = 1 << 20
-PROMPT = "Say in one short sentence that you are ready."
 
 
 class ProbeError(ConsoleError):

@@ -83,7 +83,7 @@ def test_a_candidate_of_the_same_file_leaves_the_baseline_its_container(composed
 def test_rollback_with_the_compose_file_changed_and_then_gone(composed: Boxes) -> None:
     world, before = composed.world, container(composed, "deepseek")
     world.detach(world.write("b.yaml", book(UP, "id: long, run: [sleep, '600']")))
-    until(lambda: world.view().step("long").state == "running", "the outage")
+    until(lambda: world.at("long").state == "running", "the outage")
     file = world.root / "stack.yaml"
     file.write_text(file.read_text().replace("-c", "--ctx-size"))
     done = world.console("rollback", "--json")

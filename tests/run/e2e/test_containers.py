@@ -32,7 +32,7 @@ def restored(box: Boxes, baseline: str) -> None:
 def outage(box: Boxes) -> Boxes:
     """The candidate serves, the baseline's container is stopped, a step runs."""
     box.world.detach(box.world.write("b.yaml", book(UP, LONG)))
-    until(lambda: box.world.view().step("long").state == "running", "the outage")
+    until(lambda: box.world.at("long").state == "running", "the outage")
     assert not box.running(box.base_name)
     assert box.running(box.cand_name)
     return box
@@ -150,11 +150,12 @@ def test_the_sealed_script_alone_under_dash(outage: Boxes) -> None:
 
 def test_a_candidate_killed_from_outside_fails_the_benchmark(box: Boxes) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
-    bench = "id: bench, benchmark: {service: cand, max_tokens: 900, runs: 200}, on_failure: rollback"
+    bench = "id: bench, benchmark: {service: cand, max_tokens: 900, runs: 200}, "
+    bench += "on_failure: rollback"
     world.detach(world.write("b.yaml", book(UP, bench)))
-    until(lambda: world.view().step("bench").said, "the benchmark runs")
+    until(lambda: world.at("bench").said, "the benchmark runs")
     box.docker("kill", box.cand_name)
-    view = world.over()
-    assert str(view.state) == "rolled_back", world.words
-    assert view.step("bench").cause == "output_invalid", "figures of a dead server decide nothing"
+    assert str(world.over().state) == "rolled_back", world.words
+    # not with a few good runs from before it died: a gate could call them GO
+    assert world.at("bench").cause in ("not_ready", "output_invalid")
     restored(box, before)

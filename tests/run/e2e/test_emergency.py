@@ -27,7 +27,7 @@ BENCH = "id: bench, benchmark: {service: cand, max_tokens: 3000, runs: 200}"
 def outage(world: World) -> World:
     """A run in the middle of its outage: the candidate serves, a step runs."""
     world.detach(world.write("b.yaml", book(UP, LONG)))
-    until(lambda: world.view().step("long").state == "running" and world.pids("step"), "the outage")
+    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
     assert world.baseline() is None
     return world
 
@@ -63,11 +63,11 @@ def broken(root: Path, *names: str) -> str:
 
 def test_rollback_during_a_benchmark(world: World) -> None:
     world.detach(world.write("b.yaml", book(UP, BENCH)))
-    until(lambda: "warm-up" in (world.view().step("bench").said or ""), "the benchmark runs")
+    until(lambda: "warm-up" in (world.at("bench").said or ""), "the benchmark runs")
     told = roll_back(world)
     assert isinstance(told["restore_s"], float)
     closed(world)
-    assert world.view().step("bench").state == "cancelled"
+    assert world.at("bench").state == "cancelled"
 
 
 def test_two_at_once_climb_once_and_agree(outage: World) -> None:
@@ -87,7 +87,7 @@ def test_rollback_through_the_runner_and_after_the_end(outage: World) -> None:
     closed(outage)
     restored(outage)
     assert outage.view().verbs[-1]["verb"] == "rollback"
-    process.stop_group(*outage.baseline(), grace_s=0.0)
+    process.stop_group(*(outage.baseline() or (0, 0)), grace_s=0.0)
     assert not outage.serves()
     roll_back(outage)
 
@@ -194,7 +194,7 @@ def test_a_run_restores_without_its_warm_ladder(outage: World, number: int) -> N
 def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World) -> None:
     blocker = socket.create_server(("127.0.0.1", outage.base_port))
     try:
-        done = outage.console("rollback", "--json", limit_s=90)
+        done = outage.console("rollback", "--json")
         assert (done.code, done.json["serving"]) == (7, False), done
         assert done.json["manual"], "the exact commands a person would type"
         view = outage.over()

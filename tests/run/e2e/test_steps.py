@@ -137,7 +137,7 @@ def everything(directory: Path) -> list[Path]:
 def test_a_secret_is_nowhere(world: World, secret: str, code: int) -> None:
     go = world.root / "go"
     script = (
-        "echo token=$TOKEN; printf '%s' \"$TOKEN\" >&2; echo; echo \"$TOKEN$TOKEN\"; "
+        'echo token=$TOKEN; printf \'%s\' "$TOKEN" >&2; echo; echo "$TOKEN$TOKEN"; '
         f"until test -e {go}; do sleep 0.02; done; exit {code}"
     )
     step = f"id: use, script: {json.dumps(script)}, env: {{TOKEN: '$" + "{{ inputs.token }}'}"

@@ -136,7 +136,7 @@ def test_a_retry_may_change_an_input_and_says_so(world: World) -> None:
     assert step is not None
     assert (step.exit_code, step.lines) == (3, ["try-3"])
     ok(world, "retry", "--input", "code=77", "--reason", "out of range")
-    until(lambda: states(world)["bad"] == "failed" and world.view().step("bad").attempt == 2)
+    until(lambda: states(world)["bad"] == "failed" and world.at("bad").attempt == 2)
     world.state("paused:step_failed")
     assert world.view().inputs["code"] == 3, "a value the playbook refuses changes nothing"
     ok(world, "retry", "--input", "code=0", "--reason", "fewer experts")

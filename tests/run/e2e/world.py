@@ -20,14 +20,15 @@ from console.journal.store import Reader
 from console.rollback import live
 from console.run.directory import RunDir
 from console.run.liveness import runner_alive
-from console.run.view import RunView, fold
+from console.run.view import RunView, StepView, fold
 from console.services import process
 from console.services.base import ProcessSpec
 from console.services.probe import ProbeError, complete, fetch
 from console.site.load import load_site
 
 COMMAND = str(Path(sys.executable).with_name("omni-console"))
-LIMIT_S = 60.0
+LIMIT_S = 90.0
+"""No command is waited for longer."""
 Json = dict[str, Any]
 
 
@@ -168,10 +169,10 @@ class World:
 
     # -- commands ------------------------------------------------------------------------------
 
-    def console(self, *args: str, limit_s: float = LIMIT_S, **env: str) -> Outcome:
+    def console(self, *args: str, **env: str) -> Outcome:
         """Run the command to its end, without a terminal."""
         done = subprocess.run(
-            [COMMAND, *args], env={**self.env, **env}, cwd=self.root, timeout=limit_s,
+            [COMMAND, *args], env={**self.env, **env}, cwd=self.root, timeout=LIMIT_S,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr)
@@ -221,6 +222,12 @@ class World:
             return RunView()
         finally:
             reader.close()
+
+    def at(self, step: str) -> StepView:
+        """One step as the journal has it now."""
+        found = self.view().step(step)
+        assert found is not None, step
+        return found
 
     def state(self, *wanted: str, limit_s: float = 30.0) -> RunView:
         """Wait for a run state (or `paused:reason`)."""

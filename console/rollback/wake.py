@@ -1,0 +1,35 @@
+"""The caller's side of the warm ladder: is it there, and the byte that wakes it. Loads little."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from console.rollback import live as livelog
+from console.rollback.live import LIVE
+from console.services import process
+
+FIFO = "trigger"
+EMERGENCY, ASKED, QUIT = b"R", b"r", b"q"
+
+
+def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
+    """Wake the warm ladder; False when nobody reads (or this user may not)."""
+    try:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(rollback_dir / FIFO, flags)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, byte) == 1
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def is_warm(rollback_dir: Path) -> bool:
+    """Whether a recorded warm ladder of this run is alive."""
+    entries = livelog.read(rollback_dir / LIVE)
+    return any(e.kind == "ladder" and process.alive(e.pid, e.start) for e in entries)
