@@ -46,9 +46,16 @@ class Follow:
                 if self.finished:
                     break
                 self._wait()
+            self._let_go()
         finally:
             self.reader.close()
         return self._conclusion()
+
+    def _let_go(self) -> None:
+        """A runner that is done still puts its things away: whoever runs next needs the host."""
+        deadline = time.monotonic() + GRACE_S
+        while self.finished and runner_alive(self.run) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _read(self) -> None:
         try:

@@ -50,12 +50,15 @@ class Ladder:
         trigger: Trigger | None = None,
         emit: Emit | None = None,
         oom_score: int | None = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
+        """`settle` is called just before the end is said: what asked until then is answered."""
         self.plan = plan
         self.clock = clock or SystemClock()
         self.trigger = trigger or new_trigger(self.clock)
         self.emit = emit
         self.oom_score = oom_score
+        self.settle = settle
         self.path = plan.rollback_dir / LADDER
 
     def run(self) -> Result:
@@ -101,6 +104,8 @@ class Ladder:
         self._rung(scene, "start", lambda: _start(scene, baseline))
         proven = self._rung(scene, "ready", ready.Readiness(scene, baseline).prove)
         result = self._serving(scene, baseline) if proven else self._lost(scene)
+        if self.settle is not None:
+            self.settle()
         report.done(result)
         if self.trigger.emergency:
             _finish(self.plan)

@@ -44,6 +44,7 @@ class Warm:
         self.seen = self._stamp()
         self.oom_score: int | None = None
         self.fifo = -1
+        self.pending = b""
 
     def prepare(self) -> None:
         """FIFO, protection, one dry request, then the line that says it is ready."""
@@ -66,25 +67,29 @@ class Warm:
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:
-        """Wait, climb, wait again; a key pressed twice climbs once."""
-        pending = b""
+        """Wait, climb, wait again; a key pressed during a climb is answered by that climb."""
         while True:
-            pending = pending or os.read(self.fifo, 64)
-            if QUIT in pending and EMERGENCY not in pending:
+            pending = self.pending or os.read(self.fifo, 64)
+            self.pending = b""
+            if EMERGENCY in pending or ASKED in pending:
+                self._climb(EMERGENCY in pending)
+            elif QUIT in pending:
                 return
-            emergency = EMERGENCY in pending
-            if emergency or ASKED in pending:
-                self._climb(emergency)
-            pending = self._drain()
-            if emergency:
-                # Pressed again meanwhile: that press has been answered.
-                pending = pending.replace(EMERGENCY, b"").replace(ASKED, b"")
 
     def _climb(self, emergency: bool) -> None:
         clock = self.clock
         begun = new_trigger(clock, emergency, "warm" if emergency else "runner")
         self._reread()
-        Ladder(self.plan, clock=clock, trigger=begun, oom_score=self.oom_score).run()
+        Ladder(
+            self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
+            settle=lambda: self._settle(emergency),
+        ).run()  # fmt: skip
+
+    def _settle(self, emergency: bool) -> None:
+        """Presses until now have their answer; what the runner asked for meanwhile has not,
+        unless this climb was an emergency, and neither has a quit."""
+        answered = EMERGENCY + ASKED if emergency else ASKED
+        self.pending = self._drain().translate(None, delete=answered)
 
     def _drain(self) -> bytes:
         os.set_blocking(self.fifo, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,6 +20,13 @@ from console.clock import FakeClock
 from console.services.probe import Health, ProbeError, busy, complete, fetch, health
 
 Talk = Callable[[socket.socket, int], None]
+
+
+def _whole(data: bytes) -> bool:
+    """Whether a request is there with its body: closing on unread bytes would be a reset."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *(\d+)", head)
+    return bool(end) and len(body) >= int(length[1] if length else 0)
 
 
 @contextmanager
@@ -42,7 +50,7 @@ def raw_server(talk: Talk) -> Iterator[str]:
         with peer:
             data = b""
             try:
-                while b"\r\n\r\n" not in data:
+                while not _whole(data):
                     data += peer.recv(65536)
                 talk(peer, count)
             except OSError:

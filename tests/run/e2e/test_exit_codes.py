@@ -22,6 +22,7 @@ def test_go_measures_the_exclusive_candidate_and_restores_the_baseline(world: Wo
     judge = 'id: go, gate: [{metric: bench.tok_s, go: "> 0.001 x baseline"}]' + OUTCOMES
     done = world.go(world.write("go.yaml", book(UP, bench, judge, final=REPORT)))
     assert settled(done) == (0, "succeeded", "go", 0), done
+    assert not world.pids("runner"), "a run that has been told as ended has let the host go"
     assert done.json["outcome"] == "migrate"
     states = {s["id"]: s["state"] for s in done.json["steps"]}
     assert set(states.values()) == {"succeeded"}, states
