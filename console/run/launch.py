@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -17,6 +18,9 @@ from console.text import clean_lines, one_line
 
 HANDSHAKE_S = 300.0
 """A big baseline may take its time for the one completion; the wait is shown."""
+
+GONE_S = 5.0
+"""How long a runner that refused may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,20 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
         return how
     log = os.open(run.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        subprocess.Popen(
+        child = subprocess.Popen(
             [*argv, f"--ready-fd={write_end}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True, pass_fds=(write_end,),
         )  # fmt: skip
     finally:
         os.close(write_end)
         os.close(log)
-    _judge(_read_word(read_end, timeout_s), run)
+    try:
+        _judge(_read_word(read_end, timeout_s), run)
+    except NotStarted:
+        # what refused holds the host lock until it is gone; the next try must not meet it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GONE_S)
+        raise
     return how
 
 
