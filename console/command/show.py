@@ -13,7 +13,7 @@ from console.run.liveness import runner_alive
 from console.run.report import GLYPH, as_json, markdown
 from console.run.state import exit_code
 from console.run.view import RunView, fold
-from console.services.process import tail
+from console.services.logfile import read_last
 from console.text import clean
 from console.units import format_duration, format_number
 
@@ -120,7 +120,7 @@ def logs(args: Namespace) -> int:
     paths += sorted((run.path / "attempts").glob(f"{args.name}.[0-9]*.log"), reverse=True)[:1]
     for path in paths:
         if path.exists():
-            lines = tail(path, max(1, args.lines))
+            lines = read_last(path, max(1, args.lines))
             print(
                 json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
             )

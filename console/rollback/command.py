@@ -16,7 +16,17 @@ from console.rollback import pointer as pointers
 from console.rollback import wake
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
 from console.rollback.pointer import Pointer
-from console.rollback.report import LADDER, Emit, Follower, Result, Trigger, new_trigger, size_of
+from console.rollback.report import (
+    LADDER,
+    Emit,
+    Follower,
+    Result,
+    Trigger,
+    asked,
+    new_trigger,
+    size_of,
+)
+from console.text import one_line
 
 WARM_WORD_S = 0.5
 """A warm ladder that says nothing for this long is not waited for."""
@@ -130,12 +140,14 @@ def rollback(
     def note(detail: str) -> None:
         _say(emit, clock, trigger, "note", detail)
 
+    who = _asker()
     choice = Finder(site_seal, explicit_site, note).find()
     if choice is None:
         result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
         _say(emit, clock, trigger, "ok", result.detail, **result.fields())
         return result
     note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
+    asked(choice.plan.rollback_dir, who, clock.now())
     followed = _through_warm(choice.plan, emit, clock)
     if followed is not None:
         return followed
@@ -178,6 +190,13 @@ def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result |
         if follower.seen and not wake.is_warm(directory):
             return follower.poll()
         clock.sleep(POLL_S)
+
+
+def _asker() -> str:
+    """Who is at this shell, sudo looked through; before root is dropped."""
+    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
+    name = _name(os.getuid())
+    return one_line(f"{sudo} (as {name})" if sudo else name, 80)
 
 
 def _become(uid: int) -> None:

@@ -20,6 +20,7 @@ from console.errors import Exit
 from console.text import one_line
 
 LADDER = "ladder.jsonl"
+ASKED = "asked.jsonl"
 RUNGS = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
 DETAIL_LIMIT = 800
 REPEAT_S = 10.0
@@ -207,6 +208,23 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
             if isinstance(value, dict):
                 lines.append(value)
     return lines, offset + end
+
+
+def asked(directory: Path, who: str, at: float) -> None:
+    """Note who asked for a rollback, for the run's journal. Never raises."""
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(directory / ASKED, flags, 0o644)
+        try:
+            os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def who_asked(directory: Path) -> str:
+    """The last one who asked from a shell; empty when nobody did."""
+    lines, _ = read_lines(directory / ASKED)
+    return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
 
 
 def size_of(path: Path) -> int:

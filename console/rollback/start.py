@@ -10,6 +10,7 @@ from console.rollback.scene import Scene, log_path
 from console.rollback.stop import is_up
 from console.services import process
 from console.services.engine import EngineRefused, NoSuchContainer
+from console.services.logfile import read_last
 from console.services.probe import Health, health
 
 ENGINE_RETRY_S = 2.0
@@ -77,7 +78,7 @@ class Baseline:
     def last_lines(self, count: int = 5) -> list[str]:
         """Its last log lines, clean; empty when nobody can tell."""
         if self.plan.kind == "process":
-            return process.tail(log_path(self.scene.plan), count)
+            return read_last(log_path(self.scene.plan), count)
         try:
             engine = self.scene.engine
             return engine.last_lines(self.container, count) if engine else []

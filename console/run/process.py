@@ -32,6 +32,7 @@ from console.run.state import RunState
 from console.run.view import RunView
 from console.services import process
 from console.site.load import load_site
+from console.text import one_line
 
 WARM_READY_S = 10.0
 
@@ -45,14 +46,10 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         lock = HostLock()
         context = _context(run)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
-    except ConsoleError as error:
-        word.say(
-            {"ok": False, "title": error.title, "detail": error.detail, "hint": error.hint,
-             "exit": int(error.exit_code)}
-        )  # fmt: skip
-        if not resume:
+    except (ConsoleError, OSError) as error:
+        if not resume and not close:
             warm.trigger(run.rollback, warm.QUIT)
-        return int(error.exit_code)
+        return int(word.refuse(error))
     word.say({"ok": True})
     code = Exit.OK
     try:
@@ -74,6 +71,16 @@ class _Word:
     def __init__(self, run: RunDir, fd: int) -> None:
         self.run = run
         self.fd = fd
+
+    def refuse(self, error: ConsoleError | OSError) -> Exit:
+        """Say why no run starts; the exit code that goes with it."""
+        if isinstance(error, OSError):
+            error = ConsoleError("the run cannot be set up", one_line(str(error)))
+        self.say(
+            {"ok": False, "title": error.title, "detail": error.detail, "hint": error.hint,
+             "exit": int(error.exit_code)}
+        )  # fmt: skip
+        return error.exit_code
 
     def say(self, word: dict[str, Any]) -> None:
         data = json.dumps(word).encode() + b"\n"

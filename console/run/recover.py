@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.errors import ConsoleError
-from console.rollback.report import LADDER, read_lines, result_of
+from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
 from console.run.plan import PlannedStep
 from console.run.state import ENDS, RunState, StepState
@@ -74,6 +74,8 @@ def close_after_rollback(context: Context) -> None:
         if view.state in OPEN:
             _note(context, view.id, view.attempt, StepState.CANCELLED, "stopped by the rollback")
     ended = context.view.state in ENDS
+    who = who_asked(context.run.rollback) or "the emergency key"
+    context.record("verb", verb="rollback", who=who, why="emergency")
     if not ended:
         context.record("run.state", state=str(RunState.ROLLING_BACK), reason="emergency")
     _rungs(context, [line for line in lines if line.get("trigger") == trigger])

@@ -21,6 +21,9 @@ SPEC_LABEL = "omni.spec"
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
 
+STEP_COOKIE = "OMNI_STEP"
+"""The same for the children of one step: they end with it, whatever session they went to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

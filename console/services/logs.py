@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 from console.services.base import Handle
 from console.services.log_stream import LogStream
-from console.text import clean, decode
 from console.units import format_bytes
 
 if TYPE_CHECKING:
     import docker
 
 CAP_BYTES = 64 * 1024 * 1024
-READ_LIMIT = 8 * 1024 * 1024
-"""Bytes at the end of a file that `read_last` looks at, at most."""
 COPY = 1024 * 1024
 
 
@@ -148,31 +145,3 @@ class Tailer:
             self._stream.follow()
         finally:
             self._file.close()
-
-
-def read_last(path: Path, count: int) -> list[str]:
-    """The last `count` lines of a log file, clean; only the end of the file is read.
-
-    A missing or unreadable file gives no lines.
-    """
-    try:
-        with path.open("rb") as file:
-            data = _end_of(file.fileno(), count)
-    except OSError:
-        return []
-    lines = data.split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return [clean(decode(line)) for line in lines[-count:]] if count > 0 else []
-
-
-def _end_of(descriptor: int, count: int) -> bytes:
-    """At least `count` lines from the end where there are as many within READ_LIMIT bytes."""
-    at = size = os.fstat(descriptor).st_size
-    step, data = 64 * 1024, b""
-    while at > 0 and data.count(b"\n") <= count and size - at < READ_LIMIT:
-        take = min(step, at)
-        at -= take
-        data = os.pread(descriptor, take, at) + data
-        step = min(step * 2, COPY)
-    return data

@@ -20,8 +20,17 @@ from typing import Any
 
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
-from console.services.base import COOKIE, Handle, Launch, ProcessSpec, ServiceSpec, Status
-from console.text import clean_lines, decode, one_line
+from console.services.base import (
+    COOKIE,
+    STEP_COOKIE,
+    Handle,
+    Launch,
+    ProcessSpec,
+    ServiceSpec,
+    Status,
+)
+from console.services.logfile import read_last
+from console.text import one_line
 from console.units import format_duration
 
 KEPT_ENVIRONMENT = (
@@ -269,12 +278,13 @@ def wait_gone(pid: int, start: int, limit_s: float, clock: Clock, *, again: bool
         pause = min(0.1, pause * 1.5)
 
 
-def by_cookie(cookie: str) -> list[tuple[int, int]]:
-    """(pid, start) of every process whose environment carries the run's cookie.
+def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
+    """(pid, start) of every process whose environment carries the run's cookie (and the step's).
 
     Those of other users cannot be read without root and are not found.
     """
-    wanted = f"{COOKIE}={cookie}".encode()
+    wanted = {f"{COOKIE}={cookie}".encode()}
+    wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
     found: list[tuple[int, int]] = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -284,7 +294,7 @@ def by_cookie(cookie: str) -> list[tuple[int, int]]:
                 data = file.read()
         except OSError:
             continue
-        if wanted in data and wanted in data.split(b"\0"):
+        if wanted <= set(data.split(b"\0")):
             start = start_time(int(name))
             if start is not None and alive(int(name), start):
                 found.append((int(name), start))
@@ -328,18 +338,6 @@ def read_record(
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return (pid, start) if same and alive(pid, start) else None
-
-
-def tail(path: Path, count: int) -> list[str]:
-    """The last lines of a log, clean; empty when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 65536))
-            text = decode(file.read())
-    except OSError:
-        return []
-    return [line for line in clean_lines(text, most=100_000) if line][-count:]
 
 
 class ProcessDriver:
@@ -393,7 +391,7 @@ class ProcessDriver:
         stop_group(handle.pid, handle.start, grace_s=grace_s, clock=self.clock)
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
-        return tail(self._log, count)
+        return read_last(self._log, count)
 
     def _handle(self, pid: int, start: int) -> Handle:
         return Handle(self.spec.name, "process", name=self.spec.name, pid=pid, start=start)

@@ -18,7 +18,8 @@ from console.services.base import ExistingContainer, Handle
 from console.services.container import ContainerDriver
 from console.services.docker_client import connect
 from console.services.log_stream import _Position
-from console.services.logs import CappedFile, Tailer, read_last
+from console.services.logfile import read_last
+from console.services.logs import CappedFile, Tailer
 from tests.services.containers import Line, Recorder, busy, fake_daemon, service, unique, until
 from tests.testbed.engine import Engine
 

@@ -19,9 +19,15 @@ from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.effect import build_argv
 from console.run.plan import PlannedStep
 from console.run.state import Cause
-from console.services.base import COOKIE, ContainerSpec, Handle, Launch
+from console.services.base import COOKIE, STEP_COOKIE, ContainerSpec, Handle, Launch
 from console.services.deadline import Cancelled
-from console.services.process import environment, members, start_time
+from console.services.process import (
+    by_cookie,
+    environment,
+    members,
+    start_time,
+    stop_group,
+)
 from console.site.service import mount
 from console.text import one_line
 
@@ -93,7 +99,10 @@ def run_host(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env=environment([*docker_environment(context), *env.items()], context.run.id),
+            env=environment(
+                [*docker_environment(context), (STEP_COOKIE, attempt.step), *env.items()],
+                context.run.id,
+            ),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -144,7 +153,16 @@ def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
 
 
 def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt) -> None:
-    """Whatever happened, nobody of the command's session stays behind."""
+    """Whatever happened, nobody of the command stays behind: neither in its session nor in one
+    that it made for itself (those are found by the step's cookie)."""
+    _end_session(context, child, start, attempt)
+    for pid, born in by_cookie(context.run.id, attempt.step):
+        stop_group(pid, born, grace_s=1.0, clock=context.clock)
+
+
+def _end_session(
+    context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt
+) -> None:
     for number, wait_s in GRACE:
         left = members(child.pid, start) if child.poll() is not None else [None]
         if not left:
