@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.services.base import Handle
 from console.services.log_stream import LogStream
+from console.text import clean
 from console.units import format_bytes
 
 if TYPE_CHECKING:
