@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ServiceError
 from console.run.baseline import container_ref, records_dir
-from console.run.context import Attempt, Context, StepFailed
+from console.run.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.run.fault import point
 from console.run.state import Cause
 from console.services.base import (
@@ -20,12 +21,16 @@ from console.services.base import (
     ServiceSpec,
     Status,
 )
+from console.services.logfile import keep_end
 from console.services.process import ProcessDriver
 from console.services.ready import wait_ready
 from console.text import one_line
 
 if TYPE_CHECKING:
     import docker
+
+
+CAP_INTERVAL_S = 2.0
 
 
 class Fleet:
@@ -39,6 +44,8 @@ class Fleet:
         self._tailers: dict[str, Any] = {}
         self._client: docker.DockerClient | None = None
         self._attempt: Attempt | None = None
+        self._caps: threading.Thread | None = None
+        self._closed = threading.Event()
 
     @property
     def client(self) -> docker.DockerClient:
@@ -100,12 +107,22 @@ class Fleet:
             "service", service=name, alive=True, kind=handle.kind, container=handle.container,
             name=handle.name, pid=handle.pid, start=handle.start,
         )  # fmt: skip
+        if handle.pid and self._caps is None:
+            self._caps = threading.Thread(target=self._cap_logs, name="log caps", daemon=True)
+            self._caps.start()
         if handle.container and name not in self._tailers:
             from console.services.logs import Tailer
 
             tailer = Tailer(self.client, handle, self.context.run.log(name))
             tailer.start()
             self._tailers[name] = tailer
+
+    def _cap_logs(self) -> None:
+        """A host process writes its log itself, with nothing between that could cap it."""
+        while not self._closed.wait(CAP_INTERVAL_S):
+            for name, handle in list(self.handles.items()):
+                if handle.pid:
+                    keep_end(self.context.run.log(name), LOG_LIMIT)
 
     def find(self, name: str) -> Handle | None:
         """The live handle of a service: this run's, or one that still runs from before."""
@@ -176,6 +193,7 @@ class Fleet:
             self.context.record("service", service=name, alive=False)
 
     def close(self) -> None:
+        self._closed.set()
         for tailer in self._tailers.values():
             tailer.stop()
         self._tailers.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -38,3 +39,28 @@ def _end_of(descriptor: int, count: int) -> bytes:
         data = os.pread(descriptor, take, at) + data
         step = min(step * 2, COPY)
     return data
+
+
+def keep_end(path: Path, cap_bytes: int) -> bool:
+    """Cut a log that another process appends to back to its newest half; True when it was cut.
+
+    The writer holds the file open for appending, so it is emptied in place; what was written
+    between the look and the cut is lost, and the marker line says that something was.
+    """
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= cap_bytes:
+            return False
+        kept = os.pread(file.fileno(), cap_bytes // 2, size - cap_bytes // 2)
+        kept = kept[kept.find(b"\n") + 1 :]
+        file.truncate(0)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(
+                descriptor, f"--- {size - len(kept)} bytes of older log dropped ---\n".encode()
+            )
+            os.write(descriptor, kept)
+        finally:
+            os.close(descriptor)
+        return True
+    return False
