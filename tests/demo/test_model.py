@@ -139,11 +139,14 @@ def test_an_unknown_architecture_fails_in_the_words_of_llama_cpp(tmp_path: Path)
     models.unknown_architecture(model)
     output = _fails(model)
     assert "unknown model architecture: 'deepseek3_2'" in output
-    assert output.splitlines()[-1].startswith("engine: llama.cpp does not serve ")
+    # llama.cpp logs from a thread of its own, so its last words may come after ours
+    lines = output.splitlines()
+    assert any(line.startswith("engine: llama.cpp does not serve ") for line in lines)
 
 
 def test_the_file_is_what_the_reference_reader_expects(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
+    import gguf
+
     path = tmp_path / "model.gguf"
     models.tiny_llama(path)
     reader = gguf.GGUFReader(path)
