@@ -18,8 +18,6 @@ from console.benchmark.stream import EventKind, FailureKind
 from console.demo.model import write_llama
 from tests.benchmark.scripted import free_port
 
-pytest.importorskip("xllamacpp", reason="no real part: the package xllamacpp is not installed")
-
 READY_S = 120.0
 TOKENS = 96
 

@@ -16,8 +16,6 @@ from tests.run.e2e.world import World
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama, unknown_architecture
 
-pytest.importorskip("xllamacpp", reason="the demo extra is not installed")
-
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
