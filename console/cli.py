@@ -40,9 +40,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # the reader went away (| head): nothing is wrong here
+        # the reader went away (| head); of a run that is followed the outcome is not known
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.OK)
+        return int(Exit.INTERRUPTED if args.handler.startswith(("run:", "demo:")) else Exit.OK)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        failure = ConsoleError("the system refused", f"{where}{error.strerror or error}")
+        _print_error(failure, getattr(args, "json", False))
+        return int(Exit.ROLLBACK_FAILED if args.handler.startswith("rollback") else Exit.INTERNAL)
 
 
 def _harden_output() -> None:

@@ -203,6 +203,8 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
         return f"{cached} tokens of the prompt came from a cache"
     if tokens is None:
         return "the server does not say how many tokens it generated"
+    if tokens > max_tokens:
+        return f"the server claims {tokens} tokens, more than the {max_tokens} asked for"
     if tokens < max_tokens:
         return f"short output, {tokens} of {max_tokens} tokens"
     if not any(event.is_text for event in reply.events):

@@ -13,11 +13,13 @@ from console.command.common import playbook_of
 from console.demo.site import demo_dir, demo_site, ensure_models
 from console.errors import Exit, RollbackFailed
 from console.rollback import live, warm
-from console.rollback.ladder import LOCK, Ladder
+from console.rollback.ladder import Ladder
+from console.rollback.lock import LOCK
 from console.rollback.plan import ROLLBACK
 from console.rollback.report import LADDER
 from console.run import baseline
 from console.run.directory import all_runs
+from console.run.lock import HostLock
 from console.run.seal import site_plan
 from console.services import process
 from console.services.process import ProcessDriver
@@ -30,6 +32,7 @@ def demo(args: Namespace) -> int:
     """Start the demo's baseline if need be, run the demo playbook, say what came of it."""
     if args.stop:
         return _stop(args)
+    HostLock().release()  # raises HostBusy before anything is started
     out = sys.stderr if args.json else sys.stdout
     site = load_site(demo_site())
     ensure_models(lambda name, done, total: _say_model(name, done, total, out))

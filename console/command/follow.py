@@ -25,6 +25,11 @@ GRACE_S = 5.0
 """How long a dead runner's run is waited for: an emergency rollback closes its journal."""
 
 
+def at_terminal() -> bool:
+    """Whether somebody can type here; stdin may be closed altogether."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 class Follow:
     """Prints what happens from now on (and what happened before, once)."""
 
@@ -33,7 +38,7 @@ class Follow:
         self.out = out
         self.view = RunView()
         self.reader = Reader(run.journal)
-        self.interactive = interactive and sys.stdin.isatty() and out.isatty()
+        self.interactive = interactive and at_terminal() and out.isatty()
         self.finished = False
         self.said = 0.0
         self.dead_since: float | None = None
@@ -41,6 +46,8 @@ class Follow:
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""
         try:
+            if self.interactive:
+                self._line("type a verb and Enter to act (skip needs a reason); Ctrl-C detaches")
             while not self._over():
                 self._read()
                 if self.finished:

@@ -12,6 +12,7 @@ from console.errors import Exit, InvalidFile
 from console.playbook.load import load_playbook
 from console.run.baseline import restore_time
 from console.run.plan import Plan, PlannedStep, make_plan
+from console.services.base import ComposeSpec, ContainerSpec
 from console.site.load import find_site, load_site
 from console.text import clean
 from console.units import format_duration
@@ -55,7 +56,11 @@ def as_json(made: Plan) -> dict[str, object]:
 def lines(made: Plan) -> list[str]:
     """The plan as an operator reads it before pressing enter."""
     model = made.playbook.model
-    out = [clean(model.title)]
+    out = []
+    if made.playbook.unbuilt:
+        out += ["THIS PLAYBOOK WOULD NOT RUN: this version has not built", ""]
+        out += [*(f"  {clean(str(p))}" for p in made.playbook.unbuilt), ""]
+    out.append(clean(model.title))
     if model.objective:
         out.append(f"  objective  {clean(model.objective)}")
     out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")
@@ -63,6 +68,8 @@ def lines(made: Plan) -> list[str]:
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
+    out += [f"  guard      {clean(_pairs(g))} (not built yet)" for g in model.guards]
+    out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
         out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
@@ -73,10 +80,33 @@ def lines(made: Plan) -> list[str]:
             phase = step.phase
             out += ["", f"{clean(phase)} {BAR}"[:72]]
         out += step_lines(number, step)
-    if made.playbook.unbuilt:
-        out += ["", "THIS PLAYBOOK WOULD NOT RUN: this version has not built", ""]
-        out += [f"  {clean(str(p))}" for p in made.playbook.unbuilt]
     return out
+
+
+def warnings(made: Plan) -> list[str]:
+    """What an operator would want to know first: no limit, a secret or a path that is not there."""
+    found = []
+    for name, spec in made.services.items():
+        limited = not isinstance(spec.runs, ContainerSpec | ComposeSpec) or spec.runs.memory_bytes
+        if not limited and any(s.service == name for s in made.steps):
+            found.append(f"{name} has no memory limit: a load that is too big takes the host down")
+        for file in spec.runs.files if isinstance(spec.runs, ComposeSpec) else ():
+            if not file.exists():
+                found.append(f"{name}: {file} does not exist")
+    for secret in made.playbook.secrets.values():
+        try:
+            secret.read()
+        except ValueError as error:
+            found.append(f"secret {secret.name}: {error}")
+    for name, declared in made.playbook.model.inputs.items():
+        value = made.playbook.inputs.get(name)
+        if declared.must_exist and not Path(str(value)).exists():
+            found.append(f"input {name}: {value} does not exist")
+    return found
+
+
+def _pairs(values: dict[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def step_lines(number: int, step: PlannedStep) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import threading
 from argparse import Namespace
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TextIO
 
 from console.errors import ConsoleError, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
@@ -16,16 +19,15 @@ from console.text import clean
 
 def rollback(args: Namespace) -> int:
     """0 when the baseline serves (or there was nothing to do), 7 when it does not."""
-    out = sys.stderr if args.json else sys.stdout
+    printer = Printer(sys.stderr if args.json else sys.stdout)
 
     def emit(line: dict[str, Any]) -> None:
         if line.get("state") == "begin" or line.get("rung") == "done":
             return
-        print(
+        printer.say(
             f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
-            f"{clean(str(line.get('detail', '')), 300)}",
-            file=out, flush=True,
-        )  # fmt: skip
+            f"{clean(str(line.get('detail', '')), 300)}"
+        )
 
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
@@ -34,12 +36,59 @@ def rollback(args: Namespace) -> int:
         raise
     except ConsoleError as error:
         raise RollbackFailed("rollback failed", "\n".join(error.lines())) from error
-    if args.json:
-        print(json.dumps({**result.fields(), "detail": result.detail}))
-    print(_verdict(result), file=out)
-    for command in result.manual:
-        print(f"  {clean(command)}", file=out)
+    finally:
+        printer.close()
+    lines = [_verdict(result), *(f"  {clean(command)}" for command in result.manual)]
+    with contextlib.suppress(OSError):
+        if args.json:
+            print(json.dumps({**result.fields(), "detail": result.detail}), flush=True)
+        print("\n".join(lines), file=printer.out, flush=True)
+    _let_go_of_dead_output()
     return int(result.exit_code)
+
+
+class Printer:
+    """Prints in a thread of its own: a terminal that takes nothing (Ctrl-S, a dead line) holds up
+    the words, not the rollback."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True)
+        try:
+            self._thread.start()
+        except (OSError, RuntimeError):
+            self._thread = None
+
+    def say(self, text: str) -> None:
+        if self._thread is not None:
+            self._lines.put(text)
+        else:
+            self._print(text)
+
+    def close(self) -> None:
+        """Wait until all is printed: the rollback is over, whoever reads may take the time."""
+        if self._thread is not None:
+            self._lines.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (text := self._lines.get()) is not None:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=self.out, flush=True)
+
+
+def _let_go_of_dead_output() -> None:
+    """What a dead terminal did not take must not turn the exit code into Python's 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
 
 
 def _verdict(result: Any) -> str:
@@ -56,7 +105,7 @@ def _verdict(result: Any) -> str:
 
 
 def _site_plan(given: str | None) -> SealedPlan:
-    """A plan made now from the site file; only reached when no run has left one."""
+    """A plan made now from the site file; reached when no run left a fitting one."""
     from console.command.common import site_of
     from console.run.seal import site_plan
 

@@ -10,7 +10,7 @@ from argparse import Namespace
 from typing import Any
 
 from console.command.common import inputs_of, playbook_of, site_of
-from console.command.follow import Follow
+from console.command.follow import Follow, at_terminal
 from console.errors import ConsoleError, ControlError, Exit, UsageError
 from console.journal.store import Reader
 from console.playbook.model import Playbook
@@ -44,7 +44,7 @@ def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespac
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
         inputs=inputs, yes=args.yes, step=args.step,
-        headless=not args.detach and not args.step and not sys.stdin.isatty(),
+        headless=not args.detach and not args.step and not at_terminal(),
         owner=owner(), created=time.time(),
     )  # fmt: skip
     made = create(playbook.name, meta, playbook.text, site.text)
@@ -54,6 +54,9 @@ def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespac
         how = launch(made)
     except NotStarted:
         shutil.rmtree(made.path, ignore_errors=True)
+        raise
+    except KeyboardInterrupt:
+        _say(args, "\nnot started")
         raise
     if how.warning:
         _say(args, f"WARNING: {how.warning}")
@@ -80,6 +83,8 @@ def resume(args: Namespace) -> int:
     _say(args, f"resuming run {found.id} …")
     launch(found, *options)
     if args.detach:
+        if args.json:
+            print(json.dumps({"run": found.id, "path": str(found.path)}))
         return int(Exit.OK)
     return follow(found, args)
 

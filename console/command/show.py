@@ -11,7 +11,7 @@ from console.journal.store import Reader
 from console.run.directory import RunDir, all_runs, find_run
 from console.run.liveness import runner_alive
 from console.run.report import GLYPH, as_json, markdown
-from console.run.state import exit_code
+from console.run.state import exit_code, possible_verbs
 from console.run.view import RunView, fold
 from console.services.logfile import read_last
 from console.text import clean
@@ -75,6 +75,9 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     if view.outage:
         print("BASELINE DOWN: omni-console rollback brings it back")
+    verbs = possible_verbs(view.state, view.reason) if not view.over else []
+    if verbs and state != "interrupted":
+        print(f"go on with: omni-console tell {run.id[-4:]} {' | '.join(verbs)}")
     if state == "interrupted":
         print(f"the runner is gone: omni-console resume {run.id[-4:]} or omni-console rollback")
     phase = ""

@@ -30,7 +30,10 @@ class Strict(BaseModel):
 def _duration(value: Any) -> float:
     if not isinstance(value, str):
         raise ValueError(units.DURATION_FORM)
-    return units.parse_duration(value)
+    seconds = units.parse_duration(value)
+    if seconds > LONGEST_S:
+        raise ValueError("at most 30d")
+    return seconds
 
 
 def _bytes(value: Any) -> int:
@@ -81,6 +84,8 @@ Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
 """A name that becomes part of another: a metric, an environment variable."""
+
+LONGEST_S = 30 * 86400.0
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

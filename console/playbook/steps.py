@@ -197,7 +197,9 @@ class Manual(Strict):
 
 
 class Report(Strict):
-    to: Text = ""
+    """`to` ends in .md: a report never overwrites a playbook or a configuration."""
+
+    to: Text = Field("", pattern=r"^$|\.md$")
 
 
 class Unless(Strict):

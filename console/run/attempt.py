@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
+
 from console.errors import ConsoleError, EngineTimeout, InvalidFile
+from console.journal.store import JournalError
 from console.playbook.steps import Step
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.executors import executor
@@ -42,7 +45,9 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
 
 def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     point("before_intent", planned.id)
-    context.desk.set(step=planned.id, attempt=number, is_gate=planned.kind == "gate")
+    context.desk.set(
+        step=planned.id, attempt=number, is_gate=planned.kind == "gate", implicit=planned.implicit
+    )
     attempt = Attempt(context, planned.id, number, planned.limit_s)
     context.record(
         "step.state", planned.id, number, state=str(StepState.RUNNING),
@@ -58,8 +63,14 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         return None
     except StepFailed as failed:
         return _fail(attempt, planned, failed)
+    except JournalError:
+        raise  # nothing can be recorded: the run ends, and the ladder brings the baseline back
     except ConsoleError as error:
         return _fail(attempt, planned, _translate(error))
+    except Exception as error:  # a bug, a full disk: it costs the step, not the runner
+        traceback.print_exc()
+        words = one_line(f"{type(error).__name__}: {error}", 300)
+        return _fail(attempt, planned, StepFailed(Cause.INTERNAL, words))
     finally:
         attempt.close()
     state = StepState.SKIPPED if done.skipped else StepState.SUCCEEDED

@@ -47,12 +47,14 @@ class Desk:
         self.attempt = 0
         self.evidence = ""
         self.is_gate = False
+        self.implicit = False
         self.confirm = ""
         self.cancelled = threading.Event()
         self.pause_asked = False
         self.stop_verb: Verb | None = None
         self.mode = "all"
         self.inbox: queue.Queue[Verb] = queue.Queue()
+        self.check_inputs: Callable[[dict[str, Any]], str] = lambda changes: ""
         self.on_verb: Callable[[Verb, str, int], None] = lambda verb, step, attempt: None
 
     def set(self, **values: Any) -> None:
@@ -117,8 +119,12 @@ class Desk:
                 )
         if verb.verb in NEEDS_REASON and not verb.why.strip():
             return f"'{verb.verb}' needs a reason"
+        if verb.verb == "retry" and verb.args.get("inputs"):
+            return self.check_inputs(verb.args["inputs"])
         if verb.verb == "approve":
             return self._approve_why_not(verb, seen)
+        if verb.verb == "skip" and self.implicit:
+            return "this row is the plan's own and cannot be skipped; abort stops the run"
         if verb.verb == "skip" and self.is_gate:
             return "a gate cannot be skipped; approve overrides it, with a reason"
         return ""

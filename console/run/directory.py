@@ -61,6 +61,14 @@ class RunDir:
         name = re.sub(r"[^a-z0-9_-]", "-", step)
         return self.path / "attempts" / f"{name}.{attempt}.log"
 
+    @property
+    def readable(self) -> bool:
+        try:
+            self.meta()
+        except UsageError:
+            return False
+        return True
+
     def write_meta(self, meta: RunMeta) -> None:
         (self.path / "run.json").write_text(json.dumps(asdict(meta), indent=1) + "\n")
 
@@ -114,7 +122,7 @@ def find_run(text: str | None) -> RunDir:
     if not runs:
         raise UsageError("there is no run yet", hint="start one: omni-console run PLAYBOOK")
     if not text:
-        return runs[0]
+        return next((run for run in runs if run.readable), runs[0])
     found = [r for r in runs if r.id == text]
     found = found or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
     if len(found) != 1:

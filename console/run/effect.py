@@ -53,7 +53,7 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         bench = step.benchmark
         yield (
             f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
-            f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompts, temperature 0"
+            f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
         )
         if bench.against:
             yield "compared with the baseline, measured the same way"

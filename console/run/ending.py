@@ -15,6 +15,8 @@ from console.run.state import STEP_ENDS, RunState, StepState
 from console.text import one_line
 
 R = RunState
+ATTEMPTED = STEP_ENDS | {StepState.FAILED, StepState.IN_DOUBT}
+"""A final step is attempted once, and never again by a rollback after the end."""
 TAIL = (RESTORE, BASELINE_AGAIN)
 """Rows that belong to the end of a run, whatever became of the steps before."""
 
@@ -55,9 +57,18 @@ class Ending:
                     self.context.enter(R.ROLLING_BACK, "restore failed")
                     self.context.enter(R.ROLLBACK_FAILED, "the baseline does not serve")
                     return
+            elif planned.id == RESTORE:
+                self.context.record(
+                    "step.state", RESTORE, state=str(StepState.SKIPPED), detail="nothing is up"
+                )
             elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
                 run_attempts(self.context, planned)
-        self.context.enter(R.FAILED if failed else R.SUCCEEDED)
+        if self._must_restore():
+            self.roll_back("the run ended with something still up")
+        elif self.context.desk.cancelled.is_set():
+            self.context.enter(R.CANCELLED, "abort")
+        else:
+            self.context.enter(R.FAILED if failed else R.SUCCEEDED)
 
     def _must_restore(self) -> bool:
         view = self.context.view
@@ -90,7 +101,7 @@ class Ending:
         self.context.desk.set(cancelled=threading.Event(), step="", attempt=0)
         for planned in self.context.plan.steps:
             view = self.context.view.step(planned.id)
-            owed = view is not None and view.state not in STEP_ENDS | {StepState.IN_DOUBT}
+            owed = view is not None and view.state not in ATTEMPTED
             if planned.final and owed:
                 run_attempts(self.context, planned)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ServiceError
@@ -13,6 +15,7 @@ from console.run.fault import point
 from console.run.state import Cause
 from console.services.base import (
     ComposeSpec,
+    ContainerSpec,
     Driver,
     ExistingContainer,
     Handle,
@@ -91,7 +94,7 @@ class Fleet:
         """Start a service and follow its log; the intent is in the journal already."""
         self._attempt = attempt
         log = self.context.run.log(name)
-        launch = Launch(self.context.run.id, log, self.context.alive)
+        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:
@@ -100,13 +103,45 @@ class Fleet:
         attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)
         return handle
 
-    def adopt(self, name: str, handle: Handle) -> None:
-        """Take a live service into the run and tail its log."""
+    def _named(self, name: str, handle: Handle) -> None:
+        """The effect can be named: the ladder and the journal know it before it does anything,
+        so that a start that fails half way is undone as well."""
+        self.context.alive(handle)
+        self._hold(name, handle)
+
+    def _hold(self, name: str, handle: Handle) -> None:
+        if self.handles.get(name) == handle:
+            return
         self.handles[name] = handle
         self.context.record(
             "service", service=name, alive=True, kind=handle.kind, container=handle.container,
             name=handle.name, pid=handle.pid, start=handle.start,
         )  # fmt: skip
+
+    def can_start(self, name: str) -> None:
+        """What would keep a service from starting, asked before the baseline goes down for it.
+
+        Raises EngineError, ServiceError or StepFailed.
+        """
+        runs = self.spec(name).runs
+        if isinstance(runs, ContainerSpec):
+            from console.services.container import check_mounts
+            from console.services.images import require_image
+
+            require_image(self.client, runs.image)
+            check_mounts(self.client, runs.mounts)
+        elif isinstance(runs, ComposeSpec):
+            driver = self.driver(name)
+            getattr(driver, "resolve", lambda: None)()
+        elif isinstance(runs, ProcessSpec):
+            program = runs.argv[0]
+            there = shutil.which(program) or (Path(runs.cwd or ".") / program).exists()
+            if not there:
+                raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
+
+    def adopt(self, name: str, handle: Handle) -> None:
+        """Take a live service into the run and tail its log."""
+        self._hold(name, handle)
         if handle.pid and self._caps is None:
             self._caps = threading.Thread(target=self._cap_logs, name="log caps", daemon=True)
             self._caps.start()
@@ -126,14 +161,25 @@ class Fleet:
 
     def find(self, name: str) -> Handle | None:
         """The live handle of a service: this run's, or one that still runs from before."""
-        if name in self.handles:
-            return self.handles[name]
+        known = self.handles.get(name)
+        if known is not None and self.driver(name).status(known).alive:
+            return known
+        self.gone(name)  # it died: a new attempt starts a new one
         return self.driver(name).find()
+
+    def change(self, specs: dict[str, ServiceSpec]) -> None:
+        """Take new specifications; what runs under one that changed is stopped first."""
+        for name, spec in specs.items():
+            if spec != self.specs.get(name):
+                if name in self.handles:
+                    self.stop(name)
+                self._drivers.pop(name, None)
+        self.specs = specs
 
     def wait(self, name: str, attempt: Attempt) -> float:
         """Wait until a service is ready; seconds waited. Raises StepFailed with cause and log."""
         spec, driver = self.spec(name), self.driver(name)
-        handle = self.find(name)
+        handle = self.handles.get(name) or self.find(name)  # a dead one is waited for: it says why
         if handle is None:
             raise StepFailed(Cause.PRECONDITION, f"{name} has not been started")
         held = handle

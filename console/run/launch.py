@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -80,16 +81,19 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
     argv = [sys.executable, "-m", "console.cli", "runner", str(run.path), *options]
     if how.unit:
         # a unit inherits no descriptors: it says its word in a file that this side polls
-        word = run.path / "runner.word"
-        word.unlink(missing_ok=True)
+        said = run.path / "runner.word"
+        said.unlink(missing_ok=True)
         argv = [
             "systemd-run", "--user", "--collect", "--quiet", f"--unit=omni-console-{run.id}",
-            *(f"--setenv={k}={v}" for k, v in _unit_environment()), *argv,
+            # the ladder and the baseline are children of the runner and have to outlive it
+            "--property=KillMode=process",
+            # names only: values in an argv could be read by everybody, secrets among them
+            *(f"--setenv={name}" for name in _environment_names()), *argv,
         ]  # fmt: skip
         raise_if_failed(subprocess.run(argv, capture_output=True, check=False))
         os.close(read_end)
         os.close(write_end)
-        _judge(_poll_word(word, timeout_s), run)
+        _judge(_poll_word(said, timeout_s), run)
         return how
     log = os.open(run.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -100,10 +104,13 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
     finally:
         os.close(write_end)
         os.close(log)
+    word = _read_word(read_end, timeout_s)
     try:
-        _judge(_read_word(read_end, timeout_s), run)
+        _judge(word, run)
     except NotStarted:
         # what refused holds the host lock until it is gone; the next try must not meet it
+        if child.poll() is None and not word:
+            child.kill()  # it never said a word: nothing of it may go on behind our back
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GONE_S)
         raise
@@ -116,12 +123,9 @@ def raise_if_failed(done: subprocess.CompletedProcess[bytes]) -> None:
         raise NotStarted("systemd-run could not start the runner", detail, "", int(Exit.INTERNAL))
 
 
-def _unit_environment() -> list[tuple[str, str]]:
-    wanted = ("DOCKER_HOST", "DOCKER_CONFIG", "PATH", "LD_LIBRARY_PATH")
-    return [
-        (k, v) for k, v in os.environ.items()
-        if k in wanted or k.startswith(("OMNI_", "XDG_", "HF_"))
-    ]  # fmt: skip
+def _environment_names() -> list[str]:
+    """Variables of this shell; a unit starts without them, and secrets may come from any."""
+    return [name for name in os.environ if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
 
 
 def _read_word(read_end: int, timeout_s: float) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.rollback import live
+from console.rollback.lock import is_held
 from console.rollback.report import unfinished
 from console.run.directory import RunDir
 from console.services import process
@@ -15,9 +16,10 @@ def runner_alive(run: RunDir) -> bool:
 
 
 def ladder_busy(run: RunDir) -> bool:
-    """Whether a rollback of this run has begun and not said its end."""
+    """Whether a rollback of this run has begun, not said its end, and still holds its lock."""
     try:
         size: int = run.ladder.stat().st_size
-        return unfinished(run.ladder) < size
     except OSError:
         return False
+    # A ladder that was killed leaves lines without an end; the kernel took its lock away.
+    return unfinished(run.ladder) < size and is_held(run.rollback)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from console.playbook.model import Playbook
@@ -78,6 +78,7 @@ class _Planner:
         self.outages = 0
         self.measured = False
         self.started: list[str] = []
+        self.ever_started = False
 
     def steps(self) -> Iterator[PlannedStep]:
         for phase, step in self.playbook.steps():
@@ -86,7 +87,8 @@ class _Planner:
             yield self._row(phase, step)
             if step.when:
                 yield from self._after(phase, step)
-        if self.started or self.down_for:
+        if self.ever_started or self.outages:
+            # also when the playbook stops everything itself: a run may end before it gets there
             yield self._restore("Restore", RESTORE)
             self.down_for = []
         if self.measured:
@@ -117,9 +119,10 @@ class _Planner:
             suffix = "" if self.outages == 1 else f"-{self.outages}"
             self.down_for.append(step.service.target)
             what = f"THE BASELINE STOPS HERE: {step.service.target} needs its GPU memory"
-            yield self._baseline(
+            row = self._baseline(
                 phase, BASELINE_STOP + suffix, "Stop the baseline", f"{what}; {self._back()}"
             )
+            yield replace(row, service=step.service.target)
         elif step.service.target not in self.down_for:
             self.down_for.append(step.service.target)
 
@@ -129,6 +132,7 @@ class _Planner:
         target = step.service.target
         if step.service.verb == "start" and target not in self.started:
             self.started.append(target)
+            self.ever_started = True
         if step.service.verb == "stop":
             if target in self.started:
                 self.started.remove(target)
@@ -182,6 +186,7 @@ class _Planner:
     def _restore(self, phase: str, step_id: str) -> PlannedStep:
         stops = ", ".join(s for s in self.started if not self.services[s].keep)
         text = f"stop {stops}, then " if stops else ""
+        text = text if self.started or self.down_for else "only if something is still up: stop it, "
         text += "make sure the baseline serves: start, ready, one completion"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from console.clock import SystemClock
-from console.errors import ConsoleError, Exit
+from console.errors import BaselineNotReady, ConsoleError, Exit
 from console.journal.store import Journal
 from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
+from console.rollback import plan as sealed
+from console.rollback.ladder import Ladder
 from console.run import baseline
 from console.run.context import Context
 from console.run.control import Desk, Server
 from console.run.directory import RunDir
 from console.run.fault import point
 from console.run.fleet import Fleet
+from console.run.inputs import input_error
 from console.run.lock import HostLock
 from console.run.plan import make_plan
 from console.run.recover import adopt_services, close_after_rollback, settle_intents
@@ -44,25 +49,37 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     word = _Word(run, ready_fd)
     try:
         lock = HostLock()
-        context = _context(run)
+        context = _context(run, closing=close)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
     except (ConsoleError, OSError) as error:
         if not resume and not close:
             warm.trigger(run.rollback, warm.QUIT)
         return int(word.refuse(error))
-    word.say({"ok": True})
+    if not word.say({"ok": True}) and not resume and not close:
+        # whoever asked for this run went away before it began: it never was
+        _end(context, server)
+        warm.trigger(run.rollback, warm.QUIT)
+        shutil.rmtree(run.path, ignore_errors=True)
+        return int(Exit.INTERRUPTED)
     code = Exit.OK
     try:
         Runner(context).run()
     except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
-        traceback.print_exc()
         code = Exit.INTERNAL
-    finally:
+        with contextlib.suppress(OSError):  # on a full disk there is no log either
+            traceback.print_exc()
+    lock.release()
+    with contextlib.suppress(OSError):
         _end(context, server)
-        lock.release()
     if code is not Exit.OK and (context.view.outage or context.view.services):
-        warm.trigger(run.rollback, warm.EMERGENCY)
+        _emergency(run)
     return int(code)
+
+
+def _emergency(run: RunDir) -> None:
+    """The baseline must not pay for a dead runner: the warm ladder, or this process itself."""
+    if not (warm.is_warm(run.rollback) and warm.trigger(run.rollback, warm.EMERGENCY)):
+        Ladder(sealed.read(run.sealed)).run()
 
 
 class _Word:
@@ -82,26 +99,34 @@ class _Word:
         )  # fmt: skip
         return error.exit_code
 
-    def say(self, word: dict[str, Any]) -> None:
+    def say(self, word: dict[str, Any]) -> bool:
+        """Say it; False when nobody listens any more."""
         data = json.dumps(word).encode() + b"\n"
         if self.fd >= 0:
-            os.write(self.fd, data)
-            os.close(self.fd)
-            return
+            try:
+                return os.write(self.fd, data) == len(data)
+            except BrokenPipeError:
+                return False
+            finally:
+                os.close(self.fd)
         beside = self.run.path / ".runner.word"
         beside.write_bytes(data)
         beside.rename(self.run.path / "runner.word")
+        return True
 
 
-def _context(run: RunDir) -> Context:
-    """Everything from the run's own copies: the files the operator edits are not looked at."""
+def _context(run: RunDir, *, closing: bool = False) -> Context:
+    """Everything from the run's own copies: the files the operator edits are not looked at.
+
+    `closing`: a path that has vanished since must not keep the end from being written down.
+    """
     meta = run.meta()
     site = load_site(run.site)
     site.base = Path(meta.site_base)
     site.path = Path(meta.site)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base),
-        site_services=frozenset(site.model.services),
+        site_services=frozenset(site.model.services), planning=closing,
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)
@@ -109,6 +134,7 @@ def _context(run: RunDir) -> Context:
     desk.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
     context.fleet = Fleet(context)
+    desk.check_inputs = lambda changes: input_error(context, changes)
     desk.on_verb = lambda verb, step, attempt: context.record(
         "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
         args={k: v for k, v in verb.args.items() if k != "confirm"},
@@ -121,13 +147,18 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     run = context.run
     if resume or close:
         _read_back(context)
-    facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
+    if resume and not context.view.run_id:
+        raise ConsoleError(
+            "the journal of this run is gone", str(run.journal),
+            "without it nobody knows what was done; omni-console rollback still works",
+        )  # fmt: skip
     live.append(run.live, _self("runner"))
     if close:
         if not context.view.run_id:  # the journal was deleted: a new one says whose it is
             _created(context)
         close_after_rollback(context)
         return Server(run.socket, context.desk)
+    facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
     if resume:
         words = f"run again from {from_step}" if from_step else "the runner was gone"
         context.record("verb", from_step, verb="resume", who=owner(), why=words)
@@ -135,6 +166,8 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         adopt_services(context)
     else:
         proof = baseline.prove(context.plan.site)
+        if context.plan.takes_down:
+            _can_be_stopped(context)
         _created(context)
         context.record("serving", tok_s=proof.decode_tok_s, degraded=False)
     seal(context, facts)
@@ -148,6 +181,17 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         )
     )  # fmt: skip
     return Server(run.socket, context.desk)
+
+
+def _can_be_stopped(context: Context) -> None:
+    """An outage that would not happen must not be believed in. Raises BaselineNotReady."""
+    if context.fleet.find("baseline") is None:
+        url = context.plan.site.model.baseline.url
+        raise BaselineNotReady(
+            "no run starts: the baseline could not be stopped", f"what answers at {url} was not "
+            "started by the console, or from another site file, so it cannot be told apart",
+            "stop it by hand, then omni-console rollback starts it",
+        )  # fmt: skip
 
 
 def _read_back(context: Context) -> None:
@@ -207,7 +251,8 @@ def _end(context: Context, server: Server) -> None:
     """Let go of everything; the ladder stays only when the run is not over."""
     server.close()
     context.fleet.close()
-    pointer.clear(context.run.id)
+    if context.view.over:
+        pointer.clear(context.run.id)
     if context.view.over and context.view.state is not RunState.ROLLBACK_FAILED:
         warm.trigger(context.run.rollback, warm.QUIT)
     context.journal.close()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from console.errors import ConsoleError
+from console.rollback import live
 from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
 from console.run.plan import PlannedStep
 from console.run.state import ENDS, RunState, StepState
-from console.services.base import Handle
+from console.services import process
+from console.services.base import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, Handle
+from console.services.docker_client import ask
 
 REPEATABLE = frozenset(
     {"check", "gate", "note", "report", "benchmark", "approval", "manual", "service", "build",
      "baseline:measure", "baseline:stop", "restore"}
 )  # fmt: skip
 """Kinds whose repetition changes nothing: they ask first, or only look."""
+LEFTOVER_GRACE_S = 2.0
 OPEN = frozenset({StepState.RUNNING, StepState.RETRY_WAIT})
 
 
@@ -30,11 +35,12 @@ def settle_intents(context: Context, from_step: str = "") -> None:
         if again:
             _note(context, view.id, view.attempt, StepState.PENDING, "resumed from here")
             continue
-        if view.state is StepState.CANCELLED:
-            _note(context, view.id, view.attempt, StepState.PENDING, "to be run again")
-        elif view.state in OPEN and _repeatable(planned := context.plan.at(view.id)):
+        if view.state not in OPEN and view.state is not StepState.CANCELLED:
+            continue
+        end_leftovers(context, view.id)
+        if _repeatable(planned := context.plan.at(view.id)):
             _note(context, view.id, view.attempt, StepState.PENDING, f"{planned.kind}: run again")
-        elif view.state in OPEN:
+        else:
             _note(context, view.id, view.attempt, StepState.IN_DOUBT,
                   "the runner died during it: it may or may not have happened")  # fmt: skip
 
@@ -46,13 +52,40 @@ def _repeatable(planned: PlannedStep) -> bool:
     return step is not None and (step.idempotent or step.unless is not None)
 
 
-def adopt_services(context: Context) -> None:
-    """Services that survived their runner are taken over, with a new tailer each."""
-    for name, data in list(context.view.services.items()):
-        handle = Handle(
+def end_leftovers(context: Context, step: str) -> None:
+    """What a dead runner's step left running must not run beside its second attempt."""
+    for pid, start in process.by_cookie(context.run.id, step):
+        process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
+    planned = context.plan.at(step)
+    if planned.step is None or planned.step.where is None or planned.step.where.image is None:
+        return
+    labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{ROLE_LABEL}=oneoff"]
+    client = context.fleet.client
+    found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
+    for container in found:
+        ask("Stopping a leftover", partial(container.stop, timeout=int(LEFTOVER_GRACE_S)), 30.0)
+
+
+def _recorded(context: Context) -> dict[str, Handle]:
+    """Services that may be alive: those of the journal, and those only live.jsonl knows because
+    the runner died between the effect and its event."""
+    handles: dict[str, Handle] = {}
+    for entry in live.read(context.run.live):
+        if entry.kind in ("process", "container") and entry.name in context.plan.services:
+            handles[entry.name] = Handle(
+                entry.name, entry.kind, entry.container, entry.name, entry.pid, entry.start
+            )
+    for name, data in context.view.services.items():
+        handles[name] = Handle(
             name, data["kind"], data.get("container", ""), data.get("name", ""),
             data.get("pid", 0), data.get("start", 0),
         )  # fmt: skip
+    return handles
+
+
+def adopt_services(context: Context) -> None:
+    """Services that survived their runner are taken over, with a new tailer each."""
+    for name, handle in _recorded(context).items():
         try:
             alive = context.fleet.driver(name).status(handle).alive
         except ConsoleError:
@@ -73,7 +106,9 @@ def close_after_rollback(context: Context) -> None:
     for view in context.view.steps:
         if view.state in OPEN:
             _note(context, view.id, view.attempt, StepState.CANCELLED, "stopped by the rollback")
-    ended = context.view.state in ENDS
+    serving = result_of(last[-1]).serving
+    healed = context.view.state is RunState.ROLLBACK_FAILED and serving
+    ended = context.view.state in ENDS and not healed
     who = who_asked(context.run.rollback) or "the emergency key"
     context.record("verb", verb="rollback", who=who, why="emergency")
     if not ended:

@@ -23,13 +23,13 @@ def bring_back(context: Context, step: str, attempt: int) -> Result:
 
     The warm ladder does it; when that is gone, this process climbs itself.
     """
-    plan = sealed.read(context.run.sealed)
 
     def emit(line: dict[str, Any]) -> None:
         context.record("rung", step, attempt, **line)
 
-    result = _by_warm(context, plan, emit)
+    result = _by_warm(context, emit)  # it holds the plan in memory, should the file be gone
     if result is None:
+        plan = sealed.read(context.run.sealed)
         trigger = new_trigger(context.clock, emergency=False)
         result = Ladder(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.fleet.handles):
@@ -43,7 +43,7 @@ def bring_back(context: Context, step: str, attempt: int) -> Result:
     return result
 
 
-def _by_warm(context: Context, plan: sealed.SealedPlan, emit: Any) -> Result | None:
+def _by_warm(context: Context, emit: Any) -> Result | None:
     directory = context.run.rollback
     follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
     if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import queue
 
-from console.errors import ConsoleError
-from console.playbook.load import load_playbook
 from console.playbook.steps import Step
 from console.run.attempt import run_attempts
 from console.run.context import Context
 from console.run.control import Verb
-from console.run.ending import Ending, Flow
+from console.run.ending import TAIL, Ending, Flow
 from console.run.executors import preload
 from console.run.executors.gate import evidence_hash, outcome_name
 from console.run.fault import point
-from console.run.plan import PlannedStep, make_plan
+from console.run.inputs import change_inputs
+from console.run.plan import PlannedStep
 from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState
-from console.text import one_line
 
 R = RunState
 
@@ -45,20 +43,21 @@ class Runner:
             point("run_started")
             flow = self._walk()
             ending.close(flow, failed=self.failed)
-        ending.run_finally()
-        ending.report()
-        self.context.record("run.finished")
+        if not self.context.view.finished:
+            ending.run_finally()
+            ending.report()
+            self.context.record("run.finished")
 
     # -- forward ---------------------------------------------------------------------------
 
     def _walk(self) -> Flow:
         for planned in list(self.context.plan.steps):
-            if planned.final or (planned.kind == "restore" and planned.id == "restore"):
+            if planned.final or planned.id in TAIL:
                 break
             view = self.context.view.step(planned.id)
             if view is not None and view.state in STEP_ENDS:
-                continue
-            if view is not None and view.state is StepState.IN_DOUBT:
+                flow = self._decided_before(planned, view.state)
+            elif view is not None and view.state is StepState.IN_DOUBT:
                 flow = self._doubt(planned)
             elif view is not None and view.state is StepState.FAILED:
                 flow = self._failed_before(planned, Cause(view.cause or Cause.INTERNAL))
@@ -71,7 +70,9 @@ class Runner:
 
     def _before(self, planned: PlannedStep) -> Flow:
         """Between steps is where a pause takes hold and where stepping stops."""
-        self.desk.set(step=planned.id, attempt=0, is_gate=planned.kind == "gate")
+        self.desk.set(
+            step=planned.id, attempt=0, is_gate=planned.kind == "gate", implicit=planned.implicit
+        )
         if self.desk.cancelled.is_set():
             return self._stop_flow()
         if self.desk.pause_asked or self.desk.mode == "step":
@@ -127,8 +128,14 @@ class Runner:
         if verb.verb == "skip":
             return self._skip(planned, verb)
         if verb.verb == "retry":
-            self._change_inputs(verb)
+            change_inputs(self.context, verb.args.get("inputs") or {})
         return None
+
+    def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
+        """A gate that was judged before the runner died still decides; the rest is done."""
+        if state is StepState.SUCCEEDED and planned.kind == "gate" and planned.step is not None:
+            return self._after_gate(planned, planned.step)
+        return Flow.ON
 
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
         """A step that had failed when the runner died: it is asked about again, not repeated."""
@@ -184,30 +191,6 @@ class Runner:
             detail=f"by {verb.who}: {verb.why}",
         )  # fmt: skip
         return Flow.ON
-
-    def _change_inputs(self, verb: Verb) -> None:
-        """A retry may change inputs; the change is checked like a new file, and recorded."""
-        changes = verb.args.get("inputs") or {}
-        if not changes:
-            return
-        playbook = self.context.plan.playbook
-        given = {**self.context.meta.inputs, **{str(k): str(v) for k, v in changes.items()}}
-        site = self.context.plan.site
-        try:
-            fresh = load_playbook(
-                self.context.run.playbook, given, base=playbook.base,
-                site_services=frozenset(site.model.services),
-            )  # fmt: skip
-        except ConsoleError as error:
-            self.context.record("run.note", text=one_line(f"inputs not changed: {error}", 300))
-            return
-        for name, value in changes.items():
-            self.context.record("input", name=one_line(str(name)), value=one_line(str(value)))
-        self.context.meta.inputs.update({str(k): str(v) for k, v in changes.items()})
-        self.context.run.write_meta(self.context.meta)
-        plan = make_plan(fresh, site, self.context.view.restore_s)
-        self.context.plan = plan
-        self.context.fleet.specs = plan.services
 
     def _pause(self, reason: Pause, detail: str) -> Verb:
         """Stand still until a verb comes that moves on."""

@@ -51,6 +51,7 @@ def sealed_plan(
         memory_file=str(restore_file(site.name)),
         finish_argv=finish,
         grace_s=max([10.0, *(spec.grace_s for spec in specs)]),
+        keep=tuple(spec.name for spec in specs if spec.keep),
     )
 
 

@@ -312,7 +312,7 @@ def move_aside(client: docker.DockerClient, name: str, container: str, say: Say 
         say(f"the older {name} is now {aside}")
         return aside
     raise ServiceError(
-        f"No free name for the older {name}", "", "`omni-console clean` removes them"
+        f"No free name for the older {name}", "", "`docker ps -a` lists them; remove some by hand"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,7 +25,7 @@ class CompletionModel(Strict):
     model: Text = ""
     prompt: Text = "Reply with one short sentence: are you serving?"
     max_tokens: int = Field(8, gt=0, le=512)
-    timeout: Duration = 120.0
+    timeout: Annotated[Duration, Field(gt=0)] = 120.0
 
 
 class ReferenceModel(Strict):
@@ -39,7 +39,7 @@ class BaselineModel(Strict):
     """The service that must always come back: an existing container, a compose service whose
     container exists, or a host process."""
 
-    container: Text | None = None
+    container: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][\w.-]*$")] | None = None
     compose: ComposeModel | None = None
     process: ProcessModel | None = None
     url: Url

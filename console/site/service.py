@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -37,6 +38,8 @@ def _mount(value: Any) -> str:
 def _env_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise ValueError("an environment variable's name, like HF_HOME")
+    if value.startswith("OMNI_"):
+        raise ValueError("a name that does not begin with OMNI_ (the console's own)")
     return value
 
 
@@ -51,6 +54,12 @@ def _service_name(value: Any) -> str:
 def _url(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"http://[\w.\-\[\]:]+(/[^\s?#]*)?", value):
         raise ValueError("http://HOST:PORT")
+    try:
+        port = urlsplit(value).port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError("http://HOST:PORT with a port from 1 to 65535")
     return value.rstrip("/")
 
 
@@ -64,7 +73,7 @@ Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})]
 
 class ReadyModel(Strict):
     http: str = Field("/health", pattern="^/")
-    timeout: Duration = 900.0
+    timeout: Annotated[Duration, Field(gt=0)] = 900.0
     stable_for: Duration = 0.0
 
 

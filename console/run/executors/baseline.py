@@ -7,15 +7,22 @@ from console.run.fault import point
 from console.run.plan import PlannedStep
 from console.run.restoring import bring_back, wait_released
 from console.run.state import Cause
+from console.services.probe import Health, health
 from console.units import format_duration
+
+SERVING = Health.SERVING
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
+    context.fleet.can_start(planned.service)  # no outage for what could be known before
     context.record("outage", planned.id, attempt.number, down=True)
     begun = context.clock.monotonic()
-    context.fleet.stop("baseline", attempt)
+    stopped = context.fleet.stop("baseline", attempt)
     point("baseline_stopped")
+    url = context.plan.site.model.baseline.url
+    if not stopped and health(url, context.plan.site.model.baseline.ready.http)[0] is SERVING:
+        raise StepFailed(Cause.PRECONDITION, f"what answers at {url} could not be stopped")
     released = wait_released(context, attempt)
     took = format_duration(context.clock.monotonic() - begun)
     return Done(f"baseline stopped in {took}; {released}")

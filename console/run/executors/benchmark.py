@@ -24,6 +24,8 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     assert step is not None
     assert step.benchmark is not None
     service = step.benchmark.service
+    if service != "baseline" and context.fleet.find(service) is None:
+        raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
     result = _measure(context, service, step.benchmark, attempt)
     try:
         return _keep(context, result, attempt, step.id, step.id)

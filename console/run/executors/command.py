@@ -6,6 +6,7 @@ group; SIGINT → SIGTERM → SIGKILL, each step visible.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import selectors
@@ -31,6 +32,7 @@ from console.services.process import (
 from console.site.service import mount
 from console.text import one_line
 
+DRAIN_S = 1.0
 GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
 
 
@@ -109,14 +111,12 @@ def run_host(
         words = error.strerror if isinstance(error, OSError) else str(error)
         raise StepFailed(Cause.START_ERROR, f"{one_line(argv[0])}: {words} (in {cwd})") from error
     start = start_time(child.pid) or 0
-    context.alive(Handle(attempt.step, "process", pid=child.pid, start=start), kind="step")
     try:
+        context.alive(Handle(attempt.step, "process", pid=child.pid, start=start), kind="step")
         _pump(child, attempt)
-        return child.wait(timeout=max(0.1, attempt.remaining()))
-    except subprocess.TimeoutExpired:
-        raise StepFailed(
-            Cause.TIMEOUT, f"not done within {attempt.limit_s:.0f} s", lines=attempt.last_lines()
-        ) from None
+        while child.poll() is None:  # it closed its output and goes on silently
+            attempt.pause(0.1)
+        return child.returncode
     except StepFailed as failed:
         failed.lines = failed.lines or attempt.last_lines()
         raise
@@ -138,6 +138,7 @@ def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
     for."""
     assert child.stdout is not None
     os.set_blocking(child.stdout.fileno(), False)
+    ended: float | None = None
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         while True:
@@ -148,8 +149,13 @@ def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
                 last = attempt.last_lines(1)
                 if last:
                     attempt.say(last[0])
-            elif data == b"" or child.poll() is not None:
+            if data == b"":
                 return
+            if child.poll() is not None:
+                ended = ended or attempt.context.clock.monotonic()
+                late = attempt.context.clock.monotonic() - ended > DRAIN_S
+                if data is None or late:  # all is read, or a grandchild goes on talking
+                    return
 
 
 def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt) -> None:
@@ -223,16 +229,22 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
         found = re.findall(output.pattern, text)
         last = found[-1] if found else None
         value = last[0] if isinstance(last, tuple) else last
-        try:
-            metrics[name] = {"value": float(value or ""), "unit": output.unit, "n": 1}
-        except ValueError:
-            what = "no line matches" if value is None else f"'{one_line(value, 40)}' is no number"
-            raise StepFailed(
-                Cause.OUTPUT_INVALID, f"output '{name}': {what} {one_line(output.pattern)}",
-                lines=attempt.last_lines(),
-            ) from None  # fmt: skip
+        if value is None:
+            words = f"output '{name}': no line matches {one_line(output.pattern)}"
+            raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines())
+        number = _number(value)
+        metrics[name] = {"value": number, "unit": output.unit, "n": int(number is not None)}
     if metrics:
         context.record("metrics", step.id, attempt.number, metrics=metrics)
+
+
+def _number(text: str) -> float | None:
+    """A finite number, or None: what is none holds a gate, it never passes one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from console.run.context import Attempt, Context, Done
+from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.plan import PlannedStep
+from console.run.state import Cause
 from console.services.base import ContainerSpec
+from console.services.probe import Health, health
 from console.units import format_duration
 
 
@@ -24,10 +26,22 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
             context.fleet.adopt(name, found)
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
+            _nobody_there(context, name)
             _warn_unlimited(context, name, attempt)
             context.fleet.start(name, attempt)
     waited = context.fleet.wait(name, attempt)
     return Done(f"{name} ready after {format_duration(waited)}")
+
+
+def _nobody_there(context: Context, name: str) -> None:
+    """Whoever answers at the candidate's address before it starts is somebody else, and would be
+    measured in its place."""
+    spec = context.fleet.spec(name)
+    state, _ = health(spec.url, spec.ready.path)
+    if state is not Health.REFUSED:
+        raise StepFailed(
+            Cause.PRECONDITION, f"something answers at {spec.url} before {name} is started: {state}"
+        )
 
 
 def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:

@@ -39,9 +39,11 @@ def test_a_service_that_is_kept_is_not_stopped(plan: MakePlan) -> None:
     assert made.at("restore").effects[0].startswith("make sure the baseline serves")
 
 
-def test_a_service_that_was_stopped_leaves_nothing_to_restore(plan: MakePlan) -> None:
+def test_a_service_that_is_stopped_is_still_looked_for_at_the_end(plan: MakePlan) -> None:
+    """A gate or a failure may end the run before the step that stops it."""
     made = plan("{id: up, service: {start: beside}}", "{id: d, service: {stop: beside}}")
-    assert rows(made) == ["up", "d"]
+    assert rows(made) == ["up", "d", "restore"]
+    assert made.at("restore").effects[0].startswith("only if something is still up")
 
 
 def test_an_exclusive_service_takes_the_baseline_down_first(plan: MakePlan) -> None:
@@ -88,7 +90,8 @@ def test_nothing_is_measured_that_nobody_compares(plan: MakePlan) -> None:
 
 def test_stopping_the_candidate_brings_the_baseline_back_at_once(plan: MakePlan) -> None:
     made = plan(UP, DOWN, NOTE, restore_s=5.0)
-    assert rows(made) == ["!baseline:stop", "!up", "!down", "baseline:restore-1", "note"]
+    shown = ["!baseline:stop", "!up", "!down", "baseline:restore-1", "note", "restore"]
+    assert rows(made) == shown
     assert made.at("baseline:restore-1").kind == "restore"
 
 

@@ -1,0 +1,125 @@
+"""However a run ends, the baseline is back; and what was decided or done is not done again."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.rollback import live
+from console.services import process
+from tests.run.e2e.sites import UP, book
+from tests.run.e2e.world import World, until
+
+STOP = "id: down, service: {stop: cand}"
+SLOW = "id: n, run: [echo, 'tg: 5'], outputs: {tg: {pattern: 'tg: ([0-9]+)'}}"
+GATE = "id: go, gate: [{metric: n.tg, go: '>= 20'}]"
+
+
+def after(world: World) -> str:
+    return f'id: after, script: "echo after >> {world.effects}"'
+
+
+@pytest.mark.parametrize(
+    ("steps", "code"),
+    [
+        ([UP, SLOW, GATE, STOP], 3),
+        ([UP, "id: bad, run: ['false']", STOP], 5),
+    ],
+)
+def test_an_end_before_the_step_that_stops_the_candidate(
+    world: World, steps: list[str], code: int
+) -> None:
+    done = world.go(world.write("b.yaml", book(*steps, "id: z, note: reached")))
+    assert done.code == code, done
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+    assert next(s for s in done.json["steps"] if s["id"] == "restore")["state"] == "succeeded"
+
+
+def test_a_gate_that_said_no_says_no_after_a_resume(world: World) -> None:
+    path = world.write("b.yaml", book(SLOW, GATE, after(world)))
+    assert world.go(path, OMNI_FAULT="after_result@go").json["state"] == "interrupted"
+    resumed = world.console("resume", "--json")
+    assert (resumed.code, resumed.json["decision"]) == (3, "no_go"), resumed
+    assert world.done() == []
+
+
+def test_a_hold_is_still_a_hold_after_a_resume(world: World) -> None:
+    held = "id: go, gate: [{metric: n.tg, go: '>= 20', no_go: '< 1'}]"
+    world.detach(world.write("b.yaml", book(SLOW, held, after(world))))
+    world.state("paused:hold")
+    world.kill("runner")
+    world.dead()
+    assert world.console("resume", "--detach").code == 0
+    world.state("paused:hold")
+    assert world.done() == []
+    assert world.tell("approve", "--reason", "seen by hand").code == 0
+    world.over()
+    assert world.done() == ["after"]
+
+
+def test_a_retry_starts_a_candidate_that_died(world: World) -> None:
+    again = "id: up, service: {start: crash}, retry: {attempts: 3, backoff: 10ms}"
+    done = world.go(world.write("b.yaml", book(again)))
+    assert done.code == 5, done
+    log = (world.run.path / "logs/crash.log").read_text()
+    assert log.count("last words") == 3, done
+
+
+def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(world: World) -> None:
+    long = f'id: long, idempotent: true, script: "echo one >> {world.effects}; exec sleep 600"'
+    world.detach(world.write("b.yaml", book(long)))
+    until(lambda: world.done() == ["one"], "the step has begun")
+    world.kill("runner")
+    world.dead()
+    assert world.console("resume", "--detach").code == 0
+    until(lambda: world.done() == ["one", "one"], "the step has begun again")
+    assert len(process.by_cookie(world.run.id, "long")) == 1
+    assert world.console("abort").code == 5
+
+
+def test_a_candidate_only_live_jsonl_knows_is_adopted(world: World) -> None:
+    path = world.write("b.yaml", book(UP, after(world)))
+    assert world.go(path, OMNI_FAULT="effect_recorded@cand").json["state"] == "interrupted"
+    resumed = world.console("resume", "--json")
+    assert resumed.code == 0, resumed
+    started = {e.pid for e in live.read(world.run.live) if e.name == "cand"}
+    assert len(started) == 1, "no second candidate beside the recorded one"
+
+
+def test_without_its_journal_a_run_is_not_repeated(world: World) -> None:
+    path = world.write("b.yaml", book(after(world), "id: z, note: end"))
+    assert world.go(path, OMNI_FAULT="before_intent@z").json["state"] == "interrupted"
+    for file in world.run.path.glob("journal.db*"):
+        file.unlink()
+    resumed = world.console("resume")
+    assert resumed.code == 1
+    assert "journal of this run is gone" in resumed.err
+    assert world.done() == ["after"]
+
+
+def test_a_baseline_the_console_did_not_start_is_not_believed_stopped(bare: World) -> None:
+    started = bare.bring_up()
+    (bare.records / "baseline.json").unlink()
+    done = bare.go(bare.write("b.yaml", book(UP)))
+    assert done.code == 5, done
+    assert "could not be stopped" in done.err
+    assert process.alive(*started)
+    assert bare.runs == []
+
+
+def test_an_abort_reaches_a_step_that_closed_its_output(world: World) -> None:
+    silent = "id: silent, run: [sh, -c, 'exec >&- 2>&-; exec sleep 600']"
+    world.detach(world.write("b.yaml", book(silent)))
+    world.step("silent", "running")
+    assert world.console("abort").code == 5
+    assert world.over().state == "cancelled"
+
+
+def test_a_final_step_that_failed_is_not_tried_again_by_a_later_rollback(world: World) -> None:
+    mail = f'id: mail, script: "echo mail >> {world.effects}; exit 1"'
+    done = world.go(world.write("b.yaml", book("id: a, note: x", final=mail)))
+    assert done.code == 0, done
+    assert world.console("rollback").code == 0
+    assert world.console("rollback").code == 0
+    world.dead()
+    assert world.done() == ["mail"]
