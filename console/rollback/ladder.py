@@ -7,7 +7,6 @@ ladder climbs at a time: a second caller follows the first one's lines and ends 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, EngineError
 from console.rollback import fence, manual, ready, restore, stop
+from console.rollback.lock import Lock
 from console.rollback.plan import SealedPlan
 from console.rollback.report import (
     LADDER,
@@ -25,6 +25,7 @@ from console.rollback.report import (
     Result,
     Trigger,
     new_trigger,
+    quiet_limit,
     unfinished,
 )
 from console.rollback.scene import Scene
@@ -33,8 +34,9 @@ from console.services import process
 from console.services.base import COOKIE, ProcessSpec
 from console.services.engine import RawEngine
 
-LOCK = "lock"
 FOLLOW_PAUSE_S = 0.02
+STOPPED_S = 2.0
+"""A ladder that was stopped (SIGSTOP, Ctrl-Z) and says nothing is not waited for any longer."""
 ENGINE_WORD_S = 1.5
 """A hung engine is named this soon, whatever the fence is still busy with."""
 
@@ -65,29 +67,42 @@ class Ladder:
         """Climb, or follow whoever climbs already; the result either way."""
         with contextlib.suppress(OSError):
             self.plan.rollback_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = _open_lock(self.plan.rollback_dir)
+        lock = Lock(self.plan.rollback_dir)
         try:
-            while not _locked(descriptor):
-                result = self._follow(descriptor)
+            while not lock.taken():
+                result = self._follow(lock)
                 if result is not None:
                     return result
+                if lock.given_up:
+                    break
             return self._climb()
+        except Exception as error:  # whatever it was, the caller gets a result and the commands
+            words = f"{type(error).__name__}: {error}"
+            return Result(serving=False, manual=manual.commands(self.plan), detail=words)
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            lock.close()
 
-    def _follow(self, descriptor: int) -> Result | None:
-        """The other ladder's result; None when it let go of the lock without one."""
+    def _follow(self, lock: Lock) -> Result | None:
+        """The other ladder's result; None when it let go of the lock without one, or got stuck."""
         follower = Follower(self.path, unfinished(self.path), self.emit)
+        heard, seen = self.clock.monotonic(), 0
         while True:
             result = follower.poll()
             if result is not None:
                 return result
-            if _locked(descriptor):
+            if lock.taken():
                 result = follower.poll()
                 if result is None:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                    lock.let_go()
                 return result
+            now = self.clock.monotonic()
+            if follower.seen != seen:
+                heard, seen = now, follower.seen
+            # Two ladders side by side do no harm; none that moves does.
+            quiet = now - heard
+            if quiet >= quiet_limit(self.plan) or (quiet >= STOPPED_S and lock.holder_stopped()):
+                lock.given_up = True
+                return None
             self.clock.sleep(FOLLOW_PAUSE_S)
 
     def _climb(self) -> Result:
@@ -133,7 +148,8 @@ class Ladder:
             except EngineError as error:
                 scene.report.note("stop", str(error))
 
-        threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
+        with contextlib.suppress(OSError, RuntimeError):  # no thread left: the hang is named later
+            threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
 
     def _serving(self, scene: Scene, baseline: Baseline) -> Result:
         report, plan = scene.report, self.plan.baseline
@@ -192,31 +208,6 @@ def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
     except EngineError as error:
         report.note("stop", f"{error}; using the docker command")
         return None
-
-
-def _open_lock(directory: Path) -> int:
-    """The lock file; where it cannot be made, the directory itself; -1 when even that is not."""
-    for path, flags in (
-        (directory / LOCK, os.O_RDWR | os.O_CREAT),
-        (directory / LOCK, os.O_RDONLY),
-        (directory, os.O_RDONLY | os.O_DIRECTORY),
-    ):
-        with contextlib.suppress(OSError):
-            return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    return -1
-
-
-def _locked(descriptor: int) -> bool:
-    """Try to take the lock; without any lock file the ladder climbs all the same."""
-    if descriptor < 0:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _finish(plan: SealedPlan) -> None:

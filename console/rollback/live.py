@@ -1,7 +1,8 @@
 """live.jsonl: what a run has alive, appended and fsynced the moment it can be named.
 
 A process line begins exactly `{"pid":N,"start":N,` and a container line `{"container":"ID",`, so
-that the POSIX script reads them with sed. A reader tolerates a torn line anywhere.
+that the POSIX script reads them with sed. A reader tolerates a torn line anywhere. Each line ends
+with the boot it was written in: a pid of another boot names somebody else.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from console.services import process
 from console.services.base import Handle
 
 LIVE = "live.jsonl"
@@ -39,7 +41,8 @@ class Live:
             who = {"container": self.container}
         else:
             who = {"pid": self.pid, "start": self.start}
-        return json.dumps({**who, "kind": self.kind, "name": self.name}, separators=(",", ":"))
+        value = {**who, "kind": self.kind, "name": self.name, "boot": process.boot_id()}
+        return json.dumps(value, separators=(",", ":"))
 
 
 def of_handle(handle: Handle) -> Live:
@@ -70,14 +73,15 @@ def read(path: Path) -> list[Live]:
     except OSError:
         return []
     found: dict[Live, None] = {}
+    boot = process.boot_id()
     for line in data.split(b"\n"):
-        entry = _entry(line)
+        entry = _entry(line, boot)
         if entry is not None:
             found[entry] = None
     return list(found)
 
 
-def _entry(line: bytes) -> Live | None:
+def _entry(line: bytes, boot: str) -> Live | None:
     try:
         value = json.loads(line)
         kind, name = str(value["kind"]), str(value.get("name", ""))
@@ -85,6 +89,8 @@ def _entry(line: bytes) -> Live | None:
             container = str(value["container"])
             return Live(kind, name, container=container) if container else None
         pid, start = int(value["pid"]), int(value["start"])
+        if boot and value.get("boot", boot) not in ("", boot):
+            return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     # pid 0 and 1 are never a run's; a negative one would name a whole group.

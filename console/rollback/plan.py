@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,7 +84,10 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class SealedPlan:
-    """See the module; `sealed_at` in Unix seconds, `grace_s` is a candidate's time to end."""
+    """See the module; `sealed_at` in Unix seconds, `grace_s` is a candidate's time to end.
+
+    `keep` names services that outlive a rollback the runner asked for; an emergency ends them.
+    """
 
     run_id: str
     run_dir: str
@@ -99,6 +103,7 @@ class SealedPlan:
     memory_file: str = ""
     finish_argv: tuple[str, ...] = ()
     grace_s: float = 10.0
+    keep: tuple[str, ...] = ()
 
     @property
     def rollback_dir(self) -> Path:
@@ -156,8 +161,18 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
 
 def read(path: Path) -> SealedPlan:
     """The plan in a file. Raises InvalidFile when it is missing, unreadable or no such plan."""
+    return read_owned(path)[0]
+
+
+def read_owned(path: Path) -> tuple[SealedPlan, int]:
+    """The plan in a file and the uid that owns that very file. Raises InvalidFile."""
     try:
-        with open(path, "rb") as file:
+        # Without O_NONBLOCK a FIFO in the plan's place would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise _invalid(str(path), "not a file")
             data = file.read(SIZE_LIMIT + 1)
     except OSError as error:
         raise _invalid(str(path), f"cannot be read: {error.strerror}") from error
@@ -167,7 +182,7 @@ def read(path: Path) -> SealedPlan:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         raise _invalid(str(path), f"not JSON: {one_line(str(error), 80)}") from error
-    return SealedPlan.from_json(value, str(path))
+    return SealedPlan.from_json(value, str(path)), info.st_uid
 
 
 def _invalid(source: str, what: str, expected: str = "") -> InvalidFile:
@@ -200,6 +215,7 @@ class _Reader:
             memory_file=text(top, "memory_file", ""),
             finish_argv=self.words(top, "finish_argv"),
             grace_s=number(top, "grace_s", 10.0),
+            keep=self.words(top, "keep"),
         )
 
     def baseline(self, value: object) -> Baseline:

@@ -18,6 +18,8 @@ HUNG_S = 60.0
 """A server that ran before us and answers nothing for this long is hung, not loading."""
 FAILED_S = 10.0
 """How long to look at a container whose start failed: the engine may have been late, not away."""
+OWNER_S = 2.0
+"""How long the engine may take to say whether it is the baseline that answers."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
@@ -34,10 +36,16 @@ class Readiness:
 
     def prove(self) -> bool:
         """Rungs ready and completion, with the one restart between; True when it serves."""
+        if self.baseline.gone:
+            self.scene.report.skipped("ready", "there is no container to wait for")
+            return False
         while True:
             trouble = self._ready() or self._completion()
             if not trouble:
-                return True
+                # It may have died of the taken address while somebody else gave its answers.
+                if self.baseline.running(OWNER_S) is not False:
+                    return True
+                trouble = "completion", self._stranger()
             rung, detail = trouble
             if self.restarted:
                 self.scene.fail(rung, detail)
@@ -61,6 +69,8 @@ class Readiness:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
             if state is Health.SERVING:
+                if self.baseline.running(OWNER_S) is False:
+                    return "ready", self._stranger()
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.scene, "after ready")
                 return None
@@ -86,6 +96,9 @@ class Readiness:
         if not self.baseline.failed:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
+
+    def _stranger(self) -> str:
+        return f"something else answers at the baseline's address, {self.plan.url}"
 
     def _ended(self) -> str:
         lines = " | ".join(self.baseline.last_lines())

@@ -17,6 +17,7 @@ from typing import Any
 
 from console.clock import Clock
 from console.errors import Exit
+from console.rollback.plan import SealedPlan
 from console.text import one_line
 
 LADDER = "ladder.jsonl"
@@ -166,6 +167,9 @@ class Report:
         self._wanted.set()
         if self._syncer is not None:
             self._syncer.join(1.0)
+        elif self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
 
     def _write(self, line: Line) -> None:
         if self._descriptor < 0:
@@ -175,8 +179,10 @@ class Report:
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 os.write(self._descriptor, b"\n")
             # fsync under memory pressure can take seconds, so it happens beside the ladder.
-            self._syncer = threading.Thread(target=self._sync, name="ladder-sync", daemon=True)
-            self._syncer.start()
+            syncer = threading.Thread(target=self._sync, name="ladder-sync", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread left: the kernel writes it anyway
+                syncer.start()
+                self._syncer = syncer
         os.write(self._descriptor, (json.dumps(line) + "\n").encode())
         self._wanted.set()
 
@@ -214,6 +220,7 @@ def asked(directory: Path, who: str, at: float) -> None:
     """Note who asked for a rollback, for the run's journal. Never raises."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO there must not hold the rollback up
         descriptor = os.open(directory / ASKED, flags, 0o644)
         try:
             os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
@@ -225,6 +232,14 @@ def who_asked(directory: Path) -> str:
     """The last one who asked from a shell; empty when nobody did."""
     lines, _ = read_lines(directory / ASKED)
     return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
+
+
+def quiet_limit(plan: SealedPlan) -> float:
+    """Seconds after which a ladder that says nothing is not waited for any longer.
+
+    Loading is silent for as long as the baseline may take; an engine that is away for minutes.
+    """
+    return 360.0 + plan.baseline.ready_timeout_s + 2 * plan.baseline.completion.timeout_s
 
 
 def size_of(path: Path) -> int:

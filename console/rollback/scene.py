@@ -16,7 +16,7 @@ from console.rollback import live as livelog
 from console.rollback.live import Live
 from console.rollback.plan import SealedPlan
 from console.rollback.report import Report
-from console.services import process
+from console.services import bounded, process
 from console.services.engine import RawEngine
 from console.text import decode, one_line
 
@@ -49,6 +49,12 @@ class Scene:
         """Count something that was really ended; rungs do it from several threads."""
         with self._lock:
             self.stopped += count
+
+    @property
+    def uses_engine(self) -> bool:
+        """Whether this plan may have to do with containers at all."""
+        address = self.plan.engine
+        return bool(address.socket or address.docker_host) or self.plan.baseline.kind == "container"
 
     @property
     def live(self) -> list[Live]:
@@ -86,6 +92,10 @@ class Scene:
         base = self.plan.baseline
         return bool(name) and name in (base.name, base.container_name, *self.plan.protected)
 
+    def outlives(self, service: str) -> bool:
+        """Whether a service may stay: `keep: true`, and the runner asked, not a person's alarm."""
+        return service in self.plan.keep and not self.report.trigger.emergency
+
     def docker_environment(self) -> dict[str, str]:
         """Environment for the docker command: the allow-listed one and the sealed address."""
         address = self.plan.engine
@@ -96,35 +106,35 @@ class Scene:
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
         """Run a command to its end; its output. Raises EngineError with its last words."""
         try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=self.docker_environment(),
-                timeout=timeout_s,
-                check=False,
-                start_new_session=True,
-            )
+            code, out, _ = bounded.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:
             raise EngineError(f"{argv[0]} {argv[1]} did not end in time") from None
         except OSError as error:
             raise EngineError(f"{argv[0]} cannot be run", error.strerror or "") from None
-        text = decode(done.stdout)
-        if done.returncode:
+        text = decode(out)
+        if code:
             raise EngineError(f"{argv[0]} {argv[1]} failed", one_line(text[-300:]))
         return text
 
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
     """Run all at once in threads of their own; False when one is still at it after `limit_s`."""
-    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
-    for thread in threads:
-        thread.start()
+    threads = [thread for task in tasks if (thread := beside(task)) is not None]
     deadline = time.monotonic() + limit_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     return not any(thread.is_alive() for thread in threads)
+
+
+def beside(task: Callable[[], None]) -> threading.Thread | None:
+    """Run a task in a thread; where the system gives none, here and now, and None."""
+    thread = threading.Thread(target=task, daemon=True)
+    try:
+        thread.start()
+    except (OSError, RuntimeError):
+        task()
+        return None
+    return thread
 
 
 def log_path(plan: SealedPlan) -> Path:

@@ -70,13 +70,6 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BASE_ID": base.container_id,
         "BASE_NAME": base.container_name,
         "KEPT": "".join(f"|{name}|" for name in kept if name),
-        "CANDIDATES": " ".join(
-            word
-            for c in plan.candidates
-            if c.kind != "process"
-            for word in (c.container, c.name)
-            if _PLAIN.fullmatch(word)
-        ),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,

@@ -22,8 +22,15 @@ alive() {
 # The leader may be gone while its group lives: the kernel keeps the number for the group.
 group_lives() {
   alive "$1" "$2" && return 0
-  [ -e "/proc/$1" ] && return 1
-  kill -s 0 -- "-$1" 2>/dev/null
+  if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
+  kill -s 0 -- "-$1" 2>/dev/null || return 1
+  # Its members are younger than it was; an older one tells that the number is another group's.
+  [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
+    while read -r state a group session b c d e f g h i j k l m n o p start rest; do
+      case "$state" in Z|X) continue ;; esac
+      if [ "$group" != "$1" ] && [ "$session" != "$1" ]; then continue; fi
+      if [ "$start" -ge "$2" ]; then echo yes; break; fi
+    done)" ]
 }
 
 end_group() {
@@ -40,11 +47,12 @@ end_group() {
   return 0
 }
 
-# PID START NAME of the recorded processes of one kind.
+# PID START NAME of the recorded processes of one kind; those of another boot are left out.
 recorded() {
   [ -r "$LIVE" ] || return 0
   head='^{"pid":\([0-9]\{1,\}\),"start":\([0-9]\{1,\}\)'
-  sed -n "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p" "$LIVE"
+  sed -n -e "/\"boot\":\"/{ /\"boot\":\"$BOOT/!d; }" \
+    -e "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p" "$LIVE"
 }
 
 is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
@@ -105,7 +113,6 @@ targets() {
     timeout 15 docker ps -q --no-trunc --filter "label=omni.role=$role"
   done
   if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
-  for one in $CANDIDATES; do echo "$one"; done
 }
 
 stop_containers() {
@@ -182,7 +189,7 @@ start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
   if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
-  spawn_baseline </dev/null >>"$LOG" 2>&1 9>&- &
+  { trap - TSTP PIPE; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
@@ -228,6 +235,9 @@ lost() {
 }
 
 main() {
+  # A dropped line or a closed terminal must not stop it half way.
+  trap '' HUP TSTP PIPE
+  BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi

@@ -9,7 +9,7 @@ from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback.scene import Scene, log_path
 from console.rollback.stop import is_up
 from console.services import process
-from console.services.engine import EngineRefused, NoSuchContainer
+from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.services.logfile import read_last
 from console.services.probe import Health, health
 
@@ -33,6 +33,8 @@ class Baseline:
         self.started = False
         self.failed = False
         """The last start raised."""
+        self.gone = False
+        """The engine answers, there is no such container, and nothing says how to make it."""
 
     def serving(self) -> bool:
         """Whether it answers its health path and is the one that runs there, as far as known."""
@@ -40,15 +42,21 @@ class Baseline:
             return False
         return self.running() is not False
 
-    def running(self) -> bool | None:
+    def running(self, limit_s: float | None = None) -> bool | None:
         """Whether the container or process is up; None when nobody can tell."""
         if self.plan.kind == "process":
             self.process = self.process or self.scene.baseline_process()
-            return process.alive(*self.process) if self.process else None
-        if self.scene.engine is None:
+            if self.process is None:
+                return None
+            # A start script may be gone while the server it started is not.
+            return process.alive(*self.process) or bool(process.members(*self.process))
+        engine = self.scene.engine
+        if engine is None or not self.container:
             return None
+        if limit_s is not None:
+            engine = RawEngine(engine.path, limit_s)
         try:
-            container = self.scene.engine.inspect(self.container)
+            container = engine.inspect(self.container)
         except NoSuchContainer:
             return False
         except EngineError:
@@ -72,7 +80,8 @@ class Baseline:
             self.process = None
         elif self.scene.engine is not None:
             with contextlib.suppress(EngineError):
-                self.scene.engine.stop(self.container, grace_s)
+                if self.container:
+                    self.scene.engine.stop(self.container, grace_s)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
@@ -81,7 +90,7 @@ class Baseline:
             return read_last(log_path(self.scene.plan), count)
         try:
             engine = self.scene.engine
-            return engine.last_lines(self.container, count) if engine else []
+            return engine.last_lines(self.container, count) if engine and self.container else []
         except EngineError:
             return []
 
@@ -163,16 +172,20 @@ class Baseline:
 
     def _by_compose(self) -> str:
         if not self.plan.compose_argv:
+            self.gone = True
+            names = dict.fromkeys((self.plan.container_name, self.plan.container_id[:12]))
             raise EngineError(
-                "the baseline's container is gone", "and the plan has no compose file"
+                "the baseline's container is gone",
+                f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
         self.scene.report.note("start", "its container is gone; asking compose")
         self.scene.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
-        self.container = self.plan.container_name or self.container
+        self.container = self.plan.container_name  # unknown without one: not the one that is gone
         return "by compose"
 
     def _by_command(self) -> str:
-        self.scene.command(["docker", "start", self.container], 30.0)
+        name = self.container or self.plan.container_id or self.plan.container_name
+        self.scene.command(["docker", "start", name], 30.0)
         self.started = True
         return "by the docker command"

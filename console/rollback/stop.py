@@ -10,14 +10,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
-from console.rollback.scene import Scene, together
-from console.services import process
-from console.services.base import ROLE_LABEL
+from console.rollback.scene import Scene, beside, together
+from console.services import bounded, process
+from console.services.base import ROLE_LABEL, SERVICE_LABEL
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.text import decode
 from console.units import format_bytes, format_duration
@@ -38,10 +37,10 @@ def stop(scene: Scene) -> None:
     """End candidate processes and containers, all at once; with the engine away, what can be."""
     scene.report.begin("stop")
     before, failures = scene.stopped, len(scene.failures)
-    worker = threading.Thread(target=_processes, args=(scene,), daemon=True)
-    worker.start()
+    worker = beside(lambda: _processes(scene))
     _containers(scene)
-    worker.join(scene.plan.grace_s + process.KILL_WAIT_S + 5)
+    if worker is not None:
+        worker.join(scene.plan.grace_s + process.KILL_WAIT_S + 5)
     if len(scene.failures) > failures:
         return
     ended = scene.stopped - before
@@ -72,10 +71,10 @@ def _processes(scene: Scene) -> None:
     groups = [
         (e.pid, e.start)
         for e in scene.live
-        if e.kind == "process" and e.pid and not scene.is_kept(e.name)
+        if e.kind == "process" and e.pid and not _stays(scene, e.name)
     ]
     for candidate in scene.plan.candidates:
-        if candidate.kind == "process" and not scene.is_kept(candidate.service):
+        if candidate.kind == "process" and not _stays(scene, candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.
             recorded = process.read_record(scene.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
@@ -99,6 +98,8 @@ def _containers(scene: Scene) -> None:
     """Stop containers through the engine; while it is away, say so and try again or go on."""
     engine = scene.engine
     if engine is None:
+        if scene.uses_engine:
+            _with_command(scene)
         return
     deadline = scene.clock.monotonic() + ENGINE_WAIT_S
     while True:
@@ -126,18 +127,19 @@ def _containers(scene: Scene) -> None:
 
 def _nothing_known(scene: Scene) -> bool:
     containers = [c for c in scene.plan.candidates if c.kind != "process"]
-    recorded = [e for e in scene.live if e.container and not scene.is_kept(e.name)]
+    recorded = [e for e in scene.live if e.container and not _stays(scene, e.name)]
     return scene.plan.baseline.kind == "process" and not containers and not recorded
 
 
 def _targets(scene: Scene, engine: RawEngine) -> list[str]:
-    """Full ids of running containers to stop. Raises EngineError when the engine is away."""
+    """Full ids of running containers to stop. Raises EngineError when the engine is away.
+
+    By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
+    a candidate's name did not come from here.
+    """
     found = dict.fromkeys(_by_label(scene, engine))
-    named = [e.container for e in scene.live if e.container and not scene.is_kept(e.name)]
-    for candidate in scene.plan.candidates:
-        if candidate.kind != "process" and not scene.is_kept(candidate.service):
-            named += [word for word in (candidate.container, candidate.name) if word]
-    for word in dict.fromkeys(named):
+    recorded = [e.container for e in scene.live if e.container and not _stays(scene, e.name)]
+    for word in dict.fromkeys(recorded):
         if word in found:
             continue
         try:
@@ -155,8 +157,14 @@ def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
     return [
         row.id
         for row in rows
-        if row.labels.get(ROLE_LABEL) in ROLES and not _untouchable(scene, row.id, row.name)
+        if row.labels.get(ROLE_LABEL) in ROLES
+        and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
+        and not _untouchable(scene, row.id, row.name)
     ]
+
+
+def _stays(scene: Scene, service: str) -> bool:
+    return scene.is_kept(service) or scene.outlives(service)
 
 
 def _untouchable(scene: Scene, identity: str, name: str) -> bool:
@@ -218,17 +226,16 @@ def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
 
 def _with_command(scene: Scene) -> None:
     """The engine's socket did not work: the docker command may know another way in."""
-    base = scene.plan.baseline
-    known = [e.container for e in scene.live if e.container and not scene.is_kept(e.name)]
+    ours = {e.container for e in scene.live if e.container and not _stays(scene, e.name)}
+    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (ROLE_LABEL, SERVICE_LABEL))
+    argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
-        form = "{{.ID}}\t{{.Names}}"
-        argv = ["docker", "ps", "--no-trunc", "--format", form]
-        for role in ROLES:
-            rows = scene.command([*argv, "--filter", f"label={ROLE_LABEL}={role}"]).splitlines()
-            for identity, _, name in (row.partition("\t") for row in rows):
-                if not _untouchable(scene, identity.strip(), name.strip()):
-                    known.append(identity.strip())
-        targets = [c for c in dict.fromkeys(known) if c != base.container_id]
+        targets = []
+        for line in scene.command(argv).splitlines():
+            identity, role, service, name = [*line.split("\t"), "", "", ""][:4]
+            marked = role in ROLES and not scene.outlives(service)
+            if (marked or identity in ours) and not _untouchable(scene, identity, name):
+                targets.append(identity)
         if targets:
             grace = scene.plan.grace_s
             scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
@@ -273,16 +280,11 @@ def _vram_released(scene: Scene) -> str:
 def _vram_used(scene: Scene) -> int | None:
     """Bytes in use on the plan's GPUs, asked in another process: NVML may hang for good."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "console.gauges.vram"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=VRAM_CALL_S,
-            check=True,
-            env=dict(os.environ),
-        )
-        table = json.loads(decode(done.stdout))
+        argv = [sys.executable, "-m", "console.gauges.vram"]
+        code, out, _ = bounded.run(argv, VRAM_CALL_S, env=os.environ)
+        if code:
+            return None
+        table = json.loads(decode(out))
         return sum(int(table[gpu]["used"]) for gpu in scene.plan.gpus)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None

@@ -29,7 +29,16 @@ def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
         os.close(descriptor)
 
 
-def is_warm(rollback_dir: Path) -> bool:
-    """Whether a recorded warm ladder of this run is alive."""
-    entries = livelog.read(rollback_dir / LIVE)
-    return any(e.kind == "ladder" and process.alive(e.pid, e.start) for e in entries)
+def is_warm(rollback_dir: Path, *, running: bool = False) -> bool:
+    """Whether a recorded warm ladder of this run is alive; `running`: and not stopped (Ctrl-Z)."""
+    return any(
+        process.alive(e.pid, e.start) and not (running and is_stopped(e.pid))
+        for e in livelog.read(rollback_dir / LIVE)
+        if e.kind == "ladder"
+    )
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger: it keeps its lock, idle."""
+    found = process.stat(pid)
+    return found is not None and found.state in "Tt"

@@ -73,6 +73,8 @@ class Warm:
             self.pending = b""
             if EMERGENCY in pending or ASKED in pending:
                 self._climb(EMERGENCY in pending)
+                if QUIT in pending and QUIT not in self.pending:
+                    self.pending += QUIT  # it came with the call, and is still wanted
             elif QUIT in pending:
                 return
 

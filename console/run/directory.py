@@ -82,14 +82,15 @@ class RunDir:
 
 
 def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunDir:
-    """A new run directory, readable by other users so that theirs consoles and root find it."""
+    """A new run directory, private: site files and argv may hold keys. Root reads it anyway, and
+    the pointer tells everybody else whose run it is."""
     root = paths.runs_dir()
     root.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     run = RunDir(root / f"{stamp}-{name}-{secrets.token_hex(2)}")
-    run.path.mkdir(mode=0o755)
+    run.path.mkdir(mode=0o700)
     for part in ("rollback", "logs", "attempts"):
-        (run.path / part).mkdir(mode=0o755)
+        (run.path / part).mkdir(mode=0o700)
     run.playbook.write_text(playbook_text, "utf-8")
     run.site.write_text(site_text, "utf-8")
     run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))

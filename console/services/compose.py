@@ -104,7 +104,7 @@ class ComposeDriver:
             self.say(f"reusing the older container of project {resolved.project}")
         override = self._write_override(resolved, launch.run_id)
         # Created first and started second, so that it is recorded before it does anything.
-        self._up(resolved, override, "--no-start")
+        self._up(resolved, override, "--no-start", launch.run_id)
         container = self._candidate(resolved)
         found = inspect(self.client, container) if container else None
         if found is None:
@@ -115,7 +115,7 @@ class ComposeDriver:
             )
         handle = self._handle(found)
         launch.record(handle)
-        self._up(resolved, override, "-d")
+        self._up(resolved, override, "-d", launch.run_id)
         return handle
 
     def status(self, handle: Handle) -> Status:
@@ -164,7 +164,7 @@ class ComposeDriver:
         name = str(found.get("Name") or "").lstrip("/")
         return Handle(self.spec.name, "container", container=str(found["Id"]), name=name)
 
-    def _up(self, resolved: Resolved, override: Path, mode: str) -> None:
+    def _up(self, resolved: Resolved, override: Path, mode: str, run_id: str) -> None:
         argv = up_argv(
             self.runs.files,
             self.runs.service,
@@ -173,10 +173,14 @@ class ComposeDriver:
             override=override,
             mode=mode,
         )
-        self._compose(argv, f"Compose, starting {self.runs.service},", UP_S)
+        # The cookie lets the fence of a rollback find this very command.
+        self._compose(argv, f"Compose, starting {self.runs.service},", UP_S, {COOKIE: run_id})
 
-    def _compose(self, argv: Sequence[str], what: str, seconds: float) -> str:
-        return compose(argv, unix_host(self.client), dict(self.runs.env), what, seconds, self.say)
+    def _compose(
+        self, argv: Sequence[str], what: str, seconds: float, more: Mapping[str, str] | None = None
+    ) -> str:
+        env = {**dict(self.runs.env), **(more or {})}
+        return compose(argv, unix_host(self.client), env, what, seconds, self.say)
 
     def _write_override(self, resolved: Resolved, run_id: str) -> Path:
         labels = {
@@ -256,7 +260,8 @@ def override_of(
 
     `known(kind, name)` tells whether the engine has a volume or network of that name.
     """
-    limits = ((resolved.service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    deploy = resolved.service.get("deploy") or {}
+    limits = (deploy.get("resources") or {}).get("limits") or {}
     service: dict[str, Any] = {
         "image": resolved.image,
         "pull_policy": "never",
@@ -276,6 +281,8 @@ def override_of(
             again["memory"] = str(runs.memory_bytes)
     if again:
         service["deploy"] = {"resources": {"limits": again}}
+    if deploy.get("restart_policy"):  # it goes before `restart`
+        service.setdefault("deploy", {})["restart_policy"] = {"condition": "none"}
     return _sharing(resolved, {"services": {runs.service: service}}, runs.service, known)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.services import bounded
 from console.services.engine_state import Say
 from console.text import clean_lines, decode, one_line
 from console.units import format_duration
@@ -68,28 +68,13 @@ def _run(
         raise EngineError(
             "There is no docker command", "compose services need it", "install docker-ce-cli"
         )
-    with subprocess.Popen(
-        [program, *argv[1:]],
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as child:
-        try:
-            out, error = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _kill_group(child.pid)
-            raise EngineTimeout(
-                f"{what} did not finish within {format_duration(seconds)}",
-                "the compose command was killed; the engine may still carry it out",
-                "`docker ps -a` shows what it made",
-            ) from None
-    return child.returncode, out, error
-
-
-def _kill_group(pid: int) -> None:
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+        return bounded.run([program, *argv[1:]], seconds, env=env)
+    except subprocess.TimeoutExpired:
+        raise EngineTimeout(
+            f"{what} did not finish within {format_duration(seconds)}",
+            "the compose command was killed; the engine may still carry it out",
+            "`docker ps -a` shows what it made",
+        ) from None
+    except OSError as error:
+        raise EngineError("The docker command cannot be run", error.strerror or "") from None

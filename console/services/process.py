@@ -116,6 +116,7 @@ def environment(
 
 
 _exits: dict[tuple[int, int], int] = {}
+_unwatched: list[subprocess.Popen[bytes]] = []
 
 
 def exit_code(pid: int, start: int) -> int | None:
@@ -157,9 +158,10 @@ def spawn(
         os.close(out)
     # Not reaped yet: even a child that is dead already keeps its number until it is waited for.
     start = start_time(child.pid) or 0
-    threading.Thread(
-        target=_reap, args=(child, start), name=f"reaper-{child.pid}", daemon=True
-    ).start()
+    try:
+        threading.Thread(target=_reap, args=(child, start), daemon=True).start()
+    except RuntimeError:  # no thread left: a zombie at worst
+        _unwatched.append(child)
     return child.pid, start
 
 

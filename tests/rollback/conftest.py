@@ -131,6 +131,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "host").mkdir()
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("SUDO_UID", raising=False)
 
 

@@ -1,8 +1,9 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
-    python standin.py PORT [--loading N] [--tok-s X] [--ignore-term]
+    python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
 
-`--loading N` answers 503 to the first N looks at /health. Only the standard library.
+`--loading N` answers 503 to the first N looks at /health; `--slow S` takes S seconds for a
+completion. Only the standard library.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,6 +19,7 @@ from typing import Any
 class Handler(BaseHTTPRequestHandler):
     loading = 0
     tok_s = 50.0
+    slow = 0.0
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -29,6 +32,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"error": {"message": "no such path"}})
 
     def do_POST(self) -> None:
+        time.sleep(Handler.slow)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked["max_tokens"])
         self.answer(
@@ -59,6 +63,8 @@ def main(arguments: list[str]) -> None:
         Handler.loading = int(arguments[arguments.index("--loading") + 1])
     if "--tok-s" in arguments:
         Handler.tok_s = float(arguments[arguments.index("--tok-s") + 1])
+    if "--slow" in arguments:
+        Handler.slow = float(arguments[arguments.index("--slow") + 1])
     if "--ignore-term" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer.allow_reuse_address = True

@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any
 import pytest
 
 from console import paths
-from console.errors import Exit
-from console.rollback import command, pointer
+from console.errors import ConsoleError, Exit
 from console.rollback import plan as sealed
+from console.rollback import pointer
 from console.rollback.command import rollback
+from console.rollback.finder import Finder
 from console.rollback.plan import SealedPlan
 from console.rollback.pointer import Pointer
+from console.rollback.report import asked
+from console.services import process
 from console.services.base import ProcessSpec
 from tests.rollback.conftest import Stage
 
@@ -150,11 +154,12 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
     stage.seal(baseline=replace(stage.plan.baseline, process=spec, ready_timeout_s=1.0))
     path = pointer.write(made(stage, NOBODY))
     os.chown(path, NOBODY, NOBODY)
+    os.chown(stage.plan.rollback_dir / "plan.json", NOBODY, NOBODY)
     open_up(stage.plan.rollback_dir)
 
     def act() -> object:
         lines: list[dict[str, object]] = []
-        finder = command.Finder(None, False, lambda detail: lines.append({"detail": detail}))
+        finder = Finder(None, False, lambda detail: lines.append({"detail": detail}))
         choice = finder.find()
         assert choice is not None
         with open("/proc/self/status") as file:
@@ -170,20 +175,119 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
 
 
 @as_root
-def test_stranger_may_look_and_is_told(stage: Stage) -> None:
+def test_root_gives_a_live_run_of_another_user_the_way_over_its_own_stale_one(
+    stage: Stage,
+) -> None:
     pointer.write(made(stage))
+    pid = os.getpid()
+    live = replace(made(stage, NOBODY, "live"), pid=pid, start=process.start_time(pid) or 0)
+    os.chown(pointer.write(live), NOBODY, NOBODY)
+    os.chown(stage.plan.rollback_dir / "plan.json", NOBODY, NOBODY)
     open_up(stage.plan.rollback_dir)
+
+    def act() -> object:
+        notes: list[str] = []
+        choice = Finder(None, False, notes.append).find()
+        return [choice is not None and choice.source, os.getuid()]
+
+    assert in_child(act) == [f"the run of {pwd.getpwuid(NOBODY).pw_name}", NOBODY]
+
+
+@as_root
+@pytest.mark.parametrize("own_site", [False, True])
+def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) -> None:
+    """Its argv, its log, its finish command: all of it would run with the reader's rights."""
+    pid = os.getpid()
+    pointer.write(replace(made(stage), pid=pid, start=process.start_time(pid) or 0))
+    foreign = paths.runs_dir() / "theirs" / "rollback" / "plan.json"
+    sealed.write(stage.plan, foreign)
+    open_up(stage.plan.rollback_dir)
+    open_up(foreign.parent)
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
 
     def act() -> object:
         os.setgroups([])
         os.setuid(NOBODY)
         notes: list[str] = []
-        choice = command.Finder(None, False, notes.append).find()
-        return [choice is not None and choice.plan.run_id, notes]
+        choice = Finder((lambda: plan) if own_site else None, False, notes.append).find()
+        return [choice.plan.site_name if choice else None, notes]
 
     found, notes = in_child(act)
-    assert found == stage.plan.run_id
-    assert "not permitted" in notes[0]
+    assert found == ("mine" if own_site else None)
+    assert "belongs to root: sudo omni-console rollback acts as root" in notes[0]
+    assert any(str(foreign) in note for note in notes)
+
+
+def test_plan_of_another_user_behind_ones_own_pointer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointer.write(made(stage))
+    real = sealed.read_owned
+    monkeypatch.setattr(sealed, "read_owned", lambda path: (real(path)[0], os.getuid() + 1))
+    assert rollback(None, False, stage.lines.append).nothing_to_do
+    assert stage.baseline_process() is None
+
+
+def test_asking_follows_no_link_and_waits_for_no_fifo(stage: Stage) -> None:
+    outside = stage.root / "outside"
+    (stage.plan.rollback_dir / "asked.jsonl").symlink_to(outside)
+    asked(stage.plan.rollback_dir, "me", 1.0)
+    assert not outside.exists()
+    (stage.plan.rollback_dir / "asked.jsonl").unlink()
+    os.mkfifo(stage.plan.rollback_dir / "asked.jsonl")
+    asked(stage.plan.rollback_dir, "me", 1.0)
+
+
+def site_file() -> Path:
+    path = paths.default_site()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("site")
+    return path
+
+
+def old_plan(stage: Stage, name: str, site: str, at: float) -> None:
+    path = paths.runs_dir() / name / "rollback" / "plan.json"
+    run_dir = str(path.parent.parent)
+    sealed.write(
+        replace(stage.plan, run_id=name, run_dir=run_dir, site_path=site, sealed_at=at), path
+    )
+    os.utime(path, (at, at))
+
+
+def chosen(seal: Callable[[], SealedPlan] | None) -> str:
+    choice = Finder(seal, False, print).find()
+    return (choice.plan.run_id or choice.plan.site_name) if choice else ""
+
+
+def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
+    site, now = site_file(), time.time() + 60
+    fresh = replace(stage.plan, run_id="", run_dir="", site_name="fresh")
+
+    def refuses() -> SealedPlan:
+        raise ConsoleError("the site file cannot be used")
+
+    def breaks() -> SealedPlan:
+        raise ImportError("pydantic")
+
+    old_plan(stage, "demo", "/elsewhere/site.yaml", now + 9)
+    assert chosen(lambda: fresh) == "fresh"
+    assert chosen(refuses) == "demo"
+    assert chosen(breaks) == "demo"
+    assert chosen(None) == "demo"
+    old_plan(stage, "ours", str(site), now)
+    assert chosen(lambda: fresh) == "ours"
+    os.utime(site, (now + 5, now + 5))
+    assert chosen(lambda: fresh) == "fresh", "the site file changed since"
+    assert chosen(refuses) == "ours"
+    site.unlink()
+    assert chosen(lambda: fresh) == "demo", "no site file: the newest run"
+
+
+def test_plan_that_is_a_fifo_holds_nobody_up(stage: Stage) -> None:
+    path = paths.runs_dir() / "a" / "rollback" / "plan.json"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert rollback(None, False, None).nothing_to_do
 
 
 def test_works_with_everything_else_broken(stage: Stage) -> None:

@@ -19,7 +19,7 @@ from console.rollback import live, script, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
 from console.rollback.live import Live
-from console.rollback.plan import Baseline, EngineAddress, SealedPlan
+from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
 from console.services.engine import NoSuchContainer, RawEngine
 from console.services.probe import Health, complete, health
@@ -184,6 +184,43 @@ def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_pat
     assert "failed to load model" in result.detail.lower()
     assert any(" start " in command for command in result.manual)
     assert any("restarting it once" in detail for detail in yard.said("ready", "note"))
+
+
+def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_path: Path) -> None:
+    stranger = yard.candidate("")
+    name = str(yard.raw.inspect(stranger)["Name"]).lstrip("/")
+    yard.plan = replace(yard.plan, candidates=(Candidate("cand", container=name, name=name),))
+    assert yard.climb().serving
+    assert yard.up(stranger)
+    made = script.write(yard.plan, yard.plan.rollback_dir)
+    path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
+    env = {"PATH": path, "HOME": "/"}
+    assert subprocess.run(["dash", str(made)], env=env, timeout=120, check=False).returncode == 0
+    assert yard.up(stranger)
+
+
+def test_container_that_is_gone_for_good_ends_at_once(yard: Yard) -> None:
+    yard.engine.run("rm", yard.plan.baseline.container_id)
+    begun = time.monotonic()
+    result = yard.climb()
+    assert time.monotonic() - begun < 5
+    assert not result.serving
+    assert "container is gone" in result.detail
+    assert "no compose file" in result.detail
+    assert not any("restarting" in line["detail"] for line in yard.lines)
+
+
+def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:
+    labels = ["--label", "omni.role=candidate", "--label", "omni.service=helper"]
+    run = ["run", "-d", "--init", "--label", yard.label, *labels, yard.busy, "sleep", "600"]
+    helper = yard.engine.run(*run).strip()
+    yard.record("helper", helper)
+    yard.plan = replace(yard.plan, keep=("helper",))
+    clock = SystemClock()
+    assert Ladder(yard.plan, clock=clock, trigger=new_trigger(clock, False)).run().serving
+    assert yard.up(helper)
+    assert yard.climb().serving
+    assert not yard.up(helper)
 
 
 def test_wrong_port_owner_is_said(yard: Yard) -> None:

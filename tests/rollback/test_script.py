@@ -74,6 +74,37 @@ def test_stubborn_candidate_is_killed_with_its_children(stage: Stage) -> None:
     assert process.members(*candidate) == []
 
 
+def test_pids_of_another_boot_are_left_alone(stage: Stage) -> None:
+    kept, old, ended = stage.sleeper("a"), stage.sleeper("b"), stage.sleeper("c")
+    pid, start = kept
+    line = f'{{"pid":{pid},"start":{start},"kind":"process","name":"x","boot":"another"}}\n'
+    with stage.live.open("a") as file:
+        file.write(line + line.replace('"process"', '"runner"'))
+        file.write(f'{{"pid":{old[0]},"start":{old[1]},"kind":"step","name":"without"}}\n')
+    stage.record("process", "cand", ended)
+    done = run_script(stage)
+    assert done.returncode == 0, done.stdout
+    assert process.alive(*kept)
+    assert not process.alive(*old)
+    assert not process.alive(*ended)
+
+
+def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:
+    """The number of a group that is gone may be another group's by now."""
+    body = "trap '' TERM; (trap '' TERM; echo up; sleep 600; sleep 600) & exit 0"
+    mine, other = (stage.spawn(["sh", "-c", body], cookie="no") for _ in range(2))
+    until(lambda: (stage.root / "log").read_text().count("up") == 2)
+    until(lambda: not process.alive(*mine) and not process.alive(*other))
+    stage.seal(grace_s=1.0)
+    stage.record("process", "cand", mine)
+    later = min(s.start for s in process.members(*other)) + 1000
+    stage.record("process", "reused", (other[0], later))
+    done = run_script(stage)
+    assert done.returncode == 0, done.stdout
+    assert process.members(*mine) == []
+    assert process.members(*other) != []
+
+
 def test_argv_and_paths_are_quoted_safely(stage: Stage) -> None:
     nasty = stage.root / "a $(touch owned) 'b' \"c\" `d`;\n e"
     nasty.mkdir()

@@ -85,6 +85,36 @@ def test_quit(stage: Stage, start_warm: Warm) -> None:
     assert not warm.trigger(stage.plan.rollback_dir)
 
 
+def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    os.kill(child.pid, signal.SIGSTOP)
+    assert warm.trigger(stage.plan.rollback_dir, warm.ASKED)
+    assert warm.trigger(stage.plan.rollback_dir, warm.QUIT)
+    os.kill(child.pid, signal.SIGCONT)
+    assert child.wait(20) == 0
+    assert done(stage)[-1]["serving"] is True
+
+
+def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
+    stage: Stage, start_warm: Warm
+) -> None:
+    stage.seal(grace_s=1.5)
+    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
+    candidate = stage.spawn(["sh", "-c", body])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+    child = start_warm()
+    point(stage)
+
+    def emit(line: Line) -> None:
+        stage.lines.append(line)
+        if str(line["trigger"]).startswith("warm-") and line["rung"] == "stop":
+            os.kill(child.pid, signal.SIGSTOP)
+
+    assert rollback(None, False, emit).serving
+    assert any(str(x["trigger"]).startswith("command-") for x in stage.lines)
+
+
 def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
     directory = stage.plan.rollback_dir
     assert not warm.trigger(directory)

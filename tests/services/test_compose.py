@@ -14,8 +14,13 @@ import docker
 import pytest
 
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.services import compose_command
 from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec
-from console.services.compose import ComposeDriver, resolve_container, up_argv
+from console.services.compose import (
+    ComposeDriver,
+    resolve_container,
+    up_argv,
+)
 from console.services.compose_command import compose
 from console.services.container import labels_of
 from console.services.docker_client import inspect
@@ -357,6 +362,23 @@ def test_the_one_form_of_up() -> None:
         "docker compose -f /a.yaml -f /o.json --profile lab -p p "
         "up -d --no-deps --no-build --pull never --no-recreate web"
     )
+
+
+@pytest.mark.engine
+def test_compose_carries_the_cookie_of_the_run(
+    stack: Stack, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, str]] = []
+    real = compose_command._run
+
+    def spy(argv: Any, env: Any, what: str, seconds: float) -> tuple[int, bytes, bytes]:
+        if "up" in argv:
+            seen.append(dict(env))
+        return real(argv, env, what, seconds)
+
+    monkeypatch.setattr(compose_command, "_run", spy)
+    stack.driver().start(recorder.launch)
+    assert [env.get(COOKIE) for env in seen] == [recorder.launch.run_id] * 2
 
 
 @pytest.mark.engine

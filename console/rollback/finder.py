@@ -1,0 +1,195 @@
+"""Which sealed plan a rollback acts on: the run that is on, the site, the newest run.
+
+A plan names programs to start and files to write, so only its owner's word counts: a plan in a
+file of another user is never acted on. Root becomes that user first.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from console import paths
+from console.errors import ConsoleError
+from console.rollback import plan as sealed
+from console.rollback import pointer as pointers
+from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
+from console.rollback.pointer import Pointer
+from console.services import process
+
+Seal = Callable[[], SealedPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The plan to act on, and where it came from, as a clean sentence."""
+
+    plan: SealedPlan
+    source: str
+
+
+class Finder:
+    """Looks for the plan, in the order an operator would want it."""
+
+    def __init__(
+        self, site_seal: Seal | None, explicit_site: bool, note: Callable[[str], None]
+    ) -> None:
+        self.site_seal = site_seal
+        self.explicit_site = explicit_site
+        self.note = note
+
+    def find(self) -> Choice | None:
+        """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
+        found = self._as_root() if os.getuid() == 0 else self._as_user()
+        if found is not None:
+            return found
+        if self.explicit_site and self.site_seal is not None:
+            return Choice(self.site_seal(), "the site file")
+        return self._without_a_run()
+
+    def _as_user(self) -> Choice | None:
+        """One's own run; another user's is named, never acted on."""
+        mine = pointers.read(os.getuid())
+        if mine is not None and (choice := self._pointed(mine)):
+            return choice
+        for other in pointers.find_all():
+            if other.uid != os.getuid() and process.alive(other.pid, other.start):
+                self.note(_belongs(f"run {other.run_id}", other.uid))
+        return None
+
+    def _as_root(self) -> Choice | None:
+        """Any user's run, acted on as that user: a forged one gains nobody anything."""
+        sudo = os.environ.get("SUDO_UID", "")
+        behind = int(sudo) if sudo.isdigit() else 0
+
+        def rank(found: Pointer) -> tuple[bool, bool, bool]:
+            dead = not process.alive(found.pid, found.start)
+            return (dead, found.uid != os.getuid(), found.uid != behind)
+
+        every = sorted(pointers.find_all(), key=rank)  # stable: the newest first after that
+        for chosen in every:
+            if chosen.uid != os.getuid():
+                self._act_as(chosen.uid, "whose run it is")
+                return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
+            if choice := self._pointed(chosen):
+                return choice
+        if behind and not self.explicit_site and (home := _home(behind)):
+            runs = Path(home) / ".local/state" / paths.APP / "runs"
+            if runs.is_dir() and runs.stat().st_uid == behind:
+                self._act_as(behind, "whose runs these are")
+        return None
+
+    def _act_as(self, uid: int, why: str) -> None:
+        become(uid)
+        self.note(f"acting as {name_of(uid)}, {why}")
+
+    def _without_a_run(self) -> Choice | None:
+        """No run is on: the user's site file, or the newest plan sealed for that very file."""
+        path = paths.default_site()  # what find_site() gives where no site is named
+        site = os.path.realpath(path) if path.exists() else ""
+        every = self._plans(paths.runs_dir())
+        for choice in every:
+            if not site or self.site_seal is None or _is_of(choice.plan, site):
+                return self._fresher(choice, site)
+        if self.site_seal is None:
+            return None
+        try:
+            return Choice(self.site_seal(), "the site file")
+        except Exception as error:
+            # Whatever is wrong with the site file (or with the parsers): a way back is still there.
+            newest = next(iter(self._plans(paths.runs_dir())), None)
+            if newest is None:
+                raise
+            self.note(f"the site file gives no plan: {_words(error)}")
+            return newest
+
+    def _fresher(self, choice: Choice, site: str) -> Choice:
+        """The plan, made anew where the site file was changed after it was sealed."""
+        if not site or self.site_seal is None or not _changed(site, choice.plan.sealed_at):
+            return choice
+        self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
+        try:
+            return Choice(self.site_seal(), "the site file")
+        except Exception as error:
+            self.note(f"the changed site file gives no plan: {_words(error)}")
+            return choice
+
+    def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
+        return self._plan(Path(pointer.run_dir) / ROLLBACK / PLAN, source)
+
+    def _plan(self, path: Path, source: str) -> Choice | None:
+        try:
+            plan, owner = sealed.read_owned(path)
+        except ConsoleError as error:
+            self.note(str(error))
+            return None
+        if owner != os.getuid():
+            self.note(_belongs(str(path), owner))
+            return None
+        return Choice(plan, source)
+
+    def _plans(self, runs: Path) -> Iterator[Choice]:
+        """One's own usable plans, the newest first; each is read when it is wanted."""
+        stamped: list[tuple[float, Path]] = []
+        for path in runs.glob(f"*/{ROLLBACK}/{PLAN}"):
+            try:
+                stamped.append((path.stat().st_mtime, path))
+            except OSError:
+                continue
+        for _, path in sorted(stamped, reverse=True):
+            if choice := self._plan(path, "the newest run"):
+                yield choice
+
+
+def become(uid: int) -> None:
+    """Drop root for good: groups, gid, uid, and the environment that names directories."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        raise ConsoleError("the run belongs to nobody known", f"uid {uid}") from None
+    os.initgroups(entry.pw_name, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(uid)
+    if os.getuid() != uid or os.geteuid() != uid:
+        raise ConsoleError("root could not be dropped", f"still uid {os.geteuid()}")
+    for key in [key for key in os.environ if key.startswith("XDG_")]:
+        del os.environ[key]
+    os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+
+
+def name_of(uid: int) -> str:
+    """A user's name, or the number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _belongs(what: str, uid: int) -> str:
+    name = name_of(uid)
+    return f"{what} belongs to {name}: sudo omni-console rollback acts as {name}"
+
+
+def _is_of(plan: SealedPlan, site: str) -> bool:
+    return plan.site_path.startswith("/") and os.path.realpath(plan.site_path) == site
+
+
+def _changed(site: str, sealed_at: float) -> bool:
+    try:
+        return os.stat(site).st_mtime > sealed_at
+    except OSError:
+        return False
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, ConsoleError) else f"{type(error).__name__}: {error}"
+
+
+def _home(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return ""

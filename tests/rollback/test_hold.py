@@ -1,0 +1,158 @@
+"""A rollback whose terminal goes away, or whose operator presses Ctrl-C half way."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from console.rollback import pointer, script
+from console.rollback.pointer import Pointer
+from console.services import process
+from console.services.probe import Health, health
+from tests.rollback.conftest import Stage, until
+
+COMMAND = [sys.executable, "-m", "console.cli", "rollback"]
+
+
+@dataclass
+class Terminal:
+    """A command as the leader of a session on a pseudo-terminal, as behind sshd."""
+
+    pid: int
+    master: int
+    text: bytes = b""
+
+    def read_until(self, word: bytes, limit_s: float = 20.0) -> None:
+        deadline = time.monotonic() + limit_s
+        while word not in self.text:
+            assert time.monotonic() < deadline, self.text
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.text += os.read(self.master, 4096)
+
+    def ended(self, limit_s: float = 40.0) -> int:
+        """The exit code."""
+        status: list[int] = []
+
+        def gone() -> bool:
+            pid, code = os.waitpid(self.pid, os.WNOHANG)
+            status.extend([code] if pid else [])
+            return bool(pid)
+
+        until(gone, limit_s)
+        return os.waitstatus_to_exitcode(status[0])
+
+
+def on_a_terminal(argv: list[str]) -> Terminal:
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvp(argv[0], argv)
+    return Terminal(pid, master)
+
+
+@pytest.fixture
+def stubborn(stage: Stage) -> tuple[int, int]:
+    """A candidate that ignores SIGTERM: two seconds in which things can happen."""
+    stage.seal(grace_s=2.0)
+    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; sleep 600"])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+    pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
+    return candidate
+
+
+def climbing(stage: Stage, terminal: Terminal) -> None:
+    terminal.read_until(b"plan: this user's run")
+    ladder = stage.plan.rollback_dir / "ladder.jsonl"
+    until(lambda: ladder.exists() and '"rung": "stop", "state": "begin"' in ladder.read_text())
+
+
+def serves(stage: Stage) -> bool:
+    return health(stage.plan.baseline.url)[0] is Health.SERVING
+
+
+def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int]) -> None:
+    terminal = on_a_terminal(COMMAND)
+    climbing(stage, terminal)
+    os.close(terminal.master)  # the kernel sends SIGHUP; every write is an error from now on
+    os.kill(terminal.pid, signal.SIGHUP)
+    assert terminal.ended() == 0
+    assert serves(stage)
+    assert process.members(*stubborn) == []
+
+
+def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> None:
+    terminal = on_a_terminal(COMMAND)
+    climbing(stage, terminal)
+    os.kill(terminal.pid, signal.SIGTSTP)
+    terminal.read_until(b"the baseline serves")
+    assert terminal.ended() == 0
+    os.close(terminal.master)
+
+
+def test_first_ctrl_c_goes_on(stage: Stage, stubborn: tuple[int, int]) -> None:
+    terminal = on_a_terminal(COMMAND)
+    climbing(stage, terminal)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(b"Ctrl-C again leaves it unfinished")
+    terminal.read_until(b"the baseline serves")
+    assert terminal.ended() == 0
+    assert serves(stage)
+    os.close(terminal.master)
+
+
+def test_second_ctrl_c_leaves(stage: Stage, stubborn: tuple[int, int]) -> None:
+    terminal = on_a_terminal(COMMAND)
+    climbing(stage, terminal)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(b"Ctrl-C again")
+    os.write(terminal.master, b"\x03")
+    assert terminal.ended(10) == 130
+    os.close(terminal.master)
+
+
+def test_terminal_that_takes_nothing_holds_up_the_words_only(
+    stage: Stage, stubborn: tuple[int, int]
+) -> None:
+    terminal = on_a_terminal(COMMAND)
+    climbing(stage, terminal)
+    os.write(terminal.master, b"\x13")  # Ctrl-S
+    until(lambda: serves(stage))
+    os.write(terminal.master, b"\x11")
+    terminal.read_until(b"the baseline serves")
+    assert terminal.ended() == 0
+    os.close(terminal.master)
+
+
+def test_reader_that_goes_away_does_not_change_the_exit_code(stage: Stage) -> None:
+    pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(COMMAND, stdout=writer, timeout=60, check=False)
+    os.close(writer)
+    assert done.returncode == 0
+    assert serves(stage)
+
+
+@pytest.mark.skipif(shutil.which("dash") is None, reason="needs dash")
+def test_script_goes_on_after_a_hang_up(stage: Stage, stubborn: tuple[int, int]) -> None:
+    made = script.write(stage.plan, stage.plan.rollback_dir)
+    terminal = on_a_terminal(["dash", str(made)])
+    terminal.read_until(b"ending pid")
+    os.close(terminal.master)
+    os.kill(terminal.pid, signal.SIGHUP)
+    assert terminal.ended() == 0
+    assert serves(stage)
+    running = stage.baseline_process()
+    assert running is not None
+    with open(f"/proc/{running[0]}/status") as file:
+        ignored = next(int(x.split()[1], 16) for x in file if x.startswith("SigIgn:"))
+    assert not ignored & 1 << (signal.SIGTSTP - 1), "the baseline gets the usual signals back"

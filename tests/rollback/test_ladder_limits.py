@@ -1,0 +1,163 @@
+"""What a ladder leaves alone, and what it survives: kept services, other boots, no threads left."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.rollback import live, lock
+from console.rollback import plan as sealed
+from console.rollback.plan import EngineAddress, SealedPlan
+from console.rollback.report import LADDER
+from console.rollback.scene import Scene, together
+from console.run.directory import RunDir
+from console.run.liveness import ladder_busy
+from console.services import bounded, process
+from console.services.base import ProcessSpec
+from tests.rollback.conftest import Stage, free_port, standin, until
+from tests.rollback.test_ladder import climb
+
+
+def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:
+    helper, candidate = stage.sleeper("no"), stage.sleeper("no")
+    stage.seal(keep=("helper",))
+    stage.record("process", "helper", helper)
+    stage.record("process", "candidate", candidate)
+    assert climb(stage, emergency=False).serving
+    assert process.alive(*helper)
+    assert not process.alive(*candidate)
+    assert climb(stage).serving
+    assert not process.alive(*helper), "an emergency ends everything"
+
+
+def test_keep_is_sealed(stage: Stage) -> None:
+    stage.seal(keep=("helper",))
+    path = stage.plan.rollback_dir / sealed.PLAN
+    assert sealed.read(path).keep == ("helper",)
+    value = json.loads(path.read_text())
+    del value["keep"]
+    assert SealedPlan.from_json(value).keep == ()
+
+
+def test_pids_of_another_boot_name_nobody(stage: Stage) -> None:
+    pid, start = stage.sleeper("no")
+    line = live.Live("process", "x", pid, start).line()
+    assert line.startswith(f'{{"pid":{pid},"start":{start},"kind":"process","name":"x"')
+    assert line.endswith(f'"boot":"{process.boot_id()}"}}')
+    stage.live.write_text(line.replace(process.boot_id(), "another") + "\n")
+    assert live.read(stage.live) == []
+    assert climb(stage).serving
+    assert process.alive(pid, start)
+    stage.live.write_text(line + "\n")
+    assert len(live.read(stage.live)) == 1
+
+
+def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
+    port = free_port()
+    dies = ProcessSpec((sys.executable, "-c", "raise SystemExit('address already in use')"))
+    base = replace(stage.plan.baseline, url=f"http://127.0.0.1:{port}", process=dies)
+    stage.seal(baseline=base)
+    # It says 503 to the first look, so that the baseline is started, and 200 to the others.
+    other = stage.spawn([*standin(port, "--loading", "1", "--slow", "0.5").argv], cookie="other")
+    until(lambda: "stand-in listens" in (stage.root / "log").read_text())
+    until(lambda: _listens(port))
+    result = climb(stage)
+    assert not result.serving
+    assert "something else answers" in result.detail
+    assert process.alive(*other)
+
+
+def _listens(port: int) -> bool:
+    import socket
+
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_no_thread_left_is_no_obstacle(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    candidate, step = stage.sleeper("no"), stage.sleeper("no")
+    stage.record("process", "candidate", candidate)
+    stage.record("step", "build", step)
+    stage.seal(engine=EngineAddress(socket=str(stage.root / "none.sock")))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    result = climb(stage)
+    monkeypatch.undo()
+    assert result.serving, stage.lines
+    assert not process.alive(*candidate)
+    assert not process.alive(*step)
+    assert (stage.plan.rollback_dir / LADDER).read_text().count('"rung": "done"') == 1
+    assert together([], 1.0)
+
+
+def test_error_nobody_foresaw_is_a_result(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(Scene, "__init__", broken)
+    result = climb(stage)
+    assert not result.serving
+    assert result.manual
+    assert "boom" in result.detail or "argument" in result.detail
+
+
+def test_engine_over_the_network_is_asked_with_the_docker_command(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = stage.root / "said"
+    rows = "\\n".join(
+        "\\t".join(row)
+        for row in (
+            ("aaa", "candidate", "cand", "omni-cand"), ("bbb", "", "", "omni-web"),
+            ("ccc", "", "", "recorded"), ("ddd", "oneoff", "x", "guarded"),
+        )
+    )  # fmt: skip
+    fake(stage, f'echo "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}\\n" ;; esac')
+    monkeypatch.setenv("PATH", f"{stage.root}/bin:{os.environ['PATH']}")
+    stage.seal(engine=EngineAddress(docker_host="tcp://10.0.0.1:2376"), protected=("guarded",))
+    live.append(stage.live, live.Live("container", "cand", container="ccc"))
+    assert climb(stage).serving
+    stops = [line for line in said.read_text().splitlines() if " stop " in line]
+    assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
+
+
+def fake(stage: Stage, body: str) -> Path:
+    path = stage.root / "bin" / "docker"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    pids: list[int] = []
+    real = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda pid, number: pids.append(pid))
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        bounded.run(["sleep", "30"], 0.2, env=os.environ)
+    took = time.monotonic() - begun
+    real(pids[0], 9)
+    assert took < 5
+
+
+def test_ladder_that_was_killed_is_not_busy(stage: Stage) -> None:
+    run = RunDir(Path(stage.plan.run_dir))
+    run.ladder.write_text('{"trigger": "t", "rung": "stop", "state": "begin"}\n')
+    assert not ladder_busy(run)
+    held = lock.Lock(stage.plan.rollback_dir)
+    assert held.taken()
+    assert ladder_busy(run)
+    held.close()
+    assert not ladder_busy(run)
