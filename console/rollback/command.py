@@ -50,6 +50,9 @@ def rollback(
         _say(emit, clock, trigger, "note", detail)
 
     who = _asker()
+    if os.getuid() == 0:
+        # before root is dropped: the interpreter's own files may be readable by root alone
+        import console.rollback.ladder  # noqa: F401
     choice = Finder(site_seal, explicit_site, note).find()
     if choice is None:
         result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
