@@ -85,7 +85,9 @@ def loaded(code: str) -> set[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # a measuring interpreter would load modules of its own
+        env={k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+        | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
