@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from console.errors import EngineError, EngineTimeout, ServiceError
@@ -17,9 +18,19 @@ ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
 """An engine that is away comes back more often than not; giving up early helps nobody."""
 REFUSED_TRIES = 3
+LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 COOKIE = "baseline"
 """Cookie of a baseline process: never a run's, or the next fence would take it for a stray."""
+
+
+def _full(directory: Path) -> bool:
+    """Whether next to nothing can be written there; False when nobody can tell."""
+    try:
+        space = os.statvfs(directory)
+    except OSError:
+        return False
+    return space.f_bavail * space.f_frsize < LEAST_FREE_BYTES
 
 
 class Baseline:
@@ -104,6 +115,10 @@ class Baseline:
         log = log_path(self.scene.plan)
         with contextlib.suppress(OSError):
             log.parent.mkdir(parents=True, exist_ok=True)
+        if _full(log.parent):
+            # a server whose every log line fails may well end over it
+            self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
+            log = Path("/dev/null")
         try:
             pid, start = process.spawn(spec, log=log, cookie=COOKIE)
         except ServiceError as error:
