@@ -26,8 +26,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Foreign text is cleaned before it is printed."""
     _harden_output()
     args = _parser().parse_args(argv)
-    if not getattr(args, "handler", None):
-        return _no_command()
+    if getattr(args, "site", None) is None:
+        args.site = args.console_site
     module, function = args.handler.split(":")
     try:
         handler: Callable[[Any], int] = getattr(
@@ -58,18 +58,6 @@ def _harden_output() -> None:
             reconfigure(errors="replace", line_buffering=True)
 
 
-def _no_command() -> int:
-    sys.stderr.write(
-        "The console's screens are not built yet; every part runs headless:\n"
-        "  omni-console demo            see a whole run on this machine, no GPU or Docker needed\n"
-        "  omni-console plan PLAYBOOK   what a playbook would do, effect by effect\n"
-        "  omni-console run PLAYBOOK    run it\n"
-        "  omni-console rollback        bring the baseline back, now\n"
-        "  omni-console --help          everything else\n"
-    )
-    return int(Exit.USAGE)
-
-
 def _print_error(error: ConsoleError, as_json: bool) -> None:
     from console.text import clean
 
@@ -90,11 +78,19 @@ def _parser() -> argparse.ArgumentParser:
     codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
     parser = _Parser(
         prog="omni-console",
-        description="Operator console for large language models on your own workstation.",
+        description="Operator console for large language models on your own workstation. "
+        "Without a command it opens its screens.",
         epilog=f"exit codes:\n  {codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
+    parser.set_defaults(handler="console:open_console", json=False)
+    parser.add_argument(
+        "--site", dest="console_site", metavar="FILE", help="site file (default: OMNI_SITE, …)"
+    )
+    parser.add_argument(
+        "--readonly", action="store_true", help="the console's screens look, and change nothing"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     _run_commands(commands)
     _look_commands(commands)
@@ -167,6 +163,15 @@ def _look_commands(commands: Any) -> None:
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", default=None, metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
+    _add(
+        commands, "doctor", "doctor:doctor", "what this machine has, and what is missing", site=True
+    )
+    gauges = _add(commands, "gauges", "gauges:gauges", "GPU, RAM, swap, pressure and disk now")
+    gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
+    gauges.add_argument(
+        "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
+    )
+    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
@@ -181,6 +186,7 @@ def _emergency_commands(commands: Any) -> None:
     )  # fmt: skip
     demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
     demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
+    demo.add_argument("--plain", action="store_true", help="lines instead of screens")
     demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
 
 

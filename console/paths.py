@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 APP = "omni-console"
+
+
+def module_argv(name: str) -> tuple[str, ...]:
+    """How a module of this program is started as a process of its own.
+
+    `-P`: else the current directory would come first, and a `json.py` there would be imported.
+    """
+    return (sys.executable, "-P", "-m", name)
 
 
 def _xdg(variable: str, default: str) -> Path:

@@ -10,12 +10,15 @@ import re
 LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
 
+_CSI = r"[0-?]*[ -/]*[@-~]?"
+_STRING = r"[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+# OSC, DCS, SOS, PM and APC have a payload that runs to BEL or ST; then two-byte escapes, and a
+# lone ESC. Each way begins with one letter: `re` then looks for those few at full speed.
 _ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
-    # OSC, DCS, SOS, PM and APC: a payload that runs to BEL or ST
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b[ -/]*[0-~]?"  # two-byte escapes, and a lone ESC
+    rf"\x1b(?:\[{_CSI}|[\]PX^_]{_STRING}|[ -/]*[0-~]?)|\x9b{_CSI}"
+    rf"|\x90{_STRING}|\x98{_STRING}|\x9d{_STRING}|\x9e{_STRING}|\x9f{_STRING}"
 )
+_C1 = re.compile("[\x90-\x9f]")
 _BIDI = (
     "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
     "\u2060\u2066\u2067\u2068\u2069\ufeff"
@@ -28,9 +31,8 @@ _CONTROLS = {
     **dict.fromkeys(range(55296, 57344), "�"),  # lone surrogates
     ord("\t"): "    ",
 }
-_COMBINING = re.compile(
-    "([\u0300-\u036f\u0483-\u0489\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u20d0-\u20ff\ufe20-\ufe2f]+"
-)
+_MARK = "[\u0300-\u036f\u0483-\u0489\u20d0-\u20ff\ufe20-\ufe2f]"
+_COMBINING = re.compile(f"({_MARK}{_MARK}{{3}}){_MARK}+")
 
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
@@ -42,12 +44,15 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
     cut = len(text) > limit * 2
     if cut:
         text = text[: limit * 2]
-    text = (
-        _ESCAPES.sub("", text)
-        if ("\x1b" in text or any("\x90" <= c <= "\x9f" for c in text))
-        else text
-    )
-    text = _COMBINING.sub(r"\1", text.translate(_CONTROLS))
+    # Whatever could act on a terminal or a reader is unprintable to Python, and a scan in C is
+    # cheap: an ordinary line passes here untouched.
+    if not text.isprintable():
+        if "\x1b" in text or (not text.isascii() and _C1.search(text)):
+            text = _ESCAPES.sub("", text)
+        if not text.isprintable():
+            text = text.translate(_CONTROLS)
+    if not text.isascii():
+        text = _COMBINING.sub(r"\1", text)
     if cut or len(text) > limit:
         return text[: limit - 1] + "…"
     return text

@@ -33,9 +33,11 @@ def bench(args: Namespace) -> int:
     else:
         for name, figure in result.metrics.items():
             if figure.value is not None:
-                spread = f" ± {figure.std:.3g}" if figure.std is not None else ""
-                median = f", median {figure.median:.4g}" if figure.median is not None else ""
-                value = format_number(figure.value, figure.unit)
+                unit = figure.unit
+                spread = f" ± {format_number(figure.std, unit)}" if figure.std is not None else ""
+                middle = figure.median
+                median = f", median {format_number(middle, unit)}" if middle is not None else ""
+                value = format_number(figure.value, unit)
                 print(f"{name:<14} {value}{spread}{median} (n={figure.n})")
         for void in result.voids:
             print(f"void: {clean(str(void.get('reason', '')))}")

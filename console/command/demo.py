@@ -10,12 +10,14 @@ from pathlib import Path
 from console import paths
 from console.command import run as run_command
 from console.command.common import playbook_of
+from console.command.console import can_draw, open_console
 from console.demo.site import demo_dir, demo_site, ensure_models
 from console.errors import Exit, RollbackFailed
 from console.rollback import live, warm
 from console.rollback.ladder import Ladder
 from console.rollback.lock import LOCK
 from console.rollback.plan import ROLLBACK
+from console.rollback.proof import proof_file
 from console.rollback.report import LADDER
 from console.run import baseline
 from console.run.directory import all_runs
@@ -37,11 +39,16 @@ def demo(args: Namespace) -> int:
     site = load_site(demo_site())
     ensure_models(lambda name, done, total: _say_model(name, done, total, out))
     _bring_up(site, out)
-    args.yes, args.step, args.detach = True, False, False
+    screens = can_draw() and not args.json and not args.plain
+    args.yes, args.step, args.detach = not screens, screens, False
     inputs = [f"candidate={args.candidate}"]
     playbook = playbook_of("demo", inputs, site)
     made = run_command.start(site, playbook, {"candidate": args.candidate}, args)
-    code = run_command.follow(made, args)
+    if screens:
+        args.site, args.run, args.readonly = str(site.path), made.id, False
+        code = open_console(args)
+    else:
+        code = run_command.follow(made, args)
     print("the baseline goes on serving; omni-console demo --stop ends it", file=out)
     return code
 
@@ -81,10 +88,13 @@ def _stop(args: Namespace) -> int:
             driver.stop(handle, spec.grace_s)
             print(f"stopped {spec.name} (pid {handle.pid})", file=out)
     made = [demo_dir(), baseline.records_dir(site.name), *(run.path for run in runs)]
-    made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
-    for path in [*made, baseline.log_path(site.name), baseline.restore_file(site.name)]:
+    if not paths.default_site().exists() and len(runs) == len(all_runs()):
+        # a rollback without a run; where there is another site, it may be that one's
+        made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
+    made += [baseline.log_path(site.name), baseline.restore_file(site.name), proof_file(site.name)]
+    for path in made:
         _remove(path, out)
-    for name in ("services", "logs", "restore", "runs", "rollback", ""):
+    for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):
         _rmdir_if_empty(paths.state_dir() / name)
     return int(Exit.OK)
 
@@ -92,7 +102,8 @@ def _stop(args: Namespace) -> int:
 def _remove(path: Path, out: object) -> None:
     if not path.exists():
         return
-    size = sum(f.lstat().st_size for f in path.rglob("*")) if path.is_dir() else 0
+    files = path.rglob("*") if path.is_dir() else [path]
+    size = sum(file.lstat().st_size for file in files)
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     print(f"removed {path} ({format_bytes(size)})", file=out)  # type: ignore[call-overload]
 

@@ -11,6 +11,7 @@ from argparse import Namespace
 from queue import SimpleQueue
 from typing import Any, TextIO
 
+from console import paths
 from console.errors import ConsoleError, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
 from console.rollback.plan import SealedPlan
@@ -31,11 +32,12 @@ def rollback(args: Namespace) -> int:
 
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
-        result = roll_back(lambda: _site_plan(args.site), explicit, emit)
+        seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
+        result = roll_back(seal, explicit, emit)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:
-        raise RollbackFailed("rollback failed", "\n".join(error.lines())) from error
+        raise RollbackFailed("rollback failed", "; ".join(error.lines())) from error
     finally:
         printer.close()
     lines = [_verdict(result), *(f"  {clean(command)}" for command in result.manual)]
@@ -102,6 +104,12 @@ def _verdict(result: Any) -> str:
     slow = "DEGRADED, below its reference: " if result.degraded else ""
     took = f", back in {result.restore_s:.2f} s" if result.restore_s is not None else ""
     return f"{slow}the baseline serves{took}{rate}{reference}"
+
+
+def _has_site() -> bool:
+    """Whether a site file or a demo is there; without either there is nothing to bring back, and
+    nothing is made."""
+    return paths.default_site().exists() or (paths.state_dir() / "demo").exists()
 
 
 def _site_plan(given: str | None) -> SealedPlan:

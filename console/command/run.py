@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import time
 from argparse import Namespace
 from typing import Any
 
 from console.command.common import inputs_of, playbook_of, site_of
 from console.command.follow import Follow, at_terminal
-from console.errors import ConsoleError, ControlError, Exit, UsageError
-from console.journal.store import Reader
+from console.errors import ConsoleError, ControlError, Exit
 from console.playbook.model import Playbook
 from console.run import control
-from console.run.directory import RunDir, RunMeta, create, find_run
-from console.run.launch import NotStarted, launch
+from console.run.directory import RunDir, find_run
 from console.run.liveness import runner_alive
-from console.run.process import owner
-from console.run.state import ENDS
-from console.run.view import fold
+from console.run.read import read_view
+from console.run.resume import check_resume
+from console.run.resume import resume as go_on
+from console.run.state import ENDS, RunState
 from console.site.model import Site
 from console.text import clean
+from console.viewer.begin import begin
 
 
 def run(args: Namespace) -> int:
@@ -40,27 +38,14 @@ def run(args: Namespace) -> int:
 
 def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
-    meta = RunMeta(
-        run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
-        digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
-        inputs=inputs, yes=args.yes, step=args.step,
-        headless=not args.detach and not args.step and not at_terminal(),
-        owner=owner(), created=time.time(),
-    )  # fmt: skip
-    made = create(playbook.name, meta, playbook.text, site.text)
-    _say(args, f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
-    _say(args, "checking that the baseline serves …")
     try:
-        how = launch(made)
-    except NotStarted:
-        shutil.rmtree(made.path, ignore_errors=True)
-        raise
+        return begin(
+            site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,
+            headless=not args.detach and not args.step and not at_terminal(),
+        )  # fmt: skip
     except KeyboardInterrupt:
         _say(args, "\nnot started")
         raise
-    if how.warning:
-        _say(args, f"WARNING: {how.warning}")
-    return made
 
 
 def attach(args: Namespace) -> int:
@@ -70,18 +55,9 @@ def attach(args: Namespace) -> int:
 def resume(args: Namespace) -> int:
     """Go on with a run whose runner died."""
     found = find_run(args.run)
-    view = _view(found)
-    if runner_alive(found):
-        raise UsageError(f"run {found.id} is alive", hint="omni-console attach joins it")
-    if view.finished:
-        raise UsageError(f"run {found.id} has ended: {view.state}", hint="start a new run")
-    options = ["--resume"]
-    if args.from_step:
-        if view.step(args.from_step) is None:
-            raise UsageError(f"run {found.id} has no step '{clean(args.from_step, 40)}'")
-        options.append(f"--from={args.from_step}")
+    check_resume(found, args.from_step or "")
     _say(args, f"resuming run {found.id} …")
-    launch(found, *options)
+    go_on(found, args.from_step or "")
     if args.detach:
         if args.json:
             print(json.dumps({"run": found.id, "path": str(found.path)}))
@@ -121,7 +97,7 @@ def _live_run(name: str | None) -> RunDir:
     found = find_run(name)
     if runner_alive(found):
         return found
-    state = _view(found).state
+    state = _state(found)
     if state in ENDS:
         raise ControlError(f"run {found.id} has ended", str(state), "omni-console show says how")
     raise ControlError(
@@ -150,14 +126,11 @@ def follow(run: RunDir, args: Namespace) -> int:
     return int(code)
 
 
-def _view(run: RunDir) -> Any:
-    reader = Reader(run.journal)
+def _state(run: RunDir) -> RunState:
     try:
-        return fold(reader.since(0))
+        return read_view(run).state
     except ConsoleError:
-        return fold([])
-    finally:
-        reader.close()
+        return RunState.PENDING
 
 
 def _say(args: Namespace, text: str) -> None:

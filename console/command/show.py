@@ -6,54 +6,41 @@ import json
 import time
 from argparse import Namespace
 
-from console.errors import ConsoleError, Exit, UsageError
-from console.journal.store import Reader
-from console.run.directory import RunDir, all_runs, find_run
-from console.run.liveness import runner_alive
+from console.errors import Exit, UsageError
+from console.run.directory import RunDir, find_run
+from console.run.read import view_of
 from console.run.report import GLYPH, as_json, markdown
 from console.run.state import exit_code, possible_verbs
-from console.run.view import RunView, fold
+from console.run.view import RunView
 from console.services.logfile import read_last
 from console.text import clean
 from console.units import format_duration, format_number
-
-
-def view_of(run: RunDir) -> tuple[RunView, str]:
-    """The run's view, and its state in one word; `interrupted` when its runner is gone."""
-    reader = Reader(run.journal)
-    try:
-        view = fold(reader.since(0))
-    finally:
-        reader.close()
-    alive = view.over or runner_alive(run)
-    return view, str(view.state) if alive else "interrupted"
+from console.viewer.history import RunRow, rows
 
 
 def runs(args: Namespace) -> int:
     """The list of runs; an unreadable one is listed as such."""
-    rows = []
-    for run in all_runs():
-        try:
-            view, state = view_of(run)
-            rows.append(
-                {"run": run.id, "state": state, "decision": str(view.decision) or None,
-                 "outcome": view.outcome or None, "playbook": view.playbook,
-                 "created": view.created,
-                 "took_s": view.ended - view.created if view.ended else None}
-            )  # fmt: skip
-        except ConsoleError as error:
-            rows.append({"run": run.id, "state": "unreadable", "playbook": str(error)})
+    found = rows()
     if args.json:
-        print(json.dumps({"runs": rows}))
+        print(json.dumps({"runs": [_as_json(row) for row in found]}))
         return int(Exit.OK)
-    if not rows:
+    if not found:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
-    for row in rows:
-        decision = str(row.get("decision") or "–").upper().replace("_", "-")
-        took = row.get("took_s")
-        text = format_duration(took) if isinstance(took, float) else ""
-        print(f"{row['run']:<44} {row['state']:<16} {decision:<6} {text}")
+    for row in found:
+        decision = str(row.decision or "–").upper().replace("_", "-")
+        text = format_duration(row.took_s) if row.took_s is not None else ""
+        print(f"{row.id:<44} {row.state:<16} {decision:<6} {text}")
     return int(Exit.OK)
+
+
+def _as_json(row: RunRow) -> dict[str, object]:
+    if row.problem:
+        return {"run": row.id, "state": row.state, "playbook": row.problem}
+    return {
+        "run": row.id, "state": row.state, "decision": row.decision or None,
+        "outcome": row.outcome or None, "playbook": row.playbook, "created": row.created,
+        "took_s": row.took_s,
+    }  # fmt: skip
 
 
 def show(args: Namespace) -> int:

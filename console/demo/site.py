@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def _free_ports(count: int) -> list[int]:
 
 def _process(name: str, port: int) -> str:
     argv = [
-        sys.executable, "-m", "console.demo.engine", "--model", f"models/{name}.gguf",
+        *paths.module_argv("console.demo.engine"), "--model", f"models/{name}.gguf",
         "--port", str(port), "--alias", f"demo-{name}", "--cache-ram", "0",
     ]  # fmt: skip
     return f"process: {{argv: {json.dumps(argv)}}}"

@@ -61,6 +61,19 @@ def _no_nul(value: Any) -> str:
     return value
 
 
+def _arg(value: Any) -> str:
+    """Text, or a number: an input that fills the whole element keeps its type until here."""
+    if isinstance(value, bool):
+        raise ValueError("text; put it in quotes")
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("text; put it in quotes")
+    if unusable_text(value):
+        raise ValueError(unusable_text(value))
+    return value
+
+
 def unusable_text(value: str) -> str:
     """Why text cannot be an argv element or an environment value, as the expected form; or ""."""
     if "\0" in value:
@@ -81,6 +94,9 @@ ByteCount = Annotated[
 Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "string"})]
 Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
 """Text that can be an argv element or an environment value."""
+
+Arg = Annotated[str, BeforeValidator(_arg), WithJsonSchema({"type": ["string", "number"]})]
+"""An argv element or an environment value; a number is taken as it is written."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
 """A name that becomes part of another: a metric, an environment variable."""

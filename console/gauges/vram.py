@@ -11,6 +11,7 @@ import sys
 from typing import Any, TypedDict
 
 from console.errors import ConsoleError
+from console.gauges.nvml import load, mig_on, text
 from console.text import one_line
 
 UNAVAILABLE = 3
@@ -35,12 +36,11 @@ def read() -> dict[str, Vram]:
     A GPU whose UUID is not to be had (it fell off the bus) is listed as `index:N`.
     """
     try:
-        import pynvml as library
+        nvml = load()
     except ImportError as error:
         raise NoGpu(
             "NVML cannot be loaded", one_line(str(error)), "reinstall omni-console"
         ) from None
-    nvml: Any = library
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -65,8 +65,8 @@ def _one(nvml: Any, index: int) -> tuple[str, Vram]:
     key = f"index:{index}"
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        key = _text(nvml.nvmlDeviceGetUUID(handle))
-        if _split(nvml, handle):
+        key = text(nvml.nvmlDeviceGetUUID(handle))
+        if mig_on(nvml, handle):
             return key, _unknown("MIG mode: memory belongs to its instances")
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         return key, {"used": int(memory.used), "total": int(memory.total)}
@@ -76,20 +76,8 @@ def _one(nvml: Any, index: int) -> tuple[str, Vram]:
         return key, _unknown(one_line(str(error)).lower())
 
 
-def _split(nvml: Any, handle: Any) -> bool:
-    """Whether MIG is on; a card or a driver that does not know MIG has it off."""
-    try:
-        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
-        return False
-
-
 def _unknown(why: str) -> Vram:
     return {"used": None, "total": None, "why": why}
-
-
-def _text(value: str | bytes) -> str:
-    return one_line(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.document.validate import (
+    Arg,
     ByteCount,
     Duration,
     Name,
@@ -41,23 +42,9 @@ def _env_value(value: Any) -> str | Secret:
     return str(value)
 
 
-def _arg(value: Any) -> str:
-    """An argv element; numbers are taken as they were written down by an input."""
-    if isinstance(value, bool):
-        raise ValueError("text; put it in quotes")
-    if isinstance(value, int | float):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError("text; put it in quotes")
-    if unusable_text(value):
-        raise ValueError(unusable_text(value))
-    return value
-
-
 ThresholdText = Annotated[
     Threshold, BeforeValidator(_threshold), WithJsonSchema({"type": "string"})
 ]
-Arg = Annotated[str, BeforeValidator(_arg), WithJsonSchema({"type": ["string", "number"]})]
 EnvValue = Annotated[
     str | Secret, BeforeValidator(_env_value), WithJsonSchema({"type": ["string", "number"]})
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, EngineError
-from console.rollback import fence, manual, ready, restore, stop
+from console.rollback import fence, manual, proof, ready, restore, stop
 from console.rollback.lock import Lock
 from console.rollback.plan import SealedPlan
 from console.rollback.report import (
@@ -124,6 +124,9 @@ class Ladder:
         report.done(result)
         if self.trigger.emergency:
             _finish(self.plan)
+        if result.serving and self.plan.site_name:
+            file = proof.proof_file(self.plan.site_name)
+            proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 
     def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:

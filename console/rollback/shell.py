@@ -147,7 +147,7 @@ except OSError: print("000")'
 http_code() {
   case "$CLIENT" in
     curl) curl -s -o /dev/null -w '%{http_code}' --noproxy '*' --max-time 3 "$1" || : ;;
-    python3) timeout 5 python3 -c "$PY" "$1" 3 ;;
+    python3) timeout 5 python3 -I -c "$PY" "$1" 3 ;;
     wget) wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null && echo 200 ;;
   esac
 }
@@ -157,7 +157,7 @@ ask() {
   case "$CLIENT" in
     curl) curl -s --noproxy '*' --max-time "$ASK_S" -H 'Content-Type: application/json' \
       -d "$body" "$ASK" ;;
-    python3) timeout "$((ASK_S + 2))" python3 -c "$PY" "$ASK" "$ASK_S" "$body" ;;
+    python3) timeout "$((ASK_S + 2))" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
     wget) wget -q -O - --no-proxy -t 1 -T "$ASK_S" --header 'Content-Type: application/json' \
       --post-data "$body" "$ASK" 2>/dev/null ;;
   esac

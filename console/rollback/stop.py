@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.paths import module_argv
 from console.rollback.scene import Scene, beside, together
 from console.services import bounded, process
 from console.services.base import ROLE_LABEL, SERVICE_LABEL
@@ -280,7 +280,7 @@ def _vram_released(scene: Scene) -> str:
 def _vram_used(scene: Scene) -> int | None:
     """Bytes in use on the plan's GPUs, asked in another process: NVML may hang for good."""
     try:
-        argv = [sys.executable, "-m", "console.gauges.vram"]
+        argv = module_argv("console.gauges.vram")
         code, out, _ = bounded.run(argv, VRAM_CALL_S, env=os.environ)
         if code:
             return None

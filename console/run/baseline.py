@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console import paths
 from console.errors import BaselineNotReady, ConsoleError
-from console.rollback import restore
+from console.rollback import proof, restore
 from console.rollback.plan import Baseline, Proof
 from console.services.base import ComposeSpec, ExistingContainer, ProcessSpec, ServiceSpec
 from console.services.probe import Completion, Health, complete, health
@@ -156,4 +157,12 @@ def prove(site: Site) -> Completion:
         ) from error
     if not done.ok:
         raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
+    _remember(site, done)
     return done
+
+
+def _remember(site: Site, done: Completion) -> None:
+    file, model = proof.proof_file(site.name), site.model.baseline.reference
+    reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
+    slow = proof.still_degraded(file, done.decode_tok_s, *reference)
+    proof.remember(file, time.time(), done.decode_tok_s, slow)

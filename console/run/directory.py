@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -87,7 +86,7 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
     root = paths.runs_dir()
     root.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    run = RunDir(root / f"{stamp}-{name}-{secrets.token_hex(2)}")
+    run = RunDir(root / f"{stamp}-{name}-{os.urandom(2).hex()}")
     run.path.mkdir(mode=0o700)
     for part in ("rollback", "logs", "attempts"):
         (run.path / part).mkdir(mode=0o700)

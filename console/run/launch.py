@@ -9,11 +9,12 @@ import re
 import select
 import shutil
 import subprocess
-import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from console.errors import ConsoleError, Exit
+from console.paths import module_argv
 from console.run.directory import RunDir
 from console.text import clean_lines, one_line
 
@@ -78,7 +79,7 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
     """Start the runner and wait for its word. Raises NotStarted when it refused."""
     how = detachment()
     read_end, write_end = os.pipe()
-    argv = [sys.executable, "-m", "console.cli", "runner", str(run.path), *options]
+    argv = [*module_argv("console.cli"), "runner", str(run.path), *options]
     if how.unit:
         # a unit inherits no descriptors: it says its word in a file that this side polls
         said = run.path / "runner.word"
@@ -114,6 +115,9 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GONE_S)
         raise
+    # Waited for, so that it never stays a zombie of a long-lived caller.
+    with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
+        threading.Thread(target=child.wait, name="runner-reaper", daemon=True).start()
     return how
 
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from console.clock import SystemClock
 from console.errors import BaselineNotReady, ConsoleError, Exit
 from console.journal.store import Journal
+from console.paths import module_argv
 from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
@@ -213,7 +213,7 @@ def _created(context: Context) -> None:
         restore_s=baseline.restore_time(site.name),
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "implicit": s.implicit, "final": s.final}
+             "implicit": s.implicit, "final": s.final, "effects": list(s.effects)}
             for s in context.plan.steps
         ],
     )  # fmt: skip
@@ -231,7 +231,7 @@ def _warm_up(context: Context) -> None:
     log = os.open(directory / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
-            [sys.executable, "-m", "console.rollback.warm", str(directory)],
+            [*module_argv("console.rollback.warm"), str(directory)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     finally:

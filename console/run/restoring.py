@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import Any
 
+from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback import warm
 from console.rollback.ladder import Ladder
@@ -83,7 +83,7 @@ def wait_released(context: Context, attempt: Attempt) -> str:
 
 def vram_used(uuids: list[str]) -> int | None:
     """Bytes used on these GPUs together; None when one of them is not known."""
-    argv = [sys.executable, "-m", "console.gauges.vram"]
+    argv = module_argv("console.gauges.vram")
     try:
         done = subprocess.run(
             argv, capture_output=True, timeout=5.0, stdin=subprocess.DEVNULL, check=False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from console.errors import BaselineNotReady, EngineError, ServiceError
+from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.script import render
@@ -35,7 +35,7 @@ def sealed_plan(
     """The sealed plan of a run, or (without `plan`) of a site with no run."""
     specs = list(plan.services.values()) if plan is not None else []
     run_id = os.path.basename(run_dir)
-    finish = (sys.executable, "-m", "console.cli", "runner", run_dir, "--close") if run_dir else ()
+    finish = (*module_argv("console.cli"), "runner", run_dir, "--close") if run_dir else ()
     return SealedPlan(
         run_id=run_id,
         run_dir=run_dir,

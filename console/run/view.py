@@ -59,6 +59,8 @@ class RunView:
     state: RunState = RunState.PENDING
     reason: str = ""
     detail: str = ""
+    until: float = 0.0
+    """When an approval that is asked for expires, Unix seconds; 0.0 while none is."""
     outage: bool = False
     restore_s: float | None = None
     steps: list[StepView] = field(default_factory=list)
@@ -137,6 +139,7 @@ def _state(view: RunView, event: Event) -> None:
     view.state = RunState(event.data["state"])
     view.reason = event.data.get("reason", "")
     view.detail = event.data.get("detail", "")
+    view.until = event.data.get("until", 0.0)
     if view.state in ENDS:
         view.ended = event.at
 

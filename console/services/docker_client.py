@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
-CONNECT_S = 2.5
+CONNECT_S = 1.8
 """One deadline for finding out that the engine is not usable, seconds."""
 CALL_S = 10.0
 """Total deadline of an ordinary call, seconds."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.document.validate import ByteCount, Duration, Strict, Text
+from console.document.validate import Arg, ByteCount, Duration, Strict, Text
 from console.services.base import (
     ComposeSpec,
     ContainerSpec,
@@ -81,12 +81,12 @@ class ContainerModel(Strict):
     """A container the console creates; never privileged, published on loopback only."""
 
     image: Text
-    command: list[Text] = []
-    entrypoint: list[Text] = []
+    command: list[Arg] = []
+    entrypoint: list[Arg] = []
     name: str = Field("", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$|^$")
     ports: list[Port] = []
     mounts: list[MountText] = []
-    env: dict[EnvName, Text] = {}
+    env: dict[EnvName, Arg] = {}
     gpus: Literal["all"] | list[str] = []
     memory: ByteCount | None = None
     shm: ByteCount | None = None
@@ -119,7 +119,7 @@ class ComposeModel(Strict):
     service: Text
     profile: str | None = None
     project: str = ""
-    env: dict[EnvName, Text] = {}
+    env: dict[EnvName, Arg] = {}
     memory: ByteCount | None = None
 
     def spec(self, base: Path) -> ComposeSpec:
@@ -134,8 +134,8 @@ class ComposeModel(Strict):
 
 
 class ProcessModel(Strict):
-    argv: list[Text] = Field(min_length=1)
-    env: dict[EnvName, Text] = {}
+    argv: list[Arg] = Field(min_length=1)
+    env: dict[EnvName, Arg] = {}
     cwd: Text = ""
 
     def spec(self, base: Path) -> ProcessSpec:

@@ -8,19 +8,33 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.benchmarks import companions, journalled, restored, startup, surroundings
-from tests.benchmarks.figures import Row, table
+from tests.benchmarks import (
+    companions,
+    emergency,
+    frame,
+    idle,
+    journalled,
+    logpane,
+    restored,
+    startup,
+    surroundings,
+)
+from tests.benchmarks.figures import Measured, table
 from tests.benchmarks.surroundings import CannotRun
 from tests.testbed.cache import Unavailable
 
-Benchmark = Callable[[Callable[[str], None]], list[Row]]
+Benchmark = Callable[[Callable[[str], None]], Sequence[Measured]]
 BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup.run,
     "journal": journalled.run,
     "rollback": restored.run,
+    "logpane": logpane.run,
+    "frame": frame.run,
+    "idle": idle.run,
+    "emergency": emergency.run,
 }
 
 
@@ -56,7 +70,7 @@ def _measure(name: str) -> dict[str, Any]:
     before = surroundings.load()
     print(f"\n== {name}", flush=True)
     notes: list[str] = []
-    rows: list[Row] = []
+    rows: Sequence[Measured] = []
     reason = ""
 
     def say(text: str) -> None:

@@ -1,9 +1,10 @@
-"""Paired figures: two sides measured in turns in one run, compared by their medians."""
+"""Paired figures, two sides in turns in one run, by their medians; and figures with no peer."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,55 @@ class Row:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that no peer has: samples in `unit`, the one that counts, and the most it may be.
+
+    `of`: `median`, `worst` or `p99` of the samples.
+    """
+
+    name: str
+    unit: str
+    samples: list[float]
+    most: float | None = None
+    of: str = "median"
+
+    @property
+    def value(self) -> float:
+        if self.of == "worst":
+            return max(self.samples)
+        if self.of == "p99":
+            return percentile(self.samples, 0.99)
+        return statistics.median(self.samples)
+
+    def missed(self) -> list[str]:
+        """The bar in words when it is missed; empty when it is kept."""
+        if self.most is None or self.value <= self.most:
+            return []
+        return [f"{self.name}: {self.of} {self.value:.4g} {self.unit}, bar {self.most:g}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Every sample too, in `unit`."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "of": self.of,
+            "value": round(self.value, 4),
+            "median": round(statistics.median(self.samples), 4),
+            "samples": [round(one, 4) for one in self.samples],
+            "bar": {"most": self.most},
+            "missed": self.missed(),
+        }
+
+
+Measured = Row | Figure
+
+
+def percentile(samples: list[float], share: float) -> float:
+    """The nearest rank: of sixty samples the p99 is the worst."""
+    return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
+
+
 def in_turns(ways: Mapping[str, Way], rounds: int, *, warm_up: int = 1) -> dict[str, list[float]]:
     """Seconds of every way, `rounds` times each, in an order that favours none of them.
 
@@ -97,20 +147,33 @@ def in_turns(ways: Mapping[str, Way], rounds: int, *, warm_up: int = 1) -> dict[
     return times
 
 
-def table(rows: list[Row]) -> str:
-    """The rows for a person: milliseconds, the worst to keep in view at the right."""
-    head = ("what", "peer", "pairs", "ours ms", "peer ms", "ratio", "extra ms", "bar", "")
-    body = [_cells(row) for row in rows]
+def table(rows: Sequence[Measured]) -> str:
+    """Comparisons, then figures without a peer, for a person."""
+    pairs = [_cells(row) for row in rows if isinstance(row, Row)]
+    alone = [_figure_cells(row) for row in rows if isinstance(row, Figure)]
+    found = []
+    if pairs:
+        head = ("what", "peer", "pairs", "ours ms", "peer ms", "ratio", "extra ms", "bar", "")
+        note = "ms: median [least … most]; extra: median of the paired differences"
+        found.append(f"{_laid_out(head, pairs, left=(0, 1, 7))}\n{note}")
+    if alone:
+        titles = ("what", "n", "unit", "median [least … most]", "counts", "bar", "")
+        found.append(_laid_out(titles, alone, left=(0, 2, 5)))
+    return "\n\n".join(found)
+
+
+def _laid_out(head: tuple[str, ...], body: list[tuple[str, ...]], left: tuple[int, ...]) -> str:
+    """Columns under a head; those in `left` begin at the left."""
     widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
     lines = [
         "  ".join(
-            text.ljust(width) if i in (0, 1, 7) else text.rjust(width)
+            text.ljust(width) if i in left else text.rjust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in [head, *body]
     ]
     lines.insert(1, "  ".join("-" * width for width in widths if width))
-    return "\n".join([*lines, "ms: median [least … most]; extra: median of the paired differences"])
+    return "\n".join(lines)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -124,6 +187,20 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.ratio:.2f}",
         f"{row.extra_s * 1e3:+.2f}",
         str(row.bar),
+        verdict,
+    )
+
+
+def _figure_cells(row: Figure) -> tuple[str, ...]:
+    least, middle, most = min(row.samples), statistics.median(row.samples), max(row.samples)
+    verdict = "" if row.most is None else ("MISSED" if row.missed() else "kept")
+    return (
+        row.name,
+        str(len(row.samples)),
+        row.unit,
+        f"{middle:.4g} [{least:.4g} … {most:.4g}]",
+        f"{row.of} {row.value:.4g}",
+        "-" if row.most is None else f"<= {row.most:g}",
         verdict,
     )
 

@@ -146,7 +146,7 @@ def open_yard(place: Path) -> Iterator[Yard]:
 def _door(engine: Engine, label: str) -> Iterator[str]:
     with TemporaryDirectory(prefix="omni-") as short:  # a socket's address has to be short
         path = f"{short}/s"
-        argv = [sys.executable, "-m", "tests.benchmarks.door", path, engine.socket, label]
+        argv = [sys.executable, "-m", "tests.testbed.door", path, engine.socket, label]
         root = Path(__file__).resolve().parents[2]
         with subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root

@@ -24,7 +24,7 @@ from console.rollback.report import LADDER, Follower, Line, Result, new_trigger,
 from console.services.engine import NoSuchContainer, RawEngine
 from console.services.probe import Health, complete, health
 from tests.rollback.conftest import free_port, until
-from tests.rollback.scope import scoped_engine
+from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_llama
 
@@ -76,12 +76,13 @@ class Yard:
 
 @pytest.fixture
 def yard(engine: Engine, llama_image: str, busy_image: str, tmp_path: Path) -> Iterator[Yard]:
-    label = f"omni.test={uuid.uuid4().hex}"
+    scope = uuid.uuid4().hex
+    label = f"omni.test={scope}"
     models = tmp_path / "models"
     models.mkdir()
     tiny_llama(models / "tiny.gguf")
     (tmp_path / "rollback").mkdir()
-    with scoped_engine(tmp_path / "s", engine.socket, label) as socket:
+    with door(tmp_path / "s", engine.socket, ("omni.test", scope)) as socket:
         base = Baseline(
             name="baseline",
             kind="container",

@@ -15,6 +15,7 @@ from console.rollback import script
 from console.services import process
 from console.services.base import ProcessSpec
 from tests.rollback.conftest import STANDIN, Stage, free_port, standin, until
+from tests.testbed.plugin import lacking
 
 DASH = shutil.which("dash")
 pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")
@@ -167,7 +168,7 @@ def test_without_curl(stage: Stage, client: str) -> None:
     for name in [*names, *([client] if client else [])]:
         found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
-            pytest.skip(f"needs {name}")
+            lacking(f"needs {name}")
         (tools / name).symlink_to(os.path.realpath(found))
     done = run_script(stage, str(tools))
     if client:

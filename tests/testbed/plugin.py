@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -62,7 +62,11 @@ def _need(make: Callable[[], T]) -> T:
     try:
         return make()
     except Unavailable as error:
-        reason = PREFIX + error.reason
+        lacking(PREFIX + error.reason)
+
+
+def lacking(reason: str) -> NoReturn:
+    """This machine lacks what a test needs: a skip, or a failure under OMNI_REQUIRE_ENGINE=1."""
     if os.environ.get("OMNI_REQUIRE_ENGINE") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

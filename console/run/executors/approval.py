@@ -56,7 +56,10 @@ def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
 
 def _wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
     desk, clock = context.desk, context.clock
-    context.record("run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300))
+    context.record(
+        "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
+        until=clock.now() + expires_s,
+    )  # fmt: skip
     desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
     point("in_approval", attempt.step)
     deadline = clock.monotonic() + expires_s

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.run.e2e.boxes import LABEL, Boxes, boxes
-from tests.run.e2e.door import door
 from tests.run.e2e.sites import host_site
 from tests.run.e2e.world import World
+from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama, unknown_architecture
 
@@ -51,8 +51,8 @@ def boxed(tmp_path: Path, models: Path, engine: Engine, llama_image: str) -> Ite
     scope = uuid.uuid4().hex[:10]
     with tempfile.TemporaryDirectory() as short:
         path = Path(short) / "engine.sock"
-        with door(path, engine.socket, (LABEL, scope)) as host:
-            yield from boxes(world, engine, llama_image, host, scope)
+        with door(path, engine.socket, (LABEL, scope)) as socket:
+            yield from boxes(world, engine, llama_image, f"unix://{socket}", scope)
 
 
 @pytest.fixture

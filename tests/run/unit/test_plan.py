@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.command.plan import lines
 from console.run.plan import Plan
+from console.run.plan_text import lines
 from tests.run.unit.conftest import MakePlan
 
 UP, DOWN = "{id: up, service: {start: cand}}", "{id: down, service: {stop: cand}}"

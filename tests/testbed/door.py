@@ -1,6 +1,9 @@
 """A door to an engine that others use too: what is created through it bears one test's label, and
 lists show only what bears it. The ladder stops every running candidate it can see; here it sees
 this test's alone.
+
+`python -m tests.testbed.door SOCKET ENGINE_SOCKET KEY=VALUE` keeps one open until its stdin ends:
+a process of its own, so that one with a stopwatch shares its interpreter with nobody.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +24,7 @@ LIST = re.compile(r"(/v[\d.]+)?/containers/json")
 
 @contextmanager
 def door(path: Path, engine_socket: str, label: tuple[str, str]) -> Iterator[str]:
-    """A socket at `path` (short: 107 bytes are all there are) in front of the engine's."""
+    """The name of a socket at `path` (107 bytes at most), in front of the engine's."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(64)
@@ -36,7 +40,7 @@ def door(path: Path, engine_socket: str, label: tuple[str, str]) -> Iterator[str
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield f"unix://{path}"
+        yield str(path)
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
@@ -114,3 +118,14 @@ def _labelled(body: bytes, label: tuple[str, str]) -> bytes:
     config = json.loads(body)
     config["Labels"] = {**(config.get("Labels") or {}), label[0]: label[1]}
     return json.dumps(config).encode()
+
+
+def main(path: str, engine_socket: str, label: str) -> None:
+    key, _, value = label.partition("=")
+    with door(Path(path), engine_socket, (key, value)):
+        print("open", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,107 @@
+"""The one registry of keys: bindings, footer, help, palette and docs/keys.md come from here.
+
+A scope is where a key works. `app` keys work everywhere; the others where their screen or widget
+has the focus. `changes` marks what alters the world (refused under --readonly); `dangerous` what
+stops something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a key does. `id` names the method `action_<id>`; `keys` in Textual's names."""
+
+    id: str
+    keys: tuple[str, ...]
+    title: str
+    help: str
+    scope: str
+    changes: bool = False
+    dangerous: bool = False
+    footer: bool = True
+
+    @property
+    def shown(self) -> str:
+        """The keys as a person reads them."""
+        return " ".join(_KEY_NAMES.get(key, key) for key in self.keys)
+
+    @property
+    def first(self) -> str:
+        """The key a footer shows."""
+        return _KEY_NAMES.get(self.keys[0], self.keys[0])
+
+
+_KEY_NAMES = {
+    "f12": "F12", "ctrl+backslash": "^\\", "ctrl+p": "^P", "question_mark": "?", "colon": ":",
+    "escape": "Esc", "slash": "/", "left_square_bracket": "[", "right_square_bracket": "]",
+    "ampersand": "&", "tab": "Tab", "shift+tab": "S-Tab", "enter": "Enter", "space": "Space",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "plus": "+",
+    "ctrl+u": "^U", "ctrl+d": "^D", "up": "↑", "down": "↓", "f1": "F1", "ctrl+q": "^Q",
+}  # fmt: skip
+
+EMERGENCY = Action(
+    "emergency", ("f12", "ctrl+backslash"), "ROLL BACK",
+    "Emergency: stops the candidates and brings the baseline back, now, from any screen. It acts "
+    "at once, asks nothing and deletes nothing; pressing it twice does no harm.",
+    "app", changes=True, dangerous=True,
+)  # fmt: skip
+
+ACTIONS: tuple[Action, ...] = (
+    EMERGENCY,
+    Action("show_help", ("question_mark", "f1"), "Help", "What every key does, and what can be done now.", "app"),
+    Action("command_palette", ("ctrl+p", "colon"), "Commands", "Find an action by its name.", "app", footer=False),
+    Action("operations", ("1",), "Run", "The run on show: steps, gauges, log.", "app", footer=False),
+    Action("playbooks", ("2",), "Playbooks", "Pick a playbook, fill its inputs, read its plan, start it.", "app"),
+    Action("runs", ("3",), "Runs", "Every run, newest first; Enter shows one.", "app"),
+    Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
+    Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
+    Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
+    Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
+    Action("leave", ("q",), "Quit", "Close the console. A run goes on without it.", "app"),
+    # the run on show
+    Action("next", ("n",), "Next", "Run the next step, then stand still.", "run", changes=True),
+    Action("auto", ("a",), "Auto", "Run on to the next gate or approval.", "run", changes=True),
+    Action("pause", ("p",), "Pause", "Stand still after the current step.", "run", changes=True),
+    Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). A typed word where the playbook asks for one.", "run", changes=True),
+    Action("reject", ("N",), "Reject", "Turn an approval down.", "run", changes=True),
+    Action("retry", ("r",), "Retry", "Try the failed step again; an input may be changed first.", "run", changes=True),
+    Action("skip", ("s",), "Skip", "Leave the step out. Needs a reason.", "run", changes=True),
+    Action("abort", ("x",), "Abort", "Stop the run in order; what is alive is rolled back. Asks first.", "run", changes=True, dangerous=True),
+    Action("resume", ("u",), "Resume", "Go on with a run whose runner died.", "run", changes=True),
+    Action("report", ("o",), "Report", "Read the run's report.", "run"),
+    Action("focus_log", ("l",), "Log", "Put the focus on the log pane.", "run", footer=False),
+    Action("zoom", ("z", "plus"), "Zoom", "The log pane over the whole screen, and back.", "run", footer=False),
+    # the log pane, when it has the focus
+    Action("follow", ("f",), "Follow", "Follow the end of the log; scrolling up pauses, this or G goes on.", "log"),
+    Action("bottom", ("G", "end"), "End", "Go to the newest line and follow.", "log", footer=False),
+    Action("top", ("g", "home"), "Top", "Go to the oldest line kept.", "log", footer=False),
+    Action("search", ("slash",), "Search", "Search: a regular expression, or plain text where it is none.", "log"),
+    Action("match_next", ("n",), "Next match", "The next match further down.", "log", footer=False),
+    Action("match_previous", ("N",), "Previous match", "The next match further up.", "log", footer=False),
+    Action("filter", ("ampersand",), "Filter", "Show matching lines only; begin with ! for those that do not match; empty shows all.", "log"),
+    Action("error_next", ("e",), "Next error", "The next line that looks like an error.", "log"),
+    Action("error_previous", ("E",), "Previous error", "The previous line that looks like an error.", "log", footer=False),
+    Action("timestamps", ("t",), "Times", "Show or hide the time stamps.", "log", footer=False),
+    Action("wrap", ("w",), "Wrap", "Wrap long lines, or cut them at the edge.", "log"),
+    Action("source_next", ("right_square_bracket",), "Next log", "The next service or step output.", "log"),
+    Action("source_previous", ("left_square_bracket",), "Previous log", "The previous service or step output.", "log", footer=False),
+    # playbooks, the form and the plan
+    Action("start", ("S",), "Start", "Start the run that the plan shows.", "plan", changes=True),
+    Action("edit", ("i",), "Inputs", "Back to the inputs.", "plan"),
+)  # fmt: skip
+
+
+def of_scope(scope: str) -> tuple[Action, ...]:
+    """The actions of one scope, in the registry's order."""
+    return tuple(action for action in ACTIONS if action.scope == scope)
+
+
+def action(action_id: str) -> Action:
+    """One action by id; KeyError where there is none."""
+    for found in ACTIONS:
+        if found.id == action_id:
+            return found
+    raise KeyError(action_id)

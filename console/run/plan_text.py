@@ -1,0 +1,128 @@
+"""The plan in words: what would run, effect by effect, and where the baseline goes down. Pure but
+for `warnings`, which looks whether named files are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from console.run.plan import Plan, PlannedStep
+from console.services.base import ComposeSpec, ContainerSpec
+from console.text import clean
+from console.units import format_duration
+
+BAR = "─" * 72
+
+
+def as_json(made: Plan) -> dict[str, object]:
+    """The plan as `omni-console plan --json` prints it."""
+    return {
+        "playbook": made.playbook.name,
+        "title": made.playbook.model.title,
+        "digest": made.playbook.digest,
+        "site": made.site.name,
+        "inputs": made.playbook.inputs,
+        "takes_baseline_down": made.takes_down,
+        "steps": [
+            {"id": s.id, "phase": s.phase, "kind": s.kind, "title": s.title,
+             "effects": list(s.effects), "timeout_s": s.limit_s, "planned_s": s.takes_s,
+             "implicit": s.implicit, "baseline_down": s.baseline_down}
+            for s in made.steps
+        ],
+        "refused": [str(p) for p in made.playbook.unbuilt],
+    }  # fmt: skip
+
+
+def lines(made: Plan) -> list[str]:
+    """The plan as an operator reads it before pressing enter."""
+    model = made.playbook.model
+    out = []
+    if made.playbook.unbuilt:
+        out += ["THIS PLAYBOOK WOULD NOT RUN: this version has not built", ""]
+        out += [*(f"  {clean(str(p))}" for p in made.playbook.unbuilt), ""]
+    out.append(clean(model.title))
+    if model.objective:
+        out.append(f"  objective  {clean(model.objective)}")
+    out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")
+    out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
+    out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
+    if model.lessons:
+        out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
+    out += [f"  guard      {clean(_pairs(g))} (not built yet)" for g in model.guards]
+    out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
+    planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
+    if planned:
+        out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
+    out.append(f"  baseline   {outage_words(made)}")
+    phase = ""
+    for number, step in enumerate(made.steps, 1):
+        if step.phase != phase:
+            phase = step.phase
+            out += ["", f"{clean(phase)} {BAR}"[:72]]
+        out += step_lines(number, step)
+    return out
+
+
+def warnings(made: Plan) -> list[str]:
+    """What an operator would want to know first: no limit, a secret or a path that is not there."""
+    found = []
+    for name, spec in made.services.items():
+        limited = not isinstance(spec.runs, ContainerSpec | ComposeSpec) or spec.runs.memory_bytes
+        if not limited and any(s.service == name for s in made.steps):
+            found.append(f"{name} has no memory limit: a load that is too big takes the host down")
+        for file in spec.runs.files if isinstance(spec.runs, ComposeSpec) else ():
+            if not file.exists():
+                found.append(f"{name}: {file} does not exist")
+    for secret in made.playbook.secrets.values():
+        try:
+            secret.read()
+        except ValueError as error:
+            found.append(f"secret {secret.name}: {error}")
+    for name, declared in made.playbook.model.inputs.items():
+        value = made.playbook.inputs.get(name)
+        if declared.must_exist and not Path(str(value)).exists():
+            found.append(f"input {name}: {value} does not exist")
+    return found
+
+
+def _pairs(values: dict[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def step_lines(number: int, step: PlannedStep) -> list[str]:
+    """A row: number, id, times; then each effect. `!` marks an outage."""
+    takes = f"about {format_duration(step.takes_s)}, " if step.takes_s else ""
+    mark = "!" if step.kind == "baseline:stop" else "│" if step.baseline_down else " "
+    head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
+    head += f"  ({takes}at most {format_duration(step.limit_s)})"
+    return [head, *(f"{mark}       {clean(effect)}" for effect in step.effects)]
+
+
+def _baseline(made: Plan) -> str:
+    model = made.site.model.baseline
+    if model.container:
+        what = f"container {model.container}"
+    elif model.compose:
+        what = f"compose service {model.compose.service}"
+    else:
+        what = "host process"
+    return f"{what} at {model.url}"
+
+
+def _input(made: Plan, name: str, value: object) -> str:
+    if name in made.playbook.missing:
+        return f"{clean(name)} IS REQUIRED: --input {clean(name)}=… (a stand-in is shown below)"
+    return f"{clean(name)} = {clean(str(value))}"
+
+
+def outage_words(made: Plan) -> str:
+    """Where the baseline is down, one stretch an outage; `serves throughout` where it is not."""
+    stretches: list[list[str]] = []
+    for step in made.steps:
+        if step.kind == "baseline:stop":
+            stretches.append([])
+        if step.baseline_down and stretches:
+            stretches[-1].append(step.id)
+    if not stretches:
+        return "serves throughout"
+    words = [f"from {s[0]} to the end of {s[-1]}" for s in stretches if s]
+    return f"DOWN {', and '.join(words)}; rows marked │"

@@ -1,0 +1,34 @@
+"""Going on with a run whose runner died: a new runner reads the journal back."""
+
+from __future__ import annotations
+
+from console.errors import ConsoleError, UsageError
+from console.run.directory import RunDir
+from console.run.launch import Detachment, launch
+from console.run.liveness import runner_alive
+from console.run.read import read_view
+from console.run.view import RunView
+from console.text import clean
+
+
+def check_resume(run: RunDir, from_step: str = "") -> None:
+    """Raises UsageError when this run is not one to go on with."""
+    try:
+        view = read_view(run)
+    except ConsoleError:
+        view = RunView()
+    if runner_alive(run):
+        raise UsageError(f"run {run.id} is alive", hint="omni-console attach joins it")
+    if view.finished:
+        raise UsageError(f"run {run.id} has ended: {view.state}", hint="start a new run")
+    if from_step and view.step(from_step) is None:
+        raise UsageError(f"run {run.id} has no step '{clean(from_step, 40)}'")
+
+
+def resume(run: RunDir, from_step: str = "") -> Detachment:
+    """Start a runner that goes on, from `from_step` where one is given.
+
+    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
+    """
+    check_resume(run, from_step)
+    return launch(run, "--resume", *([f"--from={from_step}"] if from_step else []))

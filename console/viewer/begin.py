@@ -1,0 +1,75 @@
+"""Starting a run, from a screen or from the command line: a directory, then a detached runner."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError
+from console.run.directory import RunDir, RunMeta, create
+from console.run.launch import launch
+from console.text import clean, one_line
+from console.viewer.catalog import digest
+
+if TYPE_CHECKING:
+    from console.playbook.model import Playbook
+    from console.site.model import Site
+
+
+def begin(
+    site: Site,
+    playbook: Playbook,
+    inputs: dict[str, str],
+    *,
+    step: bool,
+    say: Callable[[str], None],
+    yes: bool = False,
+    headless: bool = False,
+    expect: str = "",
+) -> RunDir:
+    """A new run whose runner has begun; `say` gets clean sentences while it does.
+
+    `expect`: the digest of the plan that was shown; another playbook or site is refused then.
+    Blocks for as long as the baseline takes for one completion. Raises NotStarted (the runner
+    refused) or another ConsoleError, and leaves no trace then.
+    """
+    from console.run.process import owner
+
+    if playbook.unbuilt or playbook.missing:
+        raise ConsoleError(
+            "this playbook was loaded for its plan only",
+            ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing)),
+        )
+    if expect and expect != digest(playbook, site):
+        raise ConsoleError(
+            "the playbook or site file has changed since its plan was shown",
+            hint="read the plan again",
+        )
+    meta = RunMeta(
+        run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
+        digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
+        inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
+    )  # fmt: skip
+    try:
+        made = create(playbook.name, meta, playbook.text, site.text)
+    except OSError as error:
+        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
+    say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
+    say("checking that the baseline serves …")
+    try:
+        how = launch(made)
+    except (ConsoleError, OSError) as error:
+        shutil.rmtree(made.path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ConsoleError("the runner cannot be started", _words(error)) from error
+        raise
+    if how.warning:
+        say(f"WARNING: {how.warning}")
+    return made
+
+
+def _words(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return one_line(f"{where}{error.strerror or error}")

@@ -1,0 +1,110 @@
+"""Every run of this user as a row, newest first, from the journals; read anew only what changed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from console.errors import ConsoleError
+from console.run.directory import RunDir, all_runs
+from console.run.liveness import runner_alive
+from console.run.read import INTERRUPTED, read_view
+from console.run.view import RunView
+from console.text import clean, one_line
+
+UNREADABLE = "unreadable"
+Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run; texts are clean. `created` in Unix seconds, `took_s` None while it is not over.
+
+    `state` is the run's state, `interrupted` or `unreadable`; then `problem` says why.
+    """
+
+    id: str
+    playbook: str = ""
+    title: str = ""
+    state: str = ""
+    decision: str = ""
+    outcome: str = ""
+    created: float = 0.0
+    took_s: float | None = None
+    owner: str = ""
+    problem: str = ""
+
+
+_cache: dict[Path, tuple[Stamp, RunRow, bool]] = {}
+_lock = threading.Lock()
+
+
+def rows() -> list[RunRow]:
+    """One row a run; reads files, so not on the UI loop. Never raises for a broken run."""
+    runs = all_runs()
+    with _lock:
+        found = [_row(run) for run in runs]
+        for path in _cache.keys() - {run.path for run in runs}:
+            del _cache[path]
+    return found
+
+
+def _row(run: RunDir) -> RunRow:
+    stamp = _stamp(run)
+    known = _cache.get(run.path)
+    if known is None or known[0] != stamp:
+        known = (stamp, *_read(run))
+        _cache[run.path] = known
+    _, row, over = known
+    # a runner dies without a word in the journal
+    return row if over or runner_alive(run) else replace(row, state=INTERRUPTED)
+
+
+def _read(run: RunDir) -> tuple[RunRow, bool]:
+    """The row, and whether its state can only change with the journal."""
+    try:
+        view = read_view(run)
+    except ConsoleError as error:
+        return _unreadable(run, one_line(str(error))), True
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _unreadable(run, f"not a journal of this version: {one_line(str(error), 80)}"), True
+    return _of(run, view), view.over
+
+
+def _of(run: RunDir, view: RunView) -> RunRow:
+    return RunRow(
+        id=run.id,
+        playbook=clean(view.playbook, 80),
+        title=clean(view.title, 200),
+        state=str(view.state),
+        decision=str(view.decision),
+        outcome=clean(view.outcome, 80),
+        created=view.created,
+        took_s=view.ended - view.created if view.ended else None,
+        owner=clean(view.owner, 60),
+    )
+
+
+def _unreadable(run: RunDir, problem: str) -> RunRow:
+    row = RunRow(run.id, state=UNREADABLE, problem=problem)
+    try:
+        meta = run.meta()
+        return replace(
+            row, playbook=clean(Path(meta.playbook).stem, 80), created=float(meta.created),
+            owner=clean(meta.owner, 60),
+        )  # fmt: skip
+    except (ConsoleError, TypeError, ValueError, AttributeError):
+        return row
+
+
+def _stamp(run: RunDir) -> Stamp:
+    stamp: list[int] = []
+    for name in ("journal.db", "journal.db-wal"):
+        try:
+            info = (run.path / name).stat()
+        except OSError:
+            stamp += [0, 0]
+        else:
+            stamp += [info.st_mtime_ns, info.st_size]
+    return tuple(stamp)

@@ -1,0 +1,117 @@
+"""What screens and dialogs start from: only changed cells are sent to the terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.events import Idle
+from textual.screen import ModalScreen, Screen
+
+from console.text import clean
+from widgets.compositor import FineCompositor
+
+if TYPE_CHECKING:
+    from console.app import ConsoleApp
+
+T = TypeVar("T")
+EAGER_S = 0.5
+
+
+class Base(Screen[T]):
+    """A screen of the console."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = FineCompositor()
+        self._home: App[object] | None = None
+        self._made = time.monotonic()
+
+    @property
+    def console(self) -> ConsoleApp:
+        return cast("ConsoleApp", self.app)
+
+    async def _on_idle(self, event: Idle) -> None:
+        """At the start each round of layout, scrolling and painting at once: Textual waits for a
+        tick of its frame clock between them, and ours is slow on purpose."""
+        if time.monotonic() - self._made < EAGER_S and self._unpainted:
+            event.prevent_default()
+            self._on_timer_update()
+
+    @property
+    def _unpainted(self) -> bool:
+        return bool(
+            self._layout_required or self._scroll_required or self._repaint_required
+            or self._recompose_required or self._dirty_widgets
+        )  # fmt: skip
+
+    def in_thread(self, work: Callable[[], None]) -> None:
+        """Run what may take its time, in a daemon thread: a console that is closed waits for
+        nobody, as it would for Textual's own thread workers."""
+        self._home = self.app  # a screen that was left does not know its app any more
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # the thread's entry: a screen must not wait for ever
+                words = f"{type(error).__name__}: {error}"
+                self.on_app(self.in_trouble, clean(words, 400))
+
+        threading.Thread(target=guarded, name="screen", daemon=True).start()
+
+    def in_trouble(self, words: str) -> None:
+        """Work in a thread failed in a way nobody foresaw; also when this screen was left."""
+        if self._home is not None:
+            cast("ConsoleApp", self._home).say(words, "error")
+
+    def on_app(self, function: Callable[..., None], *args: object) -> None:
+        """From such a thread: call a function on the UI loop, also when this screen was left."""
+        if self._home is not None and self._home.is_running:
+            self._home.call_later(function, *args)
+
+    def on_loop(self, function: Callable[..., None], *args: object) -> None:
+        """From such a thread: call a function on the UI loop, if this screen is still there."""
+        self.on_app(self._if_here, function, *args)
+
+    def _if_here(self, function: Callable[..., None], *args: object) -> None:
+        if self.is_attached and self.children:
+            function(*args)
+
+
+class Dialog(ModalScreen[T]):
+    """A dialog over a screen; it is left once, however many keys came for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = FineCompositor()
+        self._left = False
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        if self._left or self.app.screen is not self:
+            return AwaitComplete()
+        self._left = True
+        return super().dismiss(result)
+
+
+class RunDialog(Dialog[T]):
+    """A dialog for a verb of the run; it goes when the run ends under it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._dropped = False
+
+    def drop(self) -> None:
+        """Leave, now or as soon as what lies above is left."""
+        self._dropped = True
+        self._leave_if_seen()
+
+    def on_screen_resume(self) -> None:
+        self._leave_if_seen()
+
+    def _leave_if_seen(self) -> None:
+        if self._dropped:
+            self.dismiss(None)

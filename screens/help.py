@@ -1,0 +1,75 @@
+"""What every key does, from the registry; and the command line's way to do the same."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from console.actions import EMERGENCY, Action, of_scope
+from screens.page import Page
+from widgets.badge import BaselineBadge
+from widgets.options import KeyLine
+from widgets.pick_list import TextView
+from widgets.rows import Row
+from widgets.step_text import wrapped
+
+SCOPES = (
+    ("app", "Everywhere"),
+    ("run", "The run on show"),
+    ("log", "The log pane, when it has the focus"),
+    ("plan", "A playbook's plan"),
+)
+MOVING = (
+    "j k, arrows, PgUp PgDn, ^U ^D, g G move in every list; Tab goes to the next part; Enter "
+    "opens, and never approves or skips."
+)
+SHELL = (
+    "From a shell: omni-console rollback brings the baseline back with this console, the run or "
+    "the engine broken; omni-console attach follows a run without screens; doctor says what is "
+    "wrong here. Quitting never stops anything."
+)
+
+
+class HelpScreen(Page):
+    """One page to read."""
+
+    SCOPE = "help"
+    DEFAULT_CSS = "HelpScreen TextView { padding: 0 1; }"
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield TextView(id="help")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.query_one(TextView).focus()
+        self._draw()
+
+    def redraw(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        view = self.query_one(TextView)
+        if not view.size.width:
+            return  # it is drawn when its size is known
+        view.show(help_rows(max(30, view.size.width - 3)))
+
+
+def help_rows(width: int) -> list[Row]:
+    """The emergency first, then scope by scope."""
+    rows: list[Row] = _action_rows(EMERGENCY, width, "bad")
+    rows.append(())
+    rows += [((line, ""),) for line in wrapped(MOVING, width)]
+    for scope, title in SCOPES:
+        rows += [(), ((title, "bold"),)]
+        for found in of_scope(scope):
+            if found is not EMERGENCY:
+                rows += _action_rows(found, width)
+    rows.append(())
+    return [*rows, *[((line, ""),) for line in wrapped(SHELL, width)]]
+
+
+def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
+    first, *more = wrapped(found.help, width - 25)
+    lead = f"{found.shown:>10}  {found.title:<13}"
+    rows: list[Row] = [((lead[:10], tone), (lead[10:], "bold"), (first, ""))]
+    return [*rows, *[((" " * 25 + line, ""),) for line in more]]

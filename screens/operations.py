@@ -1,0 +1,249 @@
+"""The run on show: baseline, gauges, steps, the current step, the log."""
+
+from __future__ import annotations
+
+import time
+
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from console.gauges.sample import Sample
+from console.run.state import RunState
+from console.run.view import RunView
+from console.viewer.watch import Snapshot
+from screens.log_feed import LogFeed, sources
+from screens.verbs import Verbs
+from widgets.badge import BaselineBadge, badge, emergency
+from widgets.gauge_strip import GaugeStrip
+from widgets.keys import bindings
+from widgets.log_pane import LogPane
+from widgets.options import KeyLine, option_rows, verbs_now
+from widgets.pick_list import TextView
+from widgets.rows import Row
+from widgets.status_line import StatusLine, status
+from widgets.step_list import StepList
+from widgets.step_text import detail_rows, result_row, summary_rows, wrapped
+
+TICK_S = 1.0
+STALE_S = 2.5
+
+FIRST = (
+    "No run yet.",
+    "",
+    "2         pick a playbook: read its plan, then start it",
+    "4         what this machine has, and what is missing",
+    "?         every key",
+    "",
+    "The baseline is what the site file says (~/.config/omni-console/site.yaml); without one the "
+    "embedded demo serves. `omni-console demo` in a shell shows a whole run in half a minute.",
+)
+
+
+class OperationsScreen(Verbs):
+    """Where the console opens. Draws the latest snapshot; keeps nothing of its own."""
+
+    BINDINGS = bindings("run")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed: LogFeed | None = None
+        self.live = False
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge(id="badge")
+        yield GaugeStrip(id="gauges")
+        with Container(id="body"):
+            yield StepList(id="steps")
+            yield TextView(id="detail")
+        yield LogPane(id="log")
+        yield StatusLine(id="status")
+        yield KeyLine(id="keys")
+
+    def on_mount(self) -> None:
+        app = self.console
+        self.feed = LogFeed(self.query_one(LogPane), self._call)
+        app.run_changed.subscribe(self, self.run_changed)
+        app.baseline_changed.subscribe(self, lambda view: self.draw_head())
+        app.sampled.subscribe(self, self.sampled)
+        self.query_one(StepList).focus()
+        self.set_interval(TICK_S, self.tick)
+        if app.sample is not None:
+            self.sampled(app.sample)
+        self.draw()
+
+    def _call(self, function: object, *args: object) -> None:
+        """From a reader's thread; a screen on its way out takes nothing."""
+        if self.is_attached:
+            self.app.call_later(function, *args)  # type: ignore[arg-type]
+
+    def on_unmount(self) -> None:
+        if self.feed is not None:
+            self.feed.close()
+
+    def on_resize(self) -> None:
+        width = self.size.width
+        self.set_class(width < 80, "narrow")
+        self.set_class(width >= 120, "wide")
+        self.query_one(GaugeStrip).max_rows = 2 if self.size.height < 24 else 5
+        self.call_after_refresh(self.draw)
+
+    # -- what changed ------------------------------------------------------------------------
+
+    def run_changed(self, snapshot: Snapshot) -> None:
+        if snapshot.view.over:
+            self.drop_questions()
+        self.note_question(snapshot)
+        self.draw()
+
+    def sampled(self, sample: Sample) -> None:
+        self.query_one(GaugeStrip).show(sample, sample.at)
+
+    def tick(self) -> None:
+        """Once a second: what counts, counts on; so does the age of a sample that stays."""
+        sample = self.console.sample
+        if sample is not None and time.monotonic() - sample.at > STALE_S:
+            self.query_one(GaugeStrip).show(sample, time.monotonic())
+        snapshot = self.console.snapshot
+        if snapshot is not None and (snapshot.alive or snapshot.climbing):
+            if snapshot.view.state is RunState.RUNNING:
+                self.query_one(StepList).draw(snapshot.view, time.time(), self.at)
+            self.draw_status()
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Everything from the latest snapshot; only what differs is sent."""
+        self.set_class(self.word == "none", "empty")
+        self.draw_head()
+        self.draw_status()
+        self.draw_steps()
+        snapshot = self.console.snapshot
+        if self.feed is not None:
+            self.feed.container = self.console.desk.baseline_log
+            logs = snapshot.logs if snapshot is not None else ()
+            self.feed.offer(sources(logs, self.feed.container))
+
+    @property
+    def view(self) -> RunView:
+        snapshot = self.console.snapshot
+        return snapshot.view if snapshot is not None else RunView()
+
+    @property
+    def word(self) -> str:
+        snapshot = self.console.snapshot
+        return snapshot.word if snapshot is not None else "none"
+
+    @property
+    def at(self) -> str:
+        """The step that a paused run stands before; "" while one runs."""
+        snapshot = self.console.snapshot
+        if snapshot is None or snapshot.word != "paused":
+            return ""
+        return str(snapshot.desk.get("step") or "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the runner has said what it waits for: before that a key would be refused."""
+        snapshot = self.console.snapshot
+        if snapshot is None or snapshot.word not in ("paused", "waiting_approval"):
+            return True
+        return snapshot.desk.get("state") == str(snapshot.view.state)
+
+    def draw_head(self) -> None:
+        app, line = self.console, self.query_one(BaselineBadge)
+        snapshot = app.snapshot
+        width = line.size.width or self.size.width
+        live = snapshot is not None and snapshot.live
+        climbing = snapshot is not None and snapshot.climbing
+        restore_s = snapshot.restore_s if snapshot is not None and live else None
+        line.draw(
+            badge(app.baseline, time.time(), width),
+            emergency(live, climbing, restore_s, app.desk.readonly, width),
+        )
+
+    def draw_status(self) -> None:
+        line, view, word = self.query_one(StatusLine), self.view, self.word
+        width = line.size.width or self.size.width
+        if word == "none":
+            line.show([(("no run", "dim"),)])
+            return
+        desk = self.console.snapshot.desk if self.console.snapshot is not None else {}
+        mode = str(desk.get("mode", ""))
+        line.show([status(view, word, mode, time.time(), width, self.at)])
+
+    def draw_steps(self) -> None:
+        view, steps = self.view, self.query_one(StepList)
+        steps.draw(view, time.time(), self.at)
+        detail = self.query_one("#detail", TextView)
+        width = max(20, detail.size.width - 2)
+        detail.show(self._detail(view, steps.step, width))
+        keys, readonly = self.query_one(KeyLine), self.console.desk.readonly
+        if self.query_one(LogPane).has_focus_within:
+            keys.draw("log", readonly=readonly)
+        else:
+            offered = self.ready and not readonly
+            verbs = verbs_now(view, self.word, self.at) if offered else []
+            keys.draw("run", ["report"] if view.over else verbs, readonly=readonly)
+
+    def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
+        snapshot = self.console.snapshot
+        if snapshot is None:
+            return [(("reading the journal …", "dim"),)]
+        if snapshot.trouble:
+            return [((line, "bad"),) for line in wrapped(snapshot.trouble, width)]
+        step = view.step(step_id)
+        if step is None:
+            return [((text, ""),) for line in FIRST for text in wrapped(line, width)]
+        confirm = str(snapshot.desk.get("confirm") or "")
+        if view.over and not self.query_one(StepList).chosen:
+            return summary_rows(view, width)
+        current = step.id == (self.at or (view.current or step).id)
+        can = (
+            option_rows(view, self.word, confirm, width, self.at) if current and self.ready else []
+        )
+        last = view.current
+        before = [result_row(last, width)] if current and last and last.id != step.id else []
+        return [*before, *detail_rows(view, step, can, width)]
+
+    # -- looking around ----------------------------------------------------------------------
+
+    def on_step_list_selected(self, event: StepList.Selected) -> None:
+        self.draw_steps()
+        self.query_one("#detail", TextView).scroll_home(animate=False)
+
+    def on_step_list_output_asked(self, event: StepList.OutputAsked) -> None:
+        if self.feed is not None and not self.feed.output_of(event.step):
+            self.console.say(f"{event.step} has no output", "information")
+
+    def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
+        if self.feed is not None:
+            self.feed.turn(event.step)
+
+    def on_descendant_focus(self) -> None:
+        self.draw_steps()
+
+    def action_focus_log(self) -> None:
+        # at once: the next key is for the log, not for the run
+        self.set_focus(self.query_one(LogPane))
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        if self.has_class("zoomed"):
+            self.action_focus_log()
+
+    def action_back(self) -> None:
+        """Out of the zoom, out of the log, back to the step that runs."""
+        if self.has_class("zoomed"):
+            self.remove_class("zoomed")
+        elif self.query_one(StepList).follow():
+            self.draw_steps()
+        self.set_focus(self.query_one(StepList))
+
+    def action_report(self) -> None:
+        snapshot = self.console.snapshot
+        if snapshot is None or snapshot.run is None:
+            self.console.say("no run, no report: 2 picks a playbook")
+            return
+        from screens.report import ReportScreen
+
+        self.app.push_screen(ReportScreen(snapshot.run))

@@ -1,0 +1,115 @@
+"""Every run, newest first; Enter shows one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+
+from console import paths
+from console.text import clean
+from screens.page import Page
+from widgets.badge import BaselineBadge
+from widgets.options import KeyLine
+from widgets.pick_list import PickList
+from widgets.rows import Row, Rows, fit
+from widgets.status_line import DECISION_TONE, STATE_TONE
+from widgets.step_text import short
+
+if TYPE_CHECKING:
+    from console.viewer.history import RunRow
+
+REFRESH_S = 2.0
+
+
+class RunsScreen(Page):
+    """The history; a live run stands first."""
+
+    SCOPE = "runs"
+    DEFAULT_CSS = "RunsScreen #head { background: $panel; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[RunRow] = []
+        self.loaded = False
+        self.reading = False
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield Rows(id="head")
+        yield PickList(id="list")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.query_one(PickList).focus()
+        self._draw()
+        self._refresh_rows()
+        self.set_interval(REFRESH_S, self._refresh_rows)
+
+    def redraw(self) -> None:
+        self._draw()
+
+    def _refresh_rows(self) -> None:
+        if not self.reading:
+            self.reading = True
+            self.in_thread(self._load)
+
+    def _load(self) -> None:
+        from console.viewer.history import rows
+
+        try:
+            found = rows()
+        finally:
+            self.reading = False
+        self.on_loop(self._loaded, found)
+
+    def _loaded(self, found: list[RunRow]) -> None:
+        picker = self.query_one(PickList)
+        at = picker.cursor or 0
+        chosen = self.rows[at].id if at < len(self.rows) else ""
+        self.rows, self.loaded = found, True
+        # a new run on top must not move the cursor to another one
+        picker.cursor = next((n for n, row in enumerate(found) if row.id == chosen), 0)
+        self._draw()
+
+    def _draw(self) -> None:
+        head = self.query_one("#head", Rows)
+        if not self.loaded:
+            head.show([(("reading the runs …", "dim"),)])
+        elif not self.rows:
+            head.show([(("No run yet.", "bold"), ("  2 picks a playbook", ""))])
+        else:
+            count = f"{len(self.rows)} run{'s' if len(self.rows) != 1 else ''}"
+            head.show([((count, "bold"), ("   Enter shows one", "dim"))])
+        picker = self.query_one(PickList)
+        width = max(20, picker.size.width - 1)
+        picker.fill([run_row(row, width) for row in self.rows])
+
+    def on_pick_list_picked(self, event: PickList.Picked) -> None:
+        from console.run.directory import RunDir
+
+        if event.index < len(self.rows):
+            run = RunDir(paths.runs_dir() / self.rows[event.index].id)
+            self.console.desk.watch.show(run)
+            self.console.action_operations()
+
+
+def run_row(row: RunRow, width: int) -> Row:
+    """`2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO migrate   12:05   1a2b`."""
+    form = "%Y-%m-%d %H:%M" if width >= 76 else "%m-%d %H:%M"
+    when = time.strftime(form, time.localtime(row.created)) if row.created else "?" * 11
+    decision = (row.decision or "").upper().replace("_", "-")
+    state = row.state.replace("_", " ").upper()
+    took = short(row.took_s) if row.took_s is not None else ""
+    name = max(8, width - len(when) - 1 - 17 - 7 - 7 - 4 - 1)
+    playbook = clean(row.playbook or row.problem, 200)[:name]
+    return fit(
+        (
+            (f"{when} ", "dim"), (f"{playbook:<{name}} ", "bold"),
+            (f"{state:<16} ", STATE_TONE.get(row.state, "")),
+            (f"{decision:<6} ", DECISION_TONE.get(row.decision or "", "")),
+            (f"{took:>6} ", ""), (clean(row.id[-4:]), "dim"),
+        ),
+        width,
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+"""What every test starts from, whatever shell or job runner started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# A job in a shell's background inherits an ignored SIGINT, and every child of it would too: a test
+# that presses Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Both change what a screen looks like, before Textual is imported.
+for name in ("NO_COLOR", "TEXTUAL_THEME"):
+    os.environ.pop(name, None)

@@ -1,0 +1,83 @@
+"""A login of its own for each test: directories, environment, and one check asked at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console.doctor import run
+from console.doctor.facts import Facts
+from console.doctor.model import Finding
+from console.doctor.run import CHECKS, iterate
+
+Look = Callable[..., list[Finding]]
+BY_ID = {check.id: check for check in CHECKS}
+PATIENT_S = 60.0
+"""A deadline that no test meets by being slow."""
+
+
+@pytest.fixture(autouse=True)
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """HOME, state, config and host directory under `tmp_path`; no engine, no ssh, no site."""
+    for name in ("state", "config", "host", "home"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    for name in ("OMNI_SITE", "TMUX", "STY", "SSH_CONNECTION", "SSH_TTY", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """One check by its id; `site` is the text of a site file, `facts` what is known already."""
+
+    def ask(check: str, site: str | None = None, facts: Facts | None = None) -> list[Finding]:
+        if site is not None:
+            path = tmp_path / "site.yaml"
+            path.write_text(site, "utf-8")
+            facts = Facts(str(path))
+        (answer,) = iterate(
+            checks=(BY_ID[check],), facts=facts or Facts(), deadline_s=PATIENT_S
+        )  # fmt: skip
+        assert all(found.id == check for found in answer.findings)
+        return list(answer.findings)
+
+    return ask
+
+
+@pytest.fixture
+def path_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Puts a shell script of a name first in PATH."""
+    places = tmp_path / "bin"
+    places.mkdir()
+    monkeypatch.setenv("PATH", f"{places}:{os.environ['PATH']}")
+
+    def make(name: str, text: str) -> Path:
+        script = places / name
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+        return script
+
+    return make
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions give up soon, so that a test of one that hangs is short."""
+    from console.doctor import baseline, engine, facts, machine
+
+    for module in (baseline, engine, facts, machine):
+        monkeypatch.setattr(module, "ASK_S", 0.5)
+    assert run.DEADLINE_S > 0.5
+
+
+HEAD = "schema: omni.site/v1\nname: ws\n"
+CONTAINER = HEAD + "baseline: {container: base, url: 'http://127.0.0.1:9'}\n"
+PROCESS = HEAD + "baseline: {process: {argv: [sh, -c, x]}, url: 'http://127.0.0.1:9'}\n"

@@ -1,0 +1,172 @@
+"""The container engine against sockets that behave as told, and docker commands that do."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.doctor.facts import Facts
+from console.doctor.model import Level
+from console.doctor.run import iterate
+from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
+from tests.services.test_engine_raw import Answer, daemon, reply, silent
+
+VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
+GPUS = "gpus: [{uuid: GPU-1}]\n"
+Script = Callable[[str, str], Path]
+
+
+def routes(**paths: Any) -> Answer:
+    """A daemon that knows some paths (`version`, `info`) and refuses the others."""
+
+    def answer(peer: socket.socket, request: str) -> None:
+        name = request.partition(" /")[2].partition("?")[0]
+        known = paths.get(name)
+        peer.sendall(reply(404, {"message": "no"}) if known is None else reply(200, known))
+
+    return answer
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the engine's socket is looked for."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/e.sock")
+    return tmp_path / "e.sock"
+
+
+def test_an_engine_that_answers(path: Path, look: Look) -> None:
+    with daemon(path, routes(version=VERSION)):
+        (found,) = look("engine.answers")
+    assert (found.level, found.detail) == (Level.OK, f"version 28.2.2, API 1.50, at {path}")
+
+
+def test_an_engine_that_is_too_old(path: Path, look: Look) -> None:
+    with daemon(path, routes(version={"Version": "19.03.8", "ApiVersion": "1.40"})):
+        (found,) = look("engine.answers")
+    assert (found.level, "20.10" in found.hint) == (Level.FAILED, True)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
+    """A stopped dockerd takes connections into its queue and never answers."""
+    if accepts:
+        with daemon(path, silent):
+            (found,) = look("engine.answers")
+    else:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen(1)
+            (found,) = look("engine.answers")
+    assert found.level is Level.FAILED
+    assert "did not answer" in found.detail
+    assert "0.50 s" in found.detail
+    assert "frozen" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("site", "level"), [(None, Level.NOTE), (PROCESS, Level.NOTE), (CONTAINER, Level.FAILED)]
+)
+def test_no_engine_is_bad_only_where_it_is_needed(
+    path: Path, look: Look, site: str | None, level: Level
+) -> None:
+    (found,) = look("engine.answers", site)
+    assert (found.level, str(path) in found.detail) == (level, True)
+    assert "systemctl start docker" in found.hint
+
+
+def test_an_engine_that_is_not_on_this_machine(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+    (found,) = look("engine.answers", CONTAINER)
+    assert (found.level, "tcp://10.0.0.1:2375" in found.detail) == (Level.FAILED, True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+def test_a_login_that_may_not_use_it(path: Path, look: Look) -> None:
+    look("engine.answers")  # everything is imported before the fork
+    check = BY_ID["engine.answers"]
+    with daemon(path, routes(version=VERSION)):
+        path.chmod(0o600)
+        reader, writer = os.pipe()
+        if (pid := os.fork()) == 0:
+            try:
+                os.setuid(65534)
+                (answer,) = iterate(checks=(check,), facts=_Demo(), deadline_s=PATIENT_S)
+                (found,) = answer.findings
+                os.write(writer, f"{found.level} {found.detail} {found.hint}".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as file:
+            said = file.read().decode()
+        os.waitpid(pid, 0)
+    assert said.startswith("warning the container engine is not open to this user")
+    assert "usermod -aG docker" in said
+
+
+class _Demo(Facts):
+    """No site: what another user cannot read must not be what the test fails on."""
+
+    def site(self) -> None:
+        return None
+
+
+COMPOSE = HEAD + "baseline: {compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:9'}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "site", "level", "said"),
+    [
+        ("echo 2.40.3-desktop.1", None, Level.OK, "version 2.40.3-desktop.1"),
+        ("echo v2.6.0", COMPOSE, Level.OK, "version v2.6.0"),
+        ("echo 2.5.1", COMPOSE, Level.FAILED, "version 2.5.1"),
+        ("echo 1.29.2", None, Level.NOTE, "version 1.29.2"),
+        ("echo \"docker: 'compose' is not a docker command.\" >&2; exit 1", COMPOSE,
+         Level.FAILED, "the docker command has no compose plugin"),
+        ("echo 'unknown flag: --short' >&2; exit 125", PROCESS, Level.NOTE,
+         "the docker command has no compose plugin"),
+        ("printf '\\033[31mboom' >&2; exit 3", None, Level.NOTE, "`docker compose version`: boom"),
+    ],
+)  # fmt: skip
+def test_compose(
+    path_of: Script, look: Look, script: str, site: str | None, level: Level, said: str
+) -> None:
+    path_of("docker", script)
+    (found,) = look("engine.compose", site)
+    assert (found.level, found.detail) == (level, said)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_docker_command_that_hangs(path_of: Script, look: Look) -> None:
+    path_of("docker", "exec sleep 60")
+    (found,) = look("engine.compose")
+    assert (found.level, "no answer within 0.5 s" in found.detail) == (Level.WARNING, True)
+
+
+def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert look("engine.compose")[0].level is Level.NOTE
+    assert look("engine.compose", COMPOSE)[0].level is Level.FAILED
+
+
+@pytest.mark.parametrize(
+    ("info", "level"),
+    [
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, Level.OK),
+        ({"Runtimes": {"runc": {}},
+          "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, Level.OK),
+        ({"Runtimes": {"runc": {}}}, Level.WARNING),
+        (None, Level.WARNING),
+    ],
+)  # fmt: skip
+def test_the_nvidia_runtime(path: Path, look: Look, info: Any, level: Level) -> None:
+    with daemon(path, routes(version=VERSION, info=info)):
+        (found,) = look("engine.nvidia", CONTAINER + GPUS)
+        assert look("engine.nvidia", CONTAINER) == []
+        assert look("engine.nvidia", PROCESS + GPUS) == []
+    assert found.level is level

@@ -1,0 +1,175 @@
+"""The machine, read from a /proc and /sys of the test's own, and real directories."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console.doctor import machine
+from console.doctor.facts import Facts
+from console.doctor.model import Level
+from console.doctor.once import each
+from tests.doctor.conftest import PROCESS, Look
+
+GIB = 1 << 20
+"""A GiB in the kB of /proc/meminfo."""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Callable[[str, str], Facts]:
+    """Facts of a machine whose files are written by the test."""
+
+    def write(name: str, text: str) -> Facts:
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return Facts(root=tmp_path / "root")
+
+    return write
+
+
+def meminfo(**gib: int) -> str:
+    return "".join(f"{name}: {value * GIB} kB\n" for name, value in gib.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        (meminfo(MemTotal=768, MemAvailable=640), Level.OK, "640.0 GiB of 768.0 GiB available"),
+        (meminfo(MemTotal=768, MemAvailable=30), Level.WARNING, "30.0 GiB of 768.0 GiB"),
+        ("nonsense\nMemTotal: x kB\n", Level.WARNING, "does not say"),
+    ],
+)
+def test_memory(
+    kernel: Callable[[str, str], Facts], look: Look, text: str, level: Level, said: str
+) -> None:
+    (found,) = look("machine.memory", facts=kernel("proc/meminfo", text))
+    assert (found.level, said in found.detail) == (level, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        (meminfo(SwapTotal=0, SwapFree=0), Level.NOTE, "none"),
+        (meminfo(SwapTotal=64, SwapFree=60), Level.OK, "4.0 GiB of 64.0 GiB used"),
+        (meminfo(SwapTotal=64, SwapFree=4), Level.WARNING, "60.0 GiB of 64.0 GiB used"),
+        ("", Level.NOTE, "does not say"),
+    ],
+)
+def test_swap(
+    kernel: Callable[[str, str], Facts], look: Look, text: str, level: Level, said: str
+) -> None:
+    (found,) = look("machine.swap", facts=kernel("proc/meminfo", text))
+    assert (found.level, said in found.detail) == (level, True)
+
+
+@pytest.mark.parametrize(("full", "level"), [("0.00", Level.OK), ("37.50", Level.WARNING)])
+def test_pressure(kernel: Callable[[str, str], Facts], look: Look, full: str, level: Level) -> None:
+    line = "avg60=0.00 avg300=0.00 total=1"
+    facts = kernel("proc/pressure/memory", f"some avg10=80.00 {line}\nfull avg10={full} {line}\n")
+    (found,) = look("machine.pressure", facts=facts)
+    assert found.level is level
+    assert found.detail.startswith(f"{float(full):g} % ")
+
+
+def test_a_kernel_without_psi(tmp_path: Path, look: Look) -> None:
+    (found,) = look("machine.pressure", facts=Facts(root=tmp_path))
+    assert (found.level, "psi=1" in found.hint) == (Level.NOTE, True)
+
+
+@pytest.mark.parametrize(("nodes", "level"), [(1, Level.OK), (4, Level.NOTE)])
+def test_numa(kernel: Callable[[str, str], Facts], look: Look, nodes: int, level: Level) -> None:
+    for number in range(nodes):
+        facts = kernel(f"sys/devices/system/node/node{number}/cpulist", "0")
+    facts = kernel("sys/devices/system/node/possible", "0")
+    (found,) = look("machine.numa", facts=facts)
+    assert (found.level, "NPS1" in found.hint) == (level, nodes > 1)
+
+
+@pytest.mark.parametrize(
+    ("release", "level"), [("6.12.1-arch", Level.OK), ("4.18.0-553.el8", Level.WARNING)]
+)
+def test_kernel(monkeypatch: pytest.MonkeyPatch, look: Look, release: str, level: Level) -> None:
+    monkeypatch.setattr("platform.release", lambda: release)
+    (found,) = look("machine.kernel")
+    assert (found.level, release in found.detail) == (level, True)
+
+
+def test_disks_that_have_room(tmp_path: Path, look: Look) -> None:
+    assert look("machine.runs")[0].level in (Level.OK, Level.WARNING)
+    (found,) = look("machine.home")
+    assert found.detail.startswith(f"{tmp_path}/home: ")
+    assert list((tmp_path / "home").iterdir()) == []
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "runs", "home"),
+    [(2 << 30, Level.OK, Level.OK), (1 << 29, Level.WARNING, Level.WARNING),
+     (1 << 20, Level.FAILED, Level.WARNING)],
+)  # fmt: skip
+def test_disks_that_are_full(
+    monkeypatch: pytest.MonkeyPatch, look: Look, free: int, runs: Level, home: Level
+) -> None:
+    real = os.statvfs("/")
+    fields = [*real]
+    fields[1], fields[2], fields[4] = 4096, 1 << 30, free // 4096  # f_frsize, f_blocks, f_bavail
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+    assert [look("machine.runs")[0].level, look("machine.home")[0].level] == [runs, home]
+
+
+def test_a_state_directory_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
+    """A file where the directory should be: not even root writes there."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    for check in ("machine.runs", "console.state"):
+        (found,) = look(check)
+        assert (found.level, "cannot be written" in found.detail) == (Level.FAILED, True)
+
+
+def test_directories_of_models(tmp_path: Path, look: Look) -> None:
+    (tmp_path / "m").mkdir()
+    body = "baseline: {process: {argv: [x]}, url: 'http://127.0.0.1:9', models: [m/a, m/b, n/c]}\n"
+    found = look("machine.models", "schema: omni.site/v1\nname: ws\n" + body)
+    assert [one.detail.partition(":")[0] for one in found] == [str(tmp_path / "m")]
+    assert look("machine.models", PROCESS) == []
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_the_score_of_the_oom_killer(
+    path_of: Callable[[str, str], Path], look: Look, refuses: bool
+) -> None:
+    before = Path("/proc/self/oom_score_adj").read_text()
+    path_of("sh", f"exit {int(refuses)}")
+    (found,) = look("machine.oom")
+    assert found.level is (Level.NOTE if refuses else Level.OK)
+    assert Path("/proc/self/oom_score_adj").read_text() == before
+
+
+def test_a_path_that_hangs_does_not_hide_the_others() -> None:
+    gate = threading.Event()
+    done = threading.Event()
+
+    def call(path: str) -> str:
+        if path == "dead":
+            gate.wait(60)
+            done.set()
+        return path.upper()
+
+    try:
+        assert each("x", ["a", "dead", "b"], call, 0.2) == [("a", "A"), ("dead", None), ("b", "B")]
+    finally:
+        gate.set()
+        assert done.wait(60)
+
+
+def test_the_nearest_directory_above(tmp_path: Path) -> None:
+    assert machine.existing(tmp_path / "a" / "b") == tmp_path
+    assert machine.existing(Path("/")) == Path("/")
+    assert machine.refusal(tmp_path / "a" / "b") == ""

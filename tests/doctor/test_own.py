@@ -1,0 +1,179 @@
+"""The console's own directories, lock, pointers, runs and ladder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.doctor import own
+from console.doctor.model import Level
+from console.rollback.live import LIVE, Live, append
+from console.run.lock import HostLock
+from console.services import process
+from tests.doctor.conftest import Look
+from tests.doctor.histories import GONE, history, on_now
+
+RUNNING = ("run.state", {"state": "running"})
+
+
+def test_who(look: Look) -> None:
+    (found,) = look("console.who")
+    assert (found.level, f"(uid {os.getuid()}) on " in found.detail) == (Level.OK, True)
+
+
+def test_a_state_directory_that_is_not_there_yet(look: Look) -> None:
+    (found,) = look("console.state")
+    assert (found.level, found.detail.endswith("made at the first run")) == (Level.OK, True)
+    assert not paths.state_dir().exists()
+
+
+def test_a_state_directory_and_who_else_may_use_it(look: Look) -> None:
+    run = history("20260101-a")
+    paths.state_dir().chmod(0o755)
+    assert look("console.state")[0].level is Level.OK
+    run.path.chmod(0o750)
+    (found,) = look("console.state")
+    assert (found.level, "20260101-a" in found.detail) == (Level.WARNING, True)
+    run.path.chmod(0o700)
+    paths.state_dir().chmod(0o775)
+    assert look("console.state")[0].level is (
+        Level.OK if own._alone(os.getgid()) else Level.WARNING
+    )
+    os.chown(paths.state_dir(), -1, _another_group())
+    assert look("console.state")[0].level is Level.WARNING
+    paths.state_dir().chmod(0o777)
+    (found,) = look("console.state")
+    assert (found.level, found.hint) == (Level.WARNING, f"chmod go-w {paths.state_dir()}")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to give a directory away")
+def test_a_state_directory_of_somebody_else(look: Look) -> None:
+    paths.state_dir().mkdir()
+    os.chown(paths.state_dir(), 65534, 65534)
+    (found,) = look("console.state")
+    assert (found.level, "uid 65534" in found.detail) == (Level.FAILED, True)
+
+
+def test_the_config_directory(tmp_path: Path, look: Look) -> None:
+    assert "is not there" in look("console.config")[0].detail
+    (tmp_path / "config" / "omni-console").touch()
+    (found,) = look("console.config")
+    assert (found.level, "Not a directory" in found.detail) == (Level.WARNING, True)
+
+
+def test_the_host_lock(look: Look) -> None:
+    (found,) = look("console.lock")
+    assert (found.level, found.detail) == (Level.OK, "no run holds this host")
+    assert not paths.host_lock().exists(), "a doctor leaves nothing behind"
+    held = HostLock()
+    on_now("r7")
+    try:
+        (found,) = look("console.lock")
+        assert (found.level, "run r7 of op" in found.detail) == (Level.NOTE, True)
+        assert "attach" in found.hint
+    finally:
+        held.release()
+    assert look("console.lock")[0].level is Level.OK
+
+
+def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as file:
+        assert not own.is_locked(path)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert own.is_locked(path)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert not own.is_locked(path)
+    assert not own.is_locked(tmp_path / "none")
+
+
+def test_a_host_directory_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look
+) -> None:
+    monkeypatch.setenv("OMNI_HOST_DIR", "/proc")
+    (found,) = look("console.lock")
+    assert (found.level, "OMNI_HOST_DIR" in found.hint) == (Level.FAILED, True)
+
+
+def test_pointers(tmp_path: Path, look: Look) -> None:
+    assert look("console.pointer") == []
+    on_now()
+    assert look("console.pointer") == []
+    on_now("r2", pid=GONE, directory=str(tmp_path))
+    (found,) = look("console.pointer")
+    assert (found.level, "omni-console resume r2" in found.hint) == (Level.WARNING, True)
+    on_now("r2", pid=GONE, directory=str(tmp_path / "gone"))
+    (found,) = look("console.pointer")
+    assert found.hint == f"rm {paths.pointer(os.getuid())}"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to write as another user")
+def test_a_pointer_of_somebody_else(look: Look) -> None:
+    on_now("r2", pid=GONE)
+    mine = paths.pointer(os.getuid())
+    text = mine.read_text().replace(f'"uid": {os.getuid()}', '"uid": 65534')
+    mine.unlink()
+    paths.pointer(65534).write_text(text)
+    os.chown(paths.pointer(65534), 65534, 65534)
+    (found,) = look("console.pointer")
+    assert (found.level, "r2 of op" in found.detail) == (Level.NOTE, True)
+
+
+def test_runs(look: Look) -> None:
+    assert [one.detail for one in look("console.runs")] == ["none yet"]
+    history("20260101-over", ("run.state", {"state": "succeeded"}))
+    assert [one.level for one in look("console.runs")] == [Level.OK]
+    history("20260102-lost", RUNNING)
+    (found,) = look("console.runs")
+    assert (found.level, found.detail) == (Level.WARNING, "20260102-lost was interrupted")
+    assert "omni-console resume lost" in found.hint
+
+
+def test_a_run_whose_runner_lives_is_not_interrupted(look: Look) -> None:
+    run = history("20260102-live", RUNNING)
+    (run.path / "rollback").mkdir()
+    append(Path(run.live), Live("runner", "runner", os.getpid(), _start()))
+    assert [one.level for one in look("console.runs")] == [Level.OK]
+
+
+def test_a_run_that_left_the_baseline_down(look: Look) -> None:
+    history("20260102-down", RUNNING, ("outage", {"down": True}))
+    (found,) = look("console.runs")
+    assert (found.level, "baseline down" in found.detail) == (Level.FAILED, True)
+    assert "omni-console rollback" in found.hint
+
+
+def test_a_run_that_cannot_be_read(look: Look) -> None:
+    run = history("20260101-a")
+    Path(run.journal).write_bytes(b"not a database, and long enough to be looked at")
+    history("20260102-b", ("run.state", {"state": "from another make"}))
+    assert [one.level for one in look("console.runs")] == [Level.WARNING] * 2
+
+
+def test_the_ladder_of_a_live_run(tmp_path: Path, look: Look) -> None:
+    assert look("console.ladder") == []
+    on_now("r1", directory=str(tmp_path))
+    (found,) = look("console.ladder")
+    assert (found.level, "none waits for r1" in found.detail) == (Level.WARNING, True)
+    (tmp_path / "rollback").mkdir()
+    append(tmp_path / "rollback" / LIVE, Live("ladder", "warm", os.getpid(), _start()))
+    (found,) = look("console.ladder")
+    assert (found.level, found.detail.startswith("waits for r1")) == (Level.OK, True)
+
+
+def _another_group() -> int:
+    """A group this process may give a directory to, that is not its user's own."""
+    if os.getuid() == 0:
+        return 65534
+    others = [gid for gid in os.getgroups() if not own._alone(gid)]
+    if not others:
+        pytest.skip("this user is in no other group")
+    return others[0]
+
+
+def _start() -> int:
+    return process.start_time(os.getpid()) or 0

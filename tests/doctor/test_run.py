@@ -1,0 +1,131 @@
+"""All checks together: order, deadlines, and checks that break."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from console.doctor.facts import Facts
+from console.doctor.model import GROUPS, Answer, Check, Finding, Level
+from console.doctor.run import CHECKS, counts, in_order, iterate, run
+from console.errors import ConsoleError
+from tests.doctor.conftest import PATIENT_S
+from tests.ground.harmful import harmful
+
+
+def quick(facts: Facts, check: Check) -> Iterator[Finding]:
+    yield check.ok("fine")
+
+
+class Stuck:
+    """A check that hangs until it is let go; which of its threads are left can be asked."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, facts: Facts, check: Check) -> list[Finding]:
+        self.threads.append(threading.current_thread())
+        assert self.gate.wait(PATIENT_S)
+        return [check.ok("late")]
+
+    def end(self) -> None:
+        self.gate.set()
+        for thread in self.threads:
+            thread.join(PATIENT_S)
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    hanging = Stuck()
+    yield hanging
+    hanging.end()
+
+
+def test_a_check_that_hangs_holds_up_nobody(stuck: Stuck) -> None:
+    checks = (Check("gpu.cards", "cards", stuck), Check("machine.kernel", "kernel", quick))
+    answers = iterate(checks=checks, deadline_s=PATIENT_S)
+    first = next(answers)
+    assert (first.position, first.findings[0].detail) == (1, "fine")
+    stuck.gate.set()
+    assert next(answers).findings[0].detail == "late"
+    assert list(answers) == []
+
+
+@pytest.mark.parametrize("level", [Level.FAILED, Level.NOTE])
+def test_silence_is_a_finding(stuck: Stuck, level: Level) -> None:
+    checks = (Check("gpu.cards", "cards", stuck, level),)
+    (answer,) = iterate(checks=checks, deadline_s=0.05)
+    (found,) = answer.findings
+    assert (found.id, found.level, found.detail) == ("gpu.cards", level, "no answer within 0.05 s")
+    assert "reboot" in found.hint
+
+
+def test_a_check_that_hangs_does_not_keep_the_process(stuck: Stuck) -> None:
+    (answer,) = iterate(checks=(Check("gpu.cards", "cards", stuck),), deadline_s=0.01)
+    assert answer.findings[0].level is Level.FAILED
+    assert [thread.daemon for thread in stuck.threads] == [True]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("no\x1b[31m"), "this check broke: KeyError: "),
+        (ConsoleError("title", "detail", "what to do"), "title: detail"),
+        (PermissionError(13, "Permission denied", "/x"), "/x: Permission denied"),
+    ],
+)
+def test_a_check_that_breaks_is_a_finding(error: Exception, said: str) -> None:
+    def broken(facts: Facts, check: Check) -> Iterator[Finding]:
+        yield check.ok("one thing")
+        raise error
+
+    checks = (Check("gpu.cards", "cards", broken), Check("machine.kernel", "kernel", quick))
+    one, other = in_order(iterate(checks=checks, deadline_s=PATIENT_S))
+    assert [found.level for found in one.findings] == [Level.OK, Level.FAILED]
+    assert one.findings[1].detail.startswith(said)
+    assert other.findings[0].level is Level.OK
+    assert harmful(one.findings[1].detail) == []
+
+
+def test_answers_are_put_in_order_as_soon_as_they_can() -> None:
+    checks = [Check("login.x", str(n), quick) for n in range(4)]
+    seen: list[int] = []
+
+    def arriving() -> Iterator[Answer]:
+        for position in (1, 0, 3, 2):
+            seen.append(position)
+            yield Answer(position, checks[position], ())
+
+    ordered = in_order(arriving())
+    assert next(ordered).position == 0
+    assert seen == [1, 0]
+    assert [answer.position for answer in ordered] == [1, 2, 3]
+
+
+def test_the_page_has_its_groups_in_order() -> None:
+    groups = [check.id.partition(".")[0] for check in CHECKS]
+    assert list(dict.fromkeys(groups)) == list(GROUPS)
+    assert groups == sorted(groups, key=list(GROUPS).index)
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
+
+
+def test_the_whole_page_of_a_bare_login() -> None:
+    findings = run()
+    places = [[check.id for check in CHECKS].index(found.id) for found in findings]
+    assert places == sorted(places)
+    assert {found.group for found in findings} == set(GROUPS.values())
+    assert counts(findings)[0] == 0, [f for f in findings if f.level is Level.FAILED]
+
+
+def test_foreign_text_is_clean_whoever_brings_it() -> None:
+    found = Finding("gpu.cards", Level.OK, "a\x1b]0;b\x07", "c\x9b31m\nd\u202e", "e\x1b[2J\n  f\r")
+    assert harmful(found.what + found.detail + found.hint.replace("\n", "")) == []
+    assert (found.detail[0], found.hint.splitlines()[1]) == ("c", "  f")
+
+
+def test_counts() -> None:
+    levels = (Level.FAILED, Level.WARNING, Level.WARNING, Level.NOTE, Level.OK)
+    assert counts([Finding("gpu.x", level, "", "") for level in levels]) == (1, 2)

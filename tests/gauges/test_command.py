@@ -1,0 +1,104 @@
+"""`gauges` as a command: words for people, objects for programs, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.gauges.test_reader import until
+from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
+
+PROGRAM = """
+import sys
+from argparse import Namespace
+from console.command.gauges import gauges
+watch, as_json, *paths = sys.argv[1:]
+try:
+    code = gauges(Namespace(watch=watch == "1", json=as_json == "1", path=paths))
+except KeyboardInterrupt:
+    code = 130
+assert {"textual", "rich"} & set(sys.modules) == set()
+sys.exit(code)
+"""
+BUSY = RTX_PRO_6000.but(util=87, temp=91, power=412_000, mem_used=97_000 * 1024 * 1024)
+
+
+def command(watch: bool, as_json: bool, *paths: str) -> list[str]:
+    return [sys.executable, "-c", PROGRAM, str(int(watch)), str(int(as_json)), *paths]
+
+
+def look(env: dict[str, str], *, as_json: bool = False, paths: tuple[str, ...] = ()) -> str:
+    done = subprocess.run(
+        command(False, as_json, *paths), env={**os.environ, **env}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_one_look(nvml: Nvml, tmp_path: Path) -> None:
+    script = nvml.write(tmp_path / "script", (BUSY, RTX_5090.but(lost=True)))
+    out = look({**nvml.env(script), "PYTHONIOENCODING": "utf-8"})
+    lines = out.splitlines()
+    assert lines[0].startswith("GPU0 RTX PRO 6000")
+    assert "91 °C!!" in lines[0]
+    assert "GPU1 " in lines[1]
+    assert "lost: the card fell off the bus" in lines[1]
+    assert any(line.startswith(f"GPU0 {BUSY.uuid}") for line in lines)
+    assert "RAM " in out
+    assert "DISK / " in out
+
+
+def test_a_terminal_that_knows_only_ascii(nvml: Nvml, tmp_path: Path) -> None:
+    script = nvml.write(tmp_path / "script", (BUSY,))
+    assert look({**nvml.env(script), "PYTHONIOENCODING": "ascii"}).isascii()
+
+
+def test_an_object(nvml: Nvml, tmp_path: Path) -> None:
+    env = nvml.env(nvml.write(tmp_path / "script", (BUSY,)))
+    found = json.loads(look(env, as_json=True, paths=("/", "/nowhere")))
+    (gpu,) = found["gpus"]
+    assert (gpu["uuid"], gpu["utilisation"]) == (BUSY.uuid, 0.87)
+    assert gpu["levels"] == {"vram": "critical", "temperature": "critical"}
+    assert found["gpu_trouble"] == ""
+    assert 0 <= found["gpu_age_s"] < 60
+    assert found["memory"]["total"] > found["memory"]["available"] > 0
+    assert [disk["why"] for disk in found["disks"]] == ["", "no such file or directory"]
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
+def test_no_driver_is_said_and_is_no_failure() -> None:
+    assert look({}).startswith("GPU  no NVIDIA driver")
+
+
+def test_nvml_that_hangs_is_waited_for_but_not_for_ever(nvml: Nvml, tmp_path: Path) -> None:
+    out = look(nvml.env(nvml.write(tmp_path / "script", hang={"all": 600})))
+    assert "NVML did not answer within 3 s" in out
+    assert "RAM " in out
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["words", "object"])
+def test_watch_until_interrupted(nvml: Nvml, tmp_path: Path, as_json: bool) -> None:
+    env = {**os.environ, **nvml.env(nvml.write(tmp_path / "script", (BUSY,)))}
+    with subprocess.Popen(
+        command(True, as_json), env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        readers = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    if as_json:
+        assert json.loads(lines[2])["gpus"][0]["uuid"] == BUSY.uuid
+    else:
+        assert "GPU0 94.7/95.6 GiB!! 87 % 91" in lines[2]
+        assert "RAM " in lines[2]
+    assert readers
+    until(lambda: not any(reader.is_running() for reader in readers))

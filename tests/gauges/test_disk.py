@@ -1,0 +1,52 @@
+"""Free space, and a file system that never answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from console.clock import FakeClock
+from console.gauges.disk import DiskWatch, read_disk
+from console.gauges.sample import DiskSample
+
+
+def test_a_real_file_system(tmp_path: Path) -> None:
+    found = read_disk(str(tmp_path))
+    whole = os.statvfs(tmp_path)
+    assert found.total == whole.f_blocks * whole.f_frsize
+    assert found.free is not None
+    assert 0 < found.free <= found.total
+    assert found.why == ""
+
+
+def test_words_where_there_is_none(tmp_path: Path) -> None:
+    assert read_disk(str(tmp_path / "gone")).why == "no such file or directory"
+    assert read_disk("/proc") == DiskSample("/proc", None, None, "this file system has no size")
+    assert "null" in read_disk("a\0b").why
+
+
+def test_hostile_path_is_cleaned() -> None:
+    assert "\x1b" not in read_disk("/x\x1b]52;c;eA==\x07/\x1b[2J").path
+
+
+def test_a_mount_that_hangs_says_for_how_long() -> None:
+    clock, asked, answer = FakeClock(), threading.Event(), threading.Event()
+
+    def hang(path: str) -> DiskSample:
+        asked.set()
+        answer.wait(60)
+        watch.close()
+        return DiskSample(path, 10, 5)
+
+    watch = DiskWatch("/mnt/nas", clock, hang)
+    assert watch.latest().why == "asking"
+    watch.start()
+    assert asked.wait(60)
+    clock.time += 2
+    assert watch.latest().why == "asking"
+    clock.time += 10
+    assert watch.latest() == DiskSample("/mnt/nas", None, None, "no answer for 12 s")
+    answer.set()
+    watch.join(60)
+    assert watch.latest() == DiskSample("/mnt/nas", 10, 5)

@@ -1,0 +1,247 @@
+"""The GPU reader on scripted cards, through the real pynvml; time is handed in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.gauges.gpu import FRESH_S, REOPEN_S, RETRY_S, SLOW_S
+from tests.testbed.nvml import (
+    ERROR_GPU_IS_LOST,
+    ERROR_LIB_RM_VERSION_MISMATCH,
+    ERROR_NO_PERMISSION,
+    ERROR_RESET_REQUIRED,
+    ERROR_UNKNOWN,
+    MIB,
+    RTX_5090,
+    RTX_PRO_6000,
+    WORKSTATION,
+    Card,
+    Nvml,
+    ensure_nvml,
+)
+
+PROGRAM = """
+import json, sys
+from dataclasses import asdict
+from console.gauges.gpu import Session
+session = Session()
+for line in sys.stdin:
+    gpus, trouble = session.look(float(line))
+    found = {"gpus": [asdict(gpu) for gpu in gpus], "trouble": trouble}
+    print(json.dumps({**found, "stuck": session.stuck(float(line))}), flush=True)
+"""
+
+
+class Looker:
+    """A session in a process of its own, asked at times that the test chooses."""
+
+    def __init__(self, nvml: Nvml, script: Path) -> None:
+        self.nvml, self.script = nvml, script
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], env={**os.environ, **nvml.env(script)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def look(self, now: float, *cards: Card, **more: Any) -> dict[str, Any]:
+        self.nvml.write(self.script, cards or WORKSTATION, **more)
+        return self.ask(now)
+
+    def ask(self, now: float) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{now}\n")
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def one(self, now: float, card: Card, **more: Any) -> dict[str, Any]:
+        (gpu,) = self.look(now, card, **more)["gpus"]
+        assert isinstance(gpu, dict)
+        return gpu
+
+    def close(self) -> None:
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def looker(nvml: Nvml, tmp_path: Path) -> Iterator[Looker]:
+    one = Looker(nvml, tmp_path / "script")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def old_driver(tmp_path: Path) -> Iterator[Callable[..., Looker]]:
+    made: list[Looker] = []
+
+    def make(*without: str) -> Looker:
+        made.append(Looker(ensure_nvml(without), tmp_path / "script"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_every_figure(looker: Looker) -> None:
+    busy = RTX_PRO_6000.but(util=87, temp=64, power=412_300, mem_used=91_000 * MIB)
+    found = looker.look(0, busy, RTX_5090)
+    assert found["trouble"] == ""
+    assert found["gpus"][0] == {
+        "uuid": busy.uuid, "index": 0, "name": busy.name, "used_bytes": 91_000 * MIB,
+        "total_bytes": 97_887 * MIB, "utilisation": 0.87, "temperature_c": 64.0,
+        "power_w": 412.3, "power_limit_w": 600.0, "why": "",
+    }  # fmt: skip
+    assert found["gpus"][1]["utilisation"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [("utilisation", "util"), ("temperature_c", "temp"), ("power_w", "power"),
+     ("power_limit_w", "power_limit")],
+)  # fmt: skip
+def test_one_query_that_a_card_lacks_is_none(looker: Looker, field: str, key: str) -> None:
+    whole = looker.one(0, RTX_5090)
+    found = looker.one(SLOW_S, RTX_5090.but(**{key: None}))
+    assert found == {**whole, field: None}
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [("utilisation", {"util": 4_000_000}), ("temperature_c", {"temp": 4_294_967_295}),
+     ("power_w", {"power": 4_294_967_295}), ("used_bytes", {"mem_used": 99_999_999 * MIB})],
+)  # fmt: skip
+def test_impossible_figures_are_refused(
+    looker: Looker, field: str, changes: dict[str, int]
+) -> None:
+    assert looker.one(0, RTX_5090)[field] is not None
+    assert looker.one(1, RTX_5090.but(**changes))[field] is None
+
+
+def test_mig_is_words_and_not_zero(looker: Looker) -> None:
+    found = looker.one(0, RTX_PRO_6000.but(mig=1, util=0))
+    assert found["utilisation"] is None
+    assert found["why"].startswith("MIG: ")
+    assert found["used_bytes"] == 612 * MIB
+    assert found["temperature_c"] == 35.0
+
+
+def test_unified_memory(looker: Looker) -> None:
+    found = looker.one(0, RTX_5090.but(mem_used=None, mem_total=None, util=3))
+    assert (found["used_bytes"], found["total_bytes"]) == (None, None)
+    assert found["why"] == "unified memory: the card uses the host's RAM"
+    assert found["utilisation"] == 0.03
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [(ERROR_GPU_IS_LOST, "lost: "), (ERROR_RESET_REQUIRED, "reset required: ")]
+)
+def test_a_lost_card_leaves_the_other(looker: Looker, code: int, word: str) -> None:
+    looker.look(0)
+    lost = RTX_PRO_6000.but(fail={"nvmlDeviceGetMemoryInfo_v2": code})
+    for now in (1, 2):
+        first, second = looker.look(now, lost, RTX_5090)["gpus"]
+        assert (first["uuid"], first["name"]) == (lost.uuid, lost.name)
+        assert first["why"].startswith(word)
+        figures = ("used_bytes", "utilisation", "temperature_c", "power_w")
+        assert {first[name] for name in figures} == {None}
+        assert (second["uuid"], second["used_bytes"]) == (RTX_5090.uuid, 15 * MIB)
+    back = looker.look(REOPEN_S + 3)["gpus"]
+    assert [gpu["why"] for gpu in back] == ["", ""]
+
+
+def test_a_card_lost_before_the_start_has_no_name(looker: Looker) -> None:
+    first, second = looker.look(0, RTX_PRO_6000.but(lost=True), RTX_5090)["gpus"]
+    assert (first["uuid"], first["index"], first["name"]) == ("index:0", 0, "")
+    assert first["why"].startswith("lost: ")
+    assert second["why"] == ""
+
+
+def test_a_card_that_is_no_longer_listed_is_lost(looker: Looker) -> None:
+    looker.look(0)
+    looker.look(1, RTX_PRO_6000.but(lost=True), RTX_5090)
+    # the session is opened anew, and the driver counts one card less
+    looker.look(REOPEN_S + 1, RTX_PRO_6000.but(lost=True), RTX_5090)
+    found = looker.look(REOPEN_S + 2, RTX_5090)["gpus"]
+    assert {gpu["uuid"]: gpu["why"][:5] for gpu in found} == {
+        RTX_5090.uuid: "", RTX_PRO_6000.uuid: "lost:",
+    }  # fmt: skip
+
+
+def test_no_permission_for_one_figure(looker: Looker) -> None:
+    found = looker.one(0, RTX_5090.but(fail={"nvmlDeviceGetPowerUsage": ERROR_NO_PERMISSION}))
+    assert found["power_w"] is None
+    assert found["why"].startswith("no permission")
+    assert found["used_bytes"] == 15 * MIB
+
+
+def test_unknown_error_of_one_card(looker: Looker) -> None:
+    broken = RTX_5090.but(fail={"nvmlDeviceGetMemoryInfo_v2": ERROR_UNKNOWN,
+                                "nvmlDeviceGetMemoryInfo": ERROR_UNKNOWN})  # fmt: skip
+    found = looker.one(0, broken)
+    assert found["used_bytes"] is None
+    assert found["why"].startswith("unknown NVML error: in a container")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(ERROR_LIB_RM_VERSION_MISMATCH, "driver/library version mismatch: reboot, or reload"),
+     (ERROR_NO_PERMISSION, "no permission to ask NVML"), (9, "NVIDIA driver not loaded"),
+     (ERROR_UNKNOWN, "unknown NVML error"), (77, "")],
+)  # fmt: skip
+def test_trouble_has_words_of_its_own_and_is_retried(looker: Looker, code: int, words: str) -> None:
+    found = looker.look(0, fail={"nvmlInitWithFlags": code})
+    assert found["gpus"] == []
+    assert found["trouble"]
+    assert found["trouble"].startswith(words)
+    assert looker.look(RETRY_S - 1)["trouble"] == found["trouble"]
+    back = looker.look(RETRY_S)
+    assert (len(back["gpus"]), back["trouble"]) == (2, "")
+
+
+def test_a_driver_that_goes_away_and_comes_back(looker: Looker) -> None:
+    assert looker.look(0)["trouble"] == ""
+    gone = looker.look(1, fail={"nvmlDeviceGetCount_v2": 9})
+    assert gone == {"gpus": [], "trouble": gone["trouble"], "stuck": False}
+    assert gone["trouble"].startswith("NVIDIA driver not loaded")
+    assert len(looker.look(1 + RETRY_S)["gpus"]) == 2
+
+
+def test_no_card_at_all(looker: Looker) -> None:
+    looker.script.write_text("count 0\n")
+    found = looker.ask(0)
+    assert found["trouble"].startswith("no NVIDIA card")
+
+
+def test_a_misfit_that_stays_wants_a_fresh_process(looker: Looker) -> None:
+    fail = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
+    assert not looker.look(0, fail=fail)["stuck"]
+    assert looker.look(FRESH_S, fail=fail)["stuck"]
+    assert not looker.look(FRESH_S + RETRY_S)["stuck"]
+
+
+def test_slow_figures_are_asked_now_and_then(looker: Looker) -> None:
+    assert looker.one(0, RTX_5090)["power_limit_w"] == 575.0
+    lower = RTX_5090.but(power_limit=400_000)
+    assert looker.one(SLOW_S - 1, lower)["power_limit_w"] == 575.0
+    assert looker.one(SLOW_S, lower)["power_limit_w"] == 400.0
+
+
+def test_an_old_driver(old_driver: Callable[..., Looker]) -> None:
+    looker = old_driver("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMigMode")
+    found = looker.one(0, RTX_5090)
+    assert (found["used_bytes"], found["why"]) == (15 * MIB, "")
+
+
+def test_a_hostile_name_is_cleaned(looker: Looker) -> None:
+    found = looker.one(0, RTX_5090.but(name="RTX\x1b]52;c;eA==\x07 \x1b[2J[/red]"))
+    assert "\x1b" not in found["name"]
+    assert "RTX" in found["name"]

@@ -1,0 +1,131 @@
+"""The reader as a process: what it prints, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, Nvml
+
+ARGV = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.05"]
+OWNER = """
+import sys, time
+from console.gauges.gpu_watch import GpuWatch
+GpuWatch(0.05).start()
+time.sleep(600)
+"""
+
+
+def until(seen: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = seen()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("never happened")
+
+
+def start(env: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ARGV, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def test_a_line_a_tick_until_stdin_closes(nvml: Nvml, tmp_path: Path) -> None:
+    with start(nvml.env(nvml.write(tmp_path / "script"))) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert [len(line["gpus"]) for line in lines] == [2, 2, 2]
+
+
+def test_it_ends_when_nobody_reads(nvml: Nvml, tmp_path: Path) -> None:
+    with start(nvml.env(nvml.write(tmp_path / "script"))) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+
+
+def test_it_ends_with_stdin_while_nvml_hangs(nvml: Nvml, tmp_path: Path) -> None:
+    script = nvml.write(tmp_path / "script", hang={"all": 600})
+    with start(nvml.env(script)) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("hang", [{}, {"all": 600}], ids=["answering", "hanging"])
+def test_it_does_not_survive_its_owner(nvml: Nvml, tmp_path: Path, hang: dict[str, int]) -> None:
+    script = nvml.write(tmp_path / "script", (RTX_5090,), hang=hang)
+    env = {**os.environ, **nvml.env(script)}
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], env=env)
+    try:
+        (reader,) = until(lambda: psutil.Process(owner.pid).children())
+        # only once it is the reader itself, and not still the owner's image
+        until(lambda: "console.gauges.gpu" in reader.cmdline())
+        assert os.getsid(reader.pid) == reader.pid
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait(60)
+    until(lambda: not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
+def test_no_driver() -> None:
+    with start({}) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        found = json.loads(process.stdout.readline())
+        process.stdin.close()
+        process.wait(60)
+    assert found == {
+        "gpus": [], "trouble": "no NVIDIA driver: libnvidia-ml.so.1 is not there",
+    }  # fmt: skip
+
+
+def test_a_misfit_that_stays_is_met_by_a_fresh_start(nvml: Nvml, tmp_path: Path) -> None:
+    script = nvml.write(
+        tmp_path / "script", fail={"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
+    )
+    program = (
+        "import console.gauges.gpu as gpu\n"
+        "print('begun', flush=True)\n"
+        "gpu.FRESH_S = 0.1\n"
+        "gpu.main(['--every', '0.05'])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, **nvml.env(script)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdin is not None
+        starts = 0
+        while starts < 2:
+            line = process.stdout.readline()
+            assert line
+            starts += line == "begun\n"
+        nvml.write(script)
+        while '"trouble": ""' not in process.stdout.readline():
+            assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_bad_usage_is_said() -> None:
+    done = subprocess.run(ARGV[:-2], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"usage" in done.stderr

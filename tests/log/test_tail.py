@@ -1,0 +1,328 @@
+"""A file that grows, ends without a newline, is cut, replaced or outruns its reader."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.log.line import LogLine
+from console.log.source import BEHIND_LIMIT
+from console.log.tail import BATCH, Tail
+from console.services.logfile import keep_end
+from console.services.logs import CappedFile
+from tests.ground.harmful import harmful
+
+POLL_S = 0.01
+HOSTILE = (
+    b"\x1b]52;c;ZXZpbA==\x07copied\n\x1b[2J\x1b[31mred\x1bPq#0\x1b\\\n\xc2\x9b31mc1\n"
+    + "bidi\u202e\u2066\n".encode()
+    + b"nul\x00\n\xff\xfe\x80bad\n[/] [red]markup[/red] [@click=app.quit]\n"
+)
+
+
+class Reader:
+    """Collects what a tail delivers; refuses while `full`."""
+
+    def __init__(self) -> None:
+        self.lines: list[LogLine] = []
+        self.sizes: list[int] = []
+        self.full = False
+        self.refused = 0
+
+    def __call__(self, batch: list[LogLine]) -> bool:
+        if self.full:
+            self.refused += 1
+            return False
+        self.sizes.append(len(batch))
+        for line in batch:
+            if self.lines and self.lines[-1].open:
+                self.lines.pop()
+            self.lines.append(line)
+        return True
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.lines]
+
+    @property
+    def plain(self) -> list[str]:
+        return [line.text for line in self.lines if line.kind != "marker"]
+
+    @property
+    def markers(self) -> list[str]:
+        return [line.text for line in self.lines if line.kind == "marker"]
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.log"
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+def follow(path: Path, reader: Reader) -> Iterator[Callable[..., Tail]]:
+    tails: list[Tail] = []
+
+    def start(lines: int = 10_000) -> Tail:
+        tails.append(Tail(path, reader, lines=lines, poll_s=POLL_S).start())
+        return tails[-1]
+
+    yield start
+    assert [tail.close() for tail in tails].count(False) == 0
+
+
+def add(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_it_reads_what_is_there_and_what_comes(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"one\ntwo\n")
+    follow()
+    until(lambda: reader.texts == ["one", "two"])
+    add(path, b"three\nERROR four\n")
+    until(lambda: reader.texts == ["one", "two", "three", "ERROR four"])
+    assert reader.lines[-1].kind == "error"
+
+
+def test_a_missing_file_is_waited_for(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    follow()
+    time.sleep(POLL_S * 3)
+    add(path, b"late\n")
+    until(lambda: reader.texts == ["late"])
+
+
+def test_only_the_last_lines_of_a_long_file(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"".join(b"line %d\n" % i for i in range(200_000)))
+    follow(lines=5000)
+    until(lambda: len(reader.plain) == 5000)
+    assert reader.plain[0] == "line 195000"
+    assert reader.plain[-1] == "line 199999"
+    assert "of older log are in the file" in reader.markers[0]
+    assert max(reader.sizes) <= BATCH
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_the_last_lines_exactly(
+    path: Path, reader: Reader, follow: Callable[..., Tail], end: bytes, lines: int
+) -> None:
+    add(path, b"a\nb\nc" + end)
+    follow(lines=lines)
+    until(lambda: reader.plain == ["a", "b", "c"][-lines:])
+
+
+def test_two_gigabytes_are_opened_at_their_end(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"")
+    os.truncate(path, 2 * 1024**3)
+    add(path, b"\nlast but one\nlast\n")
+    began = time.process_time()
+    follow(lines=2)
+    until(lambda: reader.plain == ["last but one", "last"])
+    assert time.process_time() - began < 2.0
+    add(path, b"new\n")
+    until(lambda: reader.plain[-1] == "new")
+    follow()  # more lines than there are: only the end is looked at
+    until(lambda: len(reader.plain) >= 6)
+    assert len(reader.plain) < 20
+    assert time.process_time() - began < 4.0
+
+
+def test_a_line_without_its_end_is_shown_after_a_while_and_replaced(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"done\nmodel? ")
+    follow()
+    until(lambda: reader.texts == ["done", "model? "])
+    add(path, b"llama\n")
+    until(lambda: reader.texts == ["done", "model? llama"])
+
+
+def test_a_progress_bar_is_one_line(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    follow()
+    for percent in range(0, 101, 10):
+        add(path, b"\r%3d%%|####" % percent)
+        time.sleep(POLL_S)
+    until(lambda: reader.texts == ["100%|####"])
+    add(path, b"\nloaded\n")
+    until(lambda: reader.texts == ["100%|####", "loaded"])
+
+
+def test_hostile_bytes_are_harmless(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, HOSTILE + b"A" * 1_000_000 + b"\nend\n")
+    follow()
+    until(lambda: reader.texts[-1:] == ["end"])
+    assert len(reader.texts) == HOSTILE.count(b"\n") + 2
+    assert [c for text in reader.texts for c in harmful(text)] == []
+    assert "[/] [red]markup[/red] [@click=app.quit]" in reader.texts
+    assert len(reader.texts[-2]) == 4096
+
+
+def test_a_capped_file_is_read_on_without_a_gap_or_a_repetition(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    file = CappedFile(path, cap_bytes=20_000)
+    follow()
+    for number in range(3000):
+        file.line(b"line %06d" % number)
+        if number % 50 == 0:
+            until(lambda n=number: f"line {n:06d}" in reader.texts[-50:])  # type: ignore[misc]
+    file.close()
+    until(lambda: reader.plain[-1] == "line 002999")
+    assert reader.plain == [f"line {number:06d}" for number in range(3000)]
+
+
+def test_a_log_cut_in_place_is_read_on(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    wanted = [f"line {number:06d}" for number in range(2000)]
+    add(path, "".join(f"{line}\n" for line in wanted).encode())
+    follow()
+    until(lambda: reader.plain == wanted)
+    assert keep_end(path, 10_000)
+    add(path, b"after\n")
+    until(lambda: reader.plain == [*wanted, "after"])
+
+
+def test_a_truncated_file_is_read_from_its_start(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"old one\nold two\n")
+    follow()
+    until(lambda: len(reader.texts) == 2)
+    os.truncate(path, 0)
+    until(lambda: reader.markers == ["--- the log file was cut ---"])
+    add(path, b"new\n")
+    until(lambda: reader.texts[-2:] == ["--- the log file was cut ---", "new"])
+
+
+def test_a_file_cut_and_longer_again_is_noticed(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"old one\n")
+    tail = follow()
+    until(lambda: reader.texts == ["old one"])
+    with path.open("r+b") as file:  # in one step as far as any look at it can tell
+        file.write(b"another beginning\nand more\n")
+    until(lambda: reader.plain == ["old one", "another beginning", "and more"])
+    assert len(reader.markers) == 1
+    tail.close()
+
+
+def test_a_replaced_file_is_read_from_its_start_and_the_old_one_to_its_end(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"old\n")
+    follow()
+    until(lambda: reader.texts == ["old"])
+    with path.open("ab") as old:
+        fresh = path.with_name("fresh")
+        fresh.write_bytes(b"new\n")
+        old.write(b"last words\n")
+        old.flush()
+        os.replace(fresh, path)
+    until(lambda: reader.plain == ["old", "last words", "new"])
+    assert reader.texts[-2] == "--- the log file was replaced by a new one ---"
+
+
+def test_a_removed_file_ends_nothing(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"old\n")
+    follow()
+    until(lambda: reader.texts == ["old"])
+    path.unlink()
+    time.sleep(POLL_S * 3)
+    add(path, b"new\n")
+    until(lambda: reader.plain == ["old", "new"])
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "forbidden"])
+def test_what_cannot_be_read_is_said_once(
+    path: Path, reader: Reader, follow: Callable[..., Tail], kind: str
+) -> None:
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)  # a loop: even root cannot open it
+    tail = follow()
+    until(lambda: reader.markers)
+    time.sleep(POLL_S * 5)
+    assert len(reader.texts) == 1
+    assert "cannot be read" in reader.texts[0]
+    assert tail.close()
+
+
+def test_a_reader_that_is_behind_is_waited_for(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    reader.full = True
+    add(path, b"one\ntwo\n")
+    follow()
+    until(lambda: reader.refused > 2)
+    reader.full = False
+    until(lambda: reader.texts == ["one", "two"])
+
+
+def test_a_file_that_runs_away_is_skipped_and_the_bytes_are_counted(
+    path: Path, reader: Reader, follow: Callable[..., Tail]
+) -> None:
+    add(path, b"first\n")
+    follow()
+    until(lambda: reader.texts == ["first"])
+    reader.full = True
+    add(path, b"held\n")
+    until(lambda: reader.refused)
+    line = b"x" * 99 + b"\n"
+    add(path, line * (2 * BEHIND_LIMIT // 100) + b"last\n")
+    reader.full = False
+    until(lambda: reader.plain[-1] == "last")
+    assert reader.plain[:2] == ["first", "held"]
+    (words,) = reader.markers
+    skipped = int(words.removeprefix("--- ").partition(" ")[0].replace(",", ""))
+    shown = sum(len(text) + 1 for text in reader.plain)
+    assert skipped + shown == path.stat().st_size
+    assert skipped > BEHIND_LIMIT
+
+
+def test_closing_does_not_wait_for_a_reader_that_is_behind(path: Path, reader: Reader) -> None:
+    reader.full = True
+    add(path, b"one\n")
+    tail = Tail(path, reader, poll_s=60).start()
+    until(lambda: reader.refused)
+    assert tail.close()
+    assert "tail of x.log" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_closing_one_that_never_started(path: Path, reader: Reader) -> None:
+    assert Tail(path, reader).close()

@@ -1,0 +1,73 @@
+"""The newest proof of a baseline: kept whole, never in anybody's way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from console.rollback.ladder import Ladder
+from console.rollback.proof import Served, last, proof_file, remember, still_degraded
+from tests.rollback.conftest import Stage
+
+
+def test_the_newest_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "proof" / "ws.json"
+    assert last(file) is None
+    remember(file, 10.0, 8.12345, False)
+    assert last(file) == Served(10.0, 8.123, False)
+    remember(file, 9.0, 1.0, True)
+    assert last(file) == Served(10.0, 8.123, False), "an older one does not replace it"
+    remember(file, 11.0, None, True)
+    assert last(file) == Served(11.0, None, True)
+    assert os.listdir(file.parent) == ["ws.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "garbage", '{"at": "x"}', '{"at": true}', '{"at": 1, "tok_s": "fast"}',
+     '{"at": NaN}', "[" * 4000],
+)  # fmt: skip
+def test_garbage_is_no_proof_and_is_replaced(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "ws.json"
+    file.write_text(text)
+    assert last(file) is None
+    remember(file, 1.0, 2.0, False)
+    assert last(file) == Served(1.0, 2.0, False)
+
+
+def test_a_place_that_cannot_be_written_disturbs_nobody(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    remember(tmp_path / "file" / "ws.json", 1.0, 2.0, False)
+    assert last(tmp_path / "file" / "ws.json") is None
+
+
+def test_a_site_name_cannot_leave_its_directory(tmp_path: Path) -> None:
+    for name in ("../../etc/x", "..", "a/b", ""):
+        assert proof_file(name).parent == proof_file("ws").parent
+
+
+def test_a_short_completion_clears_degraded_and_never_finds_it(tmp_path: Path) -> None:
+    file = tmp_path / "ws.json"
+    assert not still_degraded(file, 1.0, 10.0, 0.1)
+    remember(file, 1.0, 5.0, True)
+    assert still_degraded(file, 8.0, 10.0, 0.1)
+    assert still_degraded(file, None, 10.0, 0.1)
+    assert not still_degraded(file, 9.0, 10.0, 0.1)
+    assert not still_degraded(file, 8.0, None, 0.1)
+
+
+def test_the_ladder_leaves_its_measure(stage: Stage) -> None:
+    stage.seal(site_name="ws")
+    result = Ladder(stage.plan).run()
+    found = last(proof_file("ws"))
+    assert found is not None
+    assert (found.tok_s, found.degraded) == (result.tok_s, False)
+
+
+def test_a_ladder_that_cannot_write_it_ends_as_ever(stage: Stage) -> None:
+    stage.seal(site_name="ws")
+    proof_file("ws").parent.parent.mkdir(parents=True, exist_ok=True)
+    proof_file("ws").parent.write_text("a file in the way")
+    assert Ladder(stage.plan).run().serving

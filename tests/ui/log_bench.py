@@ -1,0 +1,108 @@
+"""A log pane alone in an app, and what an operator does and sees there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.pilot import Pilot
+from textual.widgets import Footer
+
+from console.log.line import log_line
+from widgets.log_pane import LogPane
+from widgets.log_prompt import Words
+
+
+class Bench(App[None]):
+    """A pane and nothing else, with keys of its own that the pane must keep to itself."""
+
+    BINDINGS = [
+        Binding("n,N,e,f,g,G,w", "spoilt", "Spoilt"),
+        Binding("escape", "back", "Back"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane = LogPane()
+        self.steps: list[int] = []
+        self.spoilt = self.backs = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.pane.attach("api", "no output yet")
+        self.pane.focus()
+
+    def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
+        self.steps.append(event.step)
+
+    def action_spoilt(self) -> None:
+        self.spoilt += 1
+
+    def action_back(self) -> None:
+        self.backs += 1
+
+
+class Hand:
+    """What an operator does and sees."""
+
+    def __init__(self, app: Bench, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pane = app.pane
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, key: str, words: str) -> None:
+        await self.pilot.press(key)
+        self.app.query_one(Words).value = words
+        await self.pilot.press("enter")
+
+    async def until(self, true: Callable[[], object]) -> None:
+        for _ in range(1000):
+            await self.pilot.pause()
+            if true():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("waited in vain:\n" + "\n".join([self.title, *self.body]))
+
+    async def take(self, *texts: str) -> None:
+        """Lines, painted."""
+        self.pane.take([log_line(text) for text in texts])
+        await self.until(lambda: self.pane._timer is None and not self.pane._planned)
+
+    def rows(self, first: int, last: int) -> list[str]:
+        """The rows of the screen as text."""
+        strips = self.app.screen._compositor.render_strips()
+        return [strip.text for strip in strips][first:last]
+
+    @property
+    def title(self) -> str:
+        return self.rows(0, 1)[0].rstrip()
+
+    @property
+    def body(self) -> list[str]:
+        return [row.rstrip() for row in self.rows(1, 1 + self.pane.view.size.height)]
+
+    @property
+    def shown(self) -> list[str]:
+        """The body without gutter and blank rows."""
+        return [row[2:] for row in self.body if row]
+
+
+@asynccontextmanager
+async def bench(width: int = 60, height: int = 12) -> AsyncIterator[Hand]:
+    app = Bench()
+    async with app.run_test(size=(width, height)) as pilot:
+        await pilot.pause()
+        yield Hand(app, pilot)
+
+
+def numbered(first: int, last: int) -> list[str]:
+    return [f"line {number}" for number in range(first, last)]

@@ -1,0 +1,173 @@
+"""A place with a site of stand-in servers, and the console opened in a terminal there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from console.rollback.report import LADDER, read_lines
+from tests.run.e2e.sites import UP, book, host_site
+from tests.run.e2e.world import COMMAND, World, until
+from tests.ui.terminal import Terminal
+
+STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
+LONG = "id: long, run: [sleep, '600']"
+NOTES = ("id: one, note: first", "id: two, note: second", "id: three, note: third")
+QUIET = ("NO_COLOR", "TEXTUAL", "LC_", "LANG", "COLORTERM", "TERM", "TMUX", "SSH_")
+LEFT = b"\x1b[?1049l\x1b[?25h"
+"""What a terminal is sent at the end: its own screen again, and a cursor."""
+ESC = "\x1b[27u"
+"""Escape as terminals with a richer keyboard protocol send it: nothing that follows joins it."""
+
+
+class Place(World):
+    """A world whose engines are stand-ins: everything else in it is the real program."""
+
+    @classmethod
+    def begin(cls, root: Path) -> Place:
+        """A place at `root`, its site file written; nothing runs yet."""
+        root.mkdir(parents=True, exist_ok=True)
+        made = cls(root, root / "no-model.gguf")
+        for name in [name for name in made.env if name.startswith(QUIET)]:
+            del made.env[name]
+        made.env |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        made.site.write_text(host_site(made))
+        return made
+
+    def engine(self, model: Path, port: int) -> list[str]:
+        return [sys.executable, "-S", str(STANDIN), str(port)]
+
+    # -- runs --------------------------------------------------------------------------------
+
+    def stepping(self, *steps: str, name: str = "trial") -> None:
+        """A live run that stands before its first step."""
+        self.detach(self.write(f"{name}.yaml", book(*(steps or NOTES), name=name)), "--step")
+        self.state("paused:operator")
+
+    def outage(self) -> None:
+        """A live run in the middle of its outage: the candidate serves, a step runs."""
+        text = book(UP, LONG, name="outage", inputs="n: {type: int, default: 1}")
+        self.detach(self.write("outage.yaml", text))
+        until(lambda: self.at("long").state == "running" and self.pids("step"), "the outage")
+        assert self.baseline() is None
+        assert self.listens(self.cand_url)
+
+    def rungs(self) -> list[dict[str, Any]]:
+        """What the newest run's ladder has said."""
+        return read_lines(self.run.rollback / LADDER)[0]
+
+    def fenced(self) -> bool:
+        return any(line["rung"] == "fence" for line in self.rungs())
+
+    def runner(self) -> tuple[int, int]:
+        """(pid, start) of the newest run's runner, which is alive."""
+        (found,) = self.pids("runner")
+        return found
+
+    # -- the console -------------------------------------------------------------------------
+
+    def open(
+        self, *args: str, argv: list[str] | None = None, see: str = "Help", **more: Any
+    ) -> Terminal:
+        """The console in a terminal; waits for its first frame. `see`: what that shows."""
+        env = {**self.env, **more.pop("env", {})}
+        terminal = Terminal(argv or [COMMAND, *args], env, cwd=str(self.root), **more)
+        try:
+            terminal.until(see)
+        except BaseException:
+            terminal.close()
+            raise
+        return terminal
+
+
+@contextlib.contextmanager
+def placed(root: Path) -> Iterator[Place]:
+    """A place whose baseline serves; every process of it is ended."""
+    made = Place.begin(root)
+    try:
+        made.bring_up()
+        yield made
+    finally:
+        made.close()
+
+
+def ended(terminal: Terminal, limit_s: float = 20.0) -> int:
+    """Wait until the command in the terminal has ended and all it said is read; its exit code."""
+    until(lambda: terminal.child.poll() is not None, "it ends", limit_s)
+    terminal._reader.join(5)
+    assert not terminal._reader.is_alive(), "the terminal is read to its end"
+    code: int = terminal.child.returncode
+    return code
+
+
+def seen(terminal: Terminal, *words: str) -> None:
+    """Wait until all of these are on the screen at once."""
+    terminal.until(lambda: all(word in terminal.text for word in words))
+
+
+def press_until(terminal: Terminal, key: str, true: Callable[[], object], most: int = 40) -> None:
+    """Press a key again and again, a look at the screen between, until a condition holds."""
+    for _ in range(most):
+        if true():
+            return
+        assert terminal.child.poll() is None, terminal.text
+        terminal.press(key)
+        with contextlib.suppress(AssertionError):
+            terminal.until(true, 1.0)
+    raise AssertionError(f"{key!r} does not lead there\n{terminal.text}")
+
+
+def answers(terminal: Terminal) -> None:
+    """The console is alive: help opens and closes, whatever screen it was on."""
+    assert terminal.child.poll() is None, terminal.text
+    words = "Emergency: stops the candidates"
+    press_until(terminal, ESC * 3 + "1?", lambda: words in terminal.text)
+    press_until(terminal, "1", lambda: at_home(terminal))  # no Esc that could come late
+
+
+def pick(terminal: Terminal, title: str) -> None:
+    """On the playbooks' screen, with the cursor on the one of this title."""
+    terminal.press("2")
+    terminal.until("demo")
+    press_until(terminal, "down", lambda: title in terminal.text)
+
+
+def at_home(terminal: Terminal) -> bool:
+    """The run on show, nothing over it: its state stands in the last line but one."""
+    word = terminal.lines[-2][:6]
+    return word.isupper() and not any(x in terminal.text for x in ("┏", "Search for"))
+
+
+def back_home(terminal: Terminal) -> None:
+    """Out of dialogs and prompts, to the run on show."""
+    terminal.press(ESC * 3 + "1")
+    press_until(terminal, ESC + "1", lambda: at_home(terminal))
+
+
+def fresh_modes() -> list[Any]:
+    """The modes of a terminal that nothing was done to; speeds and control characters too."""
+    master, slave = pty.openpty()
+    try:
+        return termios.tcgetattr(slave)
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def restored(terminal: Terminal) -> None:
+    """The terminal is as it was before the console."""
+    sent = bytes(terminal.raw)
+    assert sent.rindex(LEFT) > sent.rindex(b"\x1b[?1049h")
+    assert b"\x1b" not in sent[sent.rindex(LEFT) + len(LEFT + b"\x1b[?1004l") :]
+    for mode in (b"2004", b"7", b"25", b"1004", b"1049"):
+        last = re.findall(rb"\x1b\[\?" + mode + rb"([hl])", sent)[-1]
+        assert last == (b"h" if mode in (b"7", b"25") else b"l"), mode
+    assert sent.count(b"\x1b[>") == sent.count(b"\x1b[<u")
+    assert termios.tcgetattr(terminal.master) == fresh_modes()

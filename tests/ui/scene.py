@@ -1,0 +1,252 @@
+"""Scenes: fixed values for every screen, so that a picture is the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.rollback.report import Result
+from console.run.directory import RunDir
+from console.run.state import RunState, StepState
+from console.run.view import RunView, StepView, Verdicts
+from console.viewer.baseline import BaselineView
+from console.viewer.logs import log_files
+from console.viewer.watch import Snapshot
+
+GIB = 2**30
+NOW = 1_790_000_000.0
+"""Every scene's time, Unix seconds."""
+
+STEPS = [
+    ("image", "Host", "check", "Is the image there?", 1.0),
+    ("archs", "Host", "run", "Which architectures the build knows", 4.0),
+    ("port", "Host", "check", "Is port 8001 free?", 1.0),
+    ("baseline:measure", "Trial", "baseline:measure", "Measure the baseline", None),
+    ("baseline:stop", "Trial", "baseline:stop", "Stop the baseline", None),
+    ("up", "Trial", "service", "Start ik_llama.cpp on :8001", 240.0),
+    ("bench", "Trial", "benchmark", "Measure it with the baseline's prompts", 600.0),
+    ("go", "Trial", "gate", "Fast enough to switch?", None),
+    ("look", "Trial", "approval", "Read three answers, then say whether they make sense", None),
+    ("restore", "Restore", "restore", "Restore the baseline", 74.0),
+    ("report", "Finally", "report", "Write the report", None),
+]
+
+
+def view(done: int, **changes: Any) -> RunView:
+    """A run whose first `done` steps succeeded; the next one is the current step."""
+    steps = []
+    for number, (name, phase, kind, title, takes) in enumerate(STEPS):
+        step = StepView(name, title, phase, kind, takes, implicit=":" in name or kind == "restore")
+        if number < done:
+            step.state, step.attempt = StepState.SUCCEEDED, 1
+            step.started, step.duration_s = NOW - 900 + number * 60, (takes or 20.0) * 1.1
+        steps.append(step)
+    made = RunView(
+        run_id="20261120-140312-ik-llama-phase2-1a2b", title="Replace llama.cpp with ik_llama.cpp",
+        playbook="ik-llama-phase2", site="workstation", owner="ann", created=NOW - 965,
+        state=RunState.RUNNING, restore_s=74.0, steps=steps,
+        inputs={"port": "8001", "ctx": "8192"},
+    )  # fmt: skip
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def running() -> RunView:
+    """A benchmark runs while the baseline is down."""
+    made = view(6, outage=True)
+    step = made.steps[6]
+    step.state, step.attempt, step.started = StepState.RUNNING, 1, NOW - 245
+    step.said = "run 4 of 9: 21.3 tok/s, first token after 0.81 s"
+    step.effects = ["POST http://127.0.0.1:8001/v1/chat/completions, 9 runs of 256 tokens"]
+    return made
+
+
+def approval() -> RunView:
+    """An operator is asked."""
+    made = view(8, state=RunState.WAITING_APPROVAL, outage=True)
+    made.detail = "Do the three answers in the log make sense? The baseline is down meanwhile."
+    made.steps[8].state, made.steps[8].attempt = StepState.RUNNING, 1
+    made.steps[8].started = NOW - 30
+    made.verdicts = [verdict("GO", "soak")]
+    return made
+
+
+def failed() -> RunView:
+    """A step failed and the run stands still."""
+    made = view(5, state=RunState.PAUSED, reason="step_failed", outage=True)
+    step = made.steps[5]
+    step.state, step.attempt, step.cause = StepState.FAILED, 2, "not_ready"
+    step.started, step.duration_s = NOW - 200, 61.2
+    step.detail = "candidate died: container exited (1)"
+    step.lines = [
+        "llama_model_load: error loading model architecture: unknown model architecture: "
+        "'deepseek3_2'",
+        "llama_model_load_from_file_impl: failed to load model",
+        "srv  load_model: failed to load model, '/models/deepseek-v32-q4.gguf'",
+    ]
+    return made
+
+
+def ended() -> RunView:
+    """A run that is over, with a decision."""
+    made = view(len(STEPS), state=RunState.ROLLED_BACK, ended=NOW - 10)
+    made.verdicts = [verdict("NO-GO", "retain")]
+    made.finished = True
+    return made
+
+
+def verdict(word: str, outcome: str) -> Verdicts:
+    rows = [
+        {"metric": "bench.tok_s", "verdict": word, "why": "21.3 tok/s (n 9), go >= 20 tok/s"},
+        {"metric": "bench.ttft_s", "verdict": "GO", "why": "0.81 s (n 9), go < 2 s"},
+    ]
+    return Verdicts("go", word, outcome, rows)
+
+
+def snapshot(run: RunDir | None, made: RunView, **changes: Any) -> Snapshot:
+    """A snapshot of a live run; `changes` to its fields."""
+    fields: dict[str, Any] = {
+        "run": run, "view": made, "word": str(made.state), "alive": not made.over,
+        "live": not made.over, "desk": desk_of(made), "rungs": (), "climbing": False,
+        "restore_s": made.restore_s, "sealed": None, "trouble": "",
+        "logs": log_files(run, made, None) if run is not None else (),
+    }  # fmt: skip
+    return Snapshot(**{**fields, **changes})
+
+
+def desk_of(made: RunView) -> dict[str, Any]:
+    current = made.current
+    return {
+        "state": str(made.state), "reason": made.reason, "step": current.id if current else "",
+        "attempt": current.attempt if current else 0, "evidence": "e", "mode": "gate",
+        "confirm": "",
+    }  # fmt: skip
+
+
+def nothing() -> Snapshot:
+    """No run at all."""
+    return snapshot(None, RunView(), word="none", alive=False, live=False, desk={}, restore_s=None)
+
+
+def baseline(word: str = "serving", **changes: Any) -> BaselineView:
+    fields: dict[str, Any] = {
+        "word": word, "name": "deepseek-r1", "url": "http://127.0.0.1:8000", "detail": "",
+        "tok_s": 10.9, "proven_at": NOW - 400, "reference": 10.9, "since": 0.0,
+        "checked_at": NOW,
+    }  # fmt: skip
+    return BaselineView(**{**fields, **changes})
+
+
+def sample(at: float = 100.0) -> Sample:
+    """Two cards, one of them hot and full; RAM under pressure."""
+    cards = (
+        GpuSample(
+            "GPU-a", 0, "NVIDIA RTX PRO 6000", 91 * GIB, 96 * GIB, 0.87, 64.0, 412.0, 600.0
+        ),
+        GpuSample(
+            "GPU-b", 1, "NVIDIA GeForce RTX 5090", 27 * GIB, 32 * GIB, 0.35, 84.0, 350.0, 575.0
+        ),
+    )  # fmt: skip
+    memory = MemorySample(
+        377 * GIB, 58 * GIB, 207 * GIB, 3 * GIB, 0.0, 1_200_000.0, 2.3, 0.4,
+    )  # fmt: skip
+    disks = (DiskSample("/", 3_600 * GIB, 812 * GIB),)
+    return Sample(at, memory, disks, GpuReport(at, cards))
+
+
+class StandInDesk:
+    """Watchers that say what the scene says, once: the boundary where real watchers plug in."""
+
+    def __init__(
+        self,
+        scene: Snapshot,
+        base: BaselineView | None,
+        look: Sample | None,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        self.site: str | None = None
+        self.readonly = readonly
+        self.scene, self.base, self.look = scene, base, look
+        self.emergency = SimpleNamespace(press=self._press, follow=lambda press: Climb())
+        self.baseline = SimpleNamespace(
+            verify=lambda: "serving: 8 tokens, 10.9 tok/s", look=lambda: None
+        )
+        self.watch = SimpleNamespace(show=lambda run: None, look=lambda: None)
+        self.presses = 0
+        self.baseline_log = None
+        self.tell: Callable[[Snapshot], None] = lambda snapshot: None
+
+    def _press(self) -> SimpleNamespace:
+        self.presses += 1
+        return SimpleNamespace(how="warm")
+
+    def first(self) -> Snapshot:
+        return self.scene
+
+    def start(self, tell: Any, base: Any, look: Any) -> None:
+        self.tell = tell
+        if self.base is not None:
+            base(self.base)
+        if self.look is not None:
+            look(self.look)
+
+    def aim(self, scene: Snapshot) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Climb:
+    """A rollback that is done."""
+
+    def __init__(self) -> None:
+        self._lines = [
+            {
+                "rung": "fence",
+                "state": "ok",
+                "t": 0.02,
+                "detail": "runner 4711 and 2 of its processes ended",
+            },
+            {
+                "rung": "stop",
+                "state": "ok",
+                "t": 3.41,
+                "detail": "container omni-candidate stopped",
+            },
+            {"rung": "memory", "state": "ok", "t": 4.05, "detail": "GPU memory in use: 1.2 GiB"},
+            {"rung": "start", "state": "ok", "t": 4.31, "detail": "container deepseek-r1 started"},
+            {"rung": "ready", "state": "ok", "t": 73.2, "detail": "ready after 68.9 s"},
+            {"rung": "completion", "state": "ok", "t": 74.0, "detail": "answered 8 tokens"},
+            {"rung": "serving", "state": "ok", "t": 74.0, "detail": "the baseline serves"},
+        ]
+
+    def lines(self) -> list[dict[str, Any]]:
+        found, self._lines = self._lines, []
+        return found
+
+    def result(self) -> Result:
+        return Result(True, tok_s=10.8, reference=10.9, restore_s=74.0)
+
+    def trouble(self) -> str:
+        return ""
+
+
+def run_dir(place: Path) -> RunDir:
+    """A run's directory with a step's output and a service's log in it."""
+    run = RunDir(place / "20261120-140312-ik-llama-phase2-1a2b")
+    for part in ("logs", "attempts", "rollback"):
+        (run.path / part).mkdir(parents=True)
+    lines = [
+        f"2026-11-20T14:0{n // 60}:{n % 60:02d}.120000000Z slot print_timing: id 0 | task {n} | "
+        f"eval time = 11987.21 ms / 256 tokens (21.36 tokens per second)"
+        for n in range(90)
+    ]
+    lines[70] = "2026-11-20T14:01:10.120000000Z CUDA error: out of memory in ggml_cuda_pool"
+    run.log("candidate").write_text("\n".join(lines) + "\n")
+    return run

@@ -1,0 +1,130 @@
+"""A real pseudo terminal with a terminal emulator behind it: what an operator sees and presses."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import pyte
+
+KEYS = {
+    "f12": "\x1b[24~", "ctrl+backslash": "\x1c", "escape": "\x1b", "enter": "\r", "tab": "\t",
+    "up": "\x1b[A", "down": "\x1b[B", "pageup": "\x1b[5~", "pagedown": "\x1b[6~", "f1": "\x1bOP",
+    "ctrl+p": "\x10", "backspace": "\x7f", "space": " ", "home": "\x1b[H", "end": "\x1b[F",
+    "ctrl+c": "\x03", "ctrl+q": "\x11", "ctrl+d": "\x04", "ctrl+u": "\x15", "shift+tab": "\x1b[Z",
+}  # fmt: skip
+
+
+class Terminal:
+    """A command in a pty of its own. `raw` keeps every byte it sent; `lines` is the screen."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        env: Mapping[str, str],
+        *,
+        columns: int = 80,
+        rows: int = 24,
+        cwd: str | None = None,
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.Stream(self.screen)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.raw = bytearray()
+        self._lock = threading.Lock()
+        self.master, slave = pty.openpty()
+        _size(slave, columns, rows)
+        self.child = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, env=dict(env), cwd=cwd,
+            start_new_session=True, preexec_fn=_own_terminal,
+        )  # fmt: skip
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                if not select.select([self.master], [], [], 0.2)[0]:
+                    continue
+                data = os.read(self.master, 65536)
+            except (OSError, ValueError):
+                return
+            if not data:
+                return
+            with self._lock:
+                self.raw += data
+                with contextlib.suppress(Exception):  # the emulator's own gaps are not ours
+                    self._stream.feed(self._decode(data))
+
+    @property
+    def lines(self) -> list[str]:
+        with self._lock:
+            # not Screen.display: that stumbles over the overwritten half of a wide character
+            screen = self.screen
+            cells = [
+                [screen.buffer[y][x].data for x in range(screen.columns)]
+                for y in range(screen.lines)
+            ]
+            return ["".join(row).rstrip() for row in cells]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def until(self, what: str | Callable[[], object], timeout_s: float = 20.0) -> None:
+        """Wait until the screen shows a text, or a condition holds; raises with the screen."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if (what in self.text) if isinstance(what, str) else what():
+                return
+            time.sleep(0.03)
+        raise AssertionError(f"never seen: {what!r}\n{self.text}")
+
+    def press(self, *keys: str) -> None:
+        """Keys by name, or text as it is typed."""
+        for key in keys:
+            os.write(self.master, KEYS.get(key, key).encode())
+            time.sleep(0.02)
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self.screen.resize(rows, columns)
+        _size(self.master, columns, rows)
+        os.killpg(self.child.pid, signal.SIGWINCH)
+
+    def close(self) -> None:
+        """Hang up: the pty goes away, as when an ssh client dies."""
+        with contextlib.suppress(OSError):
+            os.close(self.master)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(5)
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait(5)
+        self._reader.join(2)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _size(descriptor: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,0 +1,173 @@
+"""What must not happen, each found by trying it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from textual.events import Paste
+from textual.widgets import Input
+
+from console.rollback.report import Result
+from console.run.directory import RunDir
+from screens.ask import AskScreen
+from screens.form import FormField, FormScreen
+from screens.outbox import Outbox
+from screens.rollback import RollbackScreen, by_hand
+from tests.ui import scene
+from tests.ui.test_screens import Asked, console, said, settled
+from tests.ui.test_screens import asked as asked
+from tests.ui.test_screens import run as run
+
+HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
+
+
+@pytest.mark.parametrize("words", ["", "r", "roll", "appr", "abort", "skip", "next"])
+async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked, words: str) -> None:
+    async with console(scene.approval(), run) as (app, pilot, desk):
+        await pilot.press("ctrl+p", *words)
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await pilot.pause(0.3)
+        assert desk.presses == 0
+        assert asked == []
+        assert not isinstance(app.screen, RollbackScreen | AskScreen)
+
+
+async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
+    climbs: list[Any] = []
+
+    def follow(press: object) -> scene.Climb:
+        climbs.append(scene.Climb())
+        if len(climbs) == 1:
+            failed = Result(False, detail="no answer", manual=("docker start x",))
+            climbs[0].result = lambda: failed
+        return climbs[-1]
+
+    async with console(scene.failed(), run) as (app, pilot, desk):
+        desk.emergency = SimpleNamespace(press=desk.emergency.press, follow=follow)
+        await pilot.press("f12")
+        await settled(pilot, lambda: "FAILED" in app.screen.query_one("#head").text)
+        await pilot.press("f12")
+        await settled(pilot, lambda: "SERVES" in app.screen.query_one("#head").text)
+        assert desk.presses == 2
+
+
+def test_commands_to_type_by_hand_are_whole() -> None:
+    command = "docker run " + " ".join(f"--option-{n}=value" for n in range(60))
+    rows = by_hand(Result(False, manual=(command,)), 70)
+    words = " ".join("".join(part for part, _ in row) for row in rows).split()
+    assert words[2:] == command.split()
+
+
+async def test_an_untouched_form_sends_nothing_and_a_long_value_stays_whole(run: RunDir) -> None:
+    long = "x" * 5000
+    fields = [FormField("long", long), FormField("odd", HOSTILE), FormField("short", "1")]
+    answers: list[Any] = []
+    async with console(scene.failed(), run) as (app, pilot, _):
+        form = FormScreen("Inputs", fields, "Go")
+        app.push_screen(form, answers.append)
+        await pilot.pause()
+        assert [entry.value for entry in form.query(Input)] == ["1"]
+        await pilot.press("enter", "enter")
+        await settled(pilot, lambda: answers)
+        assert answers == [{}]
+
+
+@pytest.mark.parametrize("key", ["s", "r"])
+async def test_what_is_pasted_is_clean(run: RunDir, asked: Asked, key: str) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press(key)
+        entry = app.screen.query(Input).first()
+        entry.post_message(Paste(HOSTILE))
+        await settled(pilot, lambda: "B" in entry.value)
+        assert not set(entry.value) & {"\x9d", "\x07", "\x1b", "\u202e"}
+
+
+async def test_a_hostile_word_to_confirm_is_drawn_clean(run: RunDir, asked: Asked) -> None:
+    made = scene.approval()
+    desk = {**scene.desk_of(made), "confirm": HOSTILE}
+    async with console(made, run, desk=desk) as (app, pilot, _):
+        await pilot.press("y", "x", "enter")
+        assert isinstance(app.screen, AskScreen)
+        drawn = app.export_screenshot()
+        assert "\x1b" not in drawn
+        assert "\x9d" not in drawn
+        assert asked == []
+
+
+def test_verbs_go_out_in_the_order_of_the_keys() -> None:
+    done: list[int] = []
+    over = threading.Event()
+    outbox = Outbox(lambda words: done.append(-1))
+    for number in range(200):
+        outbox.put(lambda number=number: done.append(number))  # type: ignore[misc]
+    outbox.put(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    outbox.put(over.set)
+    assert over.wait(10)
+    assert done == [*range(200), -1]
+
+
+async def test_a_key_that_repeats_asks_the_baseline_once(run: RunDir) -> None:
+    begun, end = [], threading.Event()
+
+    def verify() -> str:
+        begun.append(1)
+        end.wait(10)
+        return "serving: 8 tokens"
+
+    async with console(scene.failed(), run) as (app, pilot, desk):
+        desk.baseline = SimpleNamespace(verify=verify)
+        await pilot.press(*"vvvvv")
+        end.set()
+        await settled(pilot, lambda: "serving: 8 tokens" in said(app))
+        assert begun == [1]
+
+
+async def test_a_run_whose_name_moves_in_the_list_stays_under_the_cursor(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from console.viewer import history
+    from widgets.pick_list import PickList
+
+    def row(name: str) -> history.RunRow:
+        return history.RunRow(id=name, playbook="p", state="succeeded")
+
+    found = [row("run-b"), row("run-a")]
+    monkeypatch.setattr(history, "rows", lambda: list(found))
+    async with console(scene.ended(), run) as (app, pilot, desk):
+        shown: list[RunDir] = []
+        desk.watch = SimpleNamespace(show=shown.append, look=lambda: None)
+        await pilot.press("3")
+        picker = app.screen.query_one(PickList)
+        await settled(pilot, lambda: picker.count == 2)
+        await pilot.press("j")
+        found.insert(0, replace(row("run-c")))
+        await settled(pilot, lambda: picker.count == 3)
+        await pilot.press("enter")
+        await settled(pilot, lambda: shown)
+        assert shown[0].id == "run-a"
+
+
+async def test_keys_that_come_faster_than_pages_stand(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        for _ in range(3):
+            for key in ("2", "3", "4", "1", "question_mark", "o", "2", "escape", "3"):
+                app.simulate_key(key)
+            await pilot.pause()
+        await pilot.press("1", "escape", "escape")
+        await settled(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_fast_typist_searches_the_log_and_does_not_drive_the_run(
+    run: RunDir, asked: Asked
+) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        for key in ("l", "slash", "a", "x", "s", "r", "y"):
+            app.simulate_key(key)
+        await settled(pilot, lambda: app.screen.query(Input).first().value == "axsry")
+        assert len(app.screen_stack) == 1
+        assert asked == []

@@ -1,0 +1,401 @@
+"""The driver in a real terminal: one that stops reading, hangs up, or sends what nobody meant."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.command.console import _environment, _screens
+from console.text import clean_lines
+from tests.run.e2e.world import until
+from tests.ui.place import ended, fresh_modes, restored
+from tests.ui.terminal import Terminal
+
+ROOT = Path(__file__).parents[2]
+F12, CTRL_BACKSLASH = "\x1b[24~", "\x1c"
+OPEN, CLOSE = "\x1b[200~", "\x1b[201~"
+APP = """
+import asyncio, signal, sys, time
+from pathlib import Path
+from textual.app import App
+from textual.strip import Strip
+from textual.widget import Widget
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from console.driver import ConsoleDriver
+
+place, hows = Path(sys.argv[1]), sys.argv[2:]
+
+def note(name, text):
+    with open(place / name, "a") as file:
+        file.write(text + "\\n")
+
+class Wall(Widget):
+    DEFAULT_CSS = "Wall { width: 100%; height: 100%; }"
+    can_focus = True
+    tick = 0
+
+    def render_line(self, y):
+        # a style for every cell: frames are big, a terminal that stalls is full soon
+        text = f"row {y:02d} tick {self.tick:06d} ".ljust(self.size.width, "ab"[self.tick % 2])
+        return Strip([
+            Segment(c, Style(color=f"rgb({x % 256},{y},{self.tick % 256})"))
+            for x, c in enumerate(text)
+        ])
+
+class StandIn(App):
+    def __init__(self):
+        super().__init__(driver_class=ConsoleDriver)
+        self.wall = Wall()
+
+    def compose(self):
+        yield self.wall
+
+    def on_mount(self):
+        if "ignores" in hows:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        elif "plain" not in hows:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self.leave, number)
+        self.wall.focus()
+        self.set_interval(0.02, self.turn)
+
+    def leave(self, number):
+        self.exit(128 + number, return_code=128 + number)
+
+    def turn(self):
+        if not (place / "halt").exists():
+            self.wall.tick += 1
+            self.wall.refresh()
+        note("ticks", "x")
+        while (place / "block").exists():
+            (place / "blocked").touch()
+            time.sleep(0.05)
+
+    def press_emergency(self):
+        note("pressed", "x")
+        if "raises" in hows:
+            raise RuntimeError("no")
+
+    def on_key(self, event):
+        note("keys", event.key)
+        if event.key == "e":
+            self.exit(1, message=Text("x" * 300000))
+
+    def on_paste(self, event):
+        note("pastes", ascii(event.text))
+
+app = StandIn()
+result = app.run(mouse=False)
+sys.exit(app.return_code)
+"""
+
+
+class Held(Terminal):
+    """A terminal that can stop reading what it is sent."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self.reads = threading.Event()
+        self.reads.set()
+        super().__init__(*args, **more)
+
+    def _read(self) -> None:
+        while True:
+            if not self.reads.is_set():
+                time.sleep(0.02)
+                continue
+            try:
+                if not select.select([self.master], [], [], 0.05)[0]:
+                    continue
+                data = os.read(self.master, 4096)
+            except (OSError, ValueError):
+                return
+            with self._lock:
+                self.raw += data
+                self._stream.feed(self._decode(data))
+
+
+class StandIn:
+    """The stand-in app in a terminal, and what it has noted."""
+
+    def __init__(self, place: Path, *hows: str, **env: str) -> None:
+        self.place = place
+        path = place / "app.py"
+        path.write_text(APP)
+        keep = {name: value for name, value in os.environ.items() if not name.startswith("TEXTUAL")}
+        self.terminal = Held(
+            [sys.executable, str(path), str(place), *hows],
+            {**keep, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **env},
+            cwd=str(place),
+        )
+        self.terminal.until("row 23 tick", 60)
+
+    def noted(self, name: str) -> list[str]:
+        try:
+            return (self.place / name).read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def send(self, data: bytes | str) -> None:
+        os.write(self.terminal.master, data.encode() if isinstance(data, str) else data)
+
+    def stall(self) -> None:
+        """Nobody reads any more, for longer than a few frames fill everything on the way."""
+        self.terminal.reads.clear()
+        self.ticks(80)
+
+    def ticks(self, more: int) -> None:
+        """Wait until the UI loop has turned so often again."""
+        so_far = len(self.noted("ticks"))
+        until(lambda: len(self.noted("ticks")) > so_far + more, "the loop turns")
+
+    def presses(self, key: str, times: int = 1) -> None:
+        before = len(self.noted("pressed"))
+        self.send(key)
+        until(lambda: len(self.noted("pressed")) == before + times, "the emergency key acts")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., StandIn]]:
+    made: list[StandIn] = []
+
+    def begin(*hows: str, **env: str) -> StandIn:
+        made.append(StandIn(tmp_path, *hows, **env))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        (tmp_path / "block").unlink(missing_ok=True)
+        one.terminal.reads.set()
+        one.terminal.child.kill()
+        one.terminal.close()
+
+
+# -- a terminal that takes nothing -----------------------------------------------------------
+
+
+def test_a_terminal_nobody_reads_holds_up_neither_the_loop_nor_the_key(
+    start: Callable[..., StandIn],
+) -> None:
+    one = start()
+    one.stall()
+    one.presses(F12)
+    one.presses(CTRL_BACKSLASH)
+    until(lambda: one.noted("keys") == ["f12", "ctrl+backslash"])
+    one.ticks(20)
+
+
+def test_when_it_is_read_again_the_screen_is_whole(start: Callable[..., StandIn]) -> None:
+    one = start()
+    before = len(one.noted("ticks"))
+    one.stall()
+    (one.place / "halt").touch()
+    one.ticks(5)
+    one.terminal.reads.set()
+
+    def whole() -> bool:
+        lines = one.terminal.lines
+        ticks = {line[7:18] for line in lines}
+        fills = {line[19:] for line in lines}
+        rows = [line[:6] for line in lines] == [f"row {y:02d}" for y in range(24)]
+        return rows and len(ticks) == len(fills) == 1 and int(lines[0][12:18]) > before + 50
+
+    one.terminal.until(whole)
+    assert "[38;" not in one.terminal.text, "a sequence was cut"
+    one.presses(F12)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_while_nobody_reads(start: Callable[..., StandIn], number: int) -> None:
+    one = start()
+    one.stall()
+    one.terminal.child.send_signal(number)
+    until(lambda: one.terminal.child.poll() is not None, "it ends")
+    assert one.terminal.child.returncode == 128 + number
+    assert termios.tcgetattr(one.terminal.master) == fresh_modes()
+    one.terminal.reads.set()
+    assert ended(one.terminal) == 128 + number
+    restored(one.terminal)
+
+
+def test_a_signal_ends_it_while_nobody_reads_its_last_words(start: Callable[..., StandIn]) -> None:
+    one = start()
+    one.stall()
+    one.send("e")
+    until(lambda: termios.tcgetattr(one.terminal.master) == fresh_modes(), "it is at its end")
+    one.terminal.child.send_signal(signal.SIGTERM)
+    until(lambda: one.terminal.child.poll() is not None, "it ends")
+    assert one.terminal.child.returncode == 143
+
+
+@pytest.mark.parametrize("how", ["handles", "plain", "ignores"])
+@pytest.mark.parametrize("state", ["draws", "stalled", "stands"])
+def test_a_terminal_that_hangs_up_ends_it(
+    start: Callable[..., StandIn], how: str, state: str
+) -> None:
+    one = start(how)
+    if state == "stalled":
+        one.stall()
+    elif state == "stands":
+        (one.place / "block").touch()
+        until((one.place / "blocked").exists)
+    os.close(one.terminal.master)
+    until(lambda: one.terminal.child.poll() is not None, "it ends")
+    assert one.terminal.child.returncode == 129
+    one.terminal.reads.set()
+    one.terminal.master = os.open(os.devnull, os.O_RDONLY)
+
+
+@pytest.mark.parametrize("how", ["handles", "plain"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_though_the_loop_stands(
+    start: Callable[..., StandIn], number: int, how: str
+) -> None:
+    one = start(how)
+    (one.place / "block").touch()
+    until((one.place / "blocked").exists)
+    one.presses(F12)
+    one.terminal.child.send_signal(number)
+    assert ended(one.terminal) == 128 + number
+    restored(one.terminal)
+
+
+def test_stopped_and_continued_it_paints_the_screen_again(start: Callable[..., StandIn]) -> None:
+    one = start()
+    (one.place / "halt").touch()
+    one.ticks(20)
+    pid = one.terminal.child.pid
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    with one.terminal._lock:
+        one.terminal.screen.reset()
+    os.kill(pid, signal.SIGCONT)
+    one.terminal.until("row 23 tick")
+    one.terminal.until("row 00 tick")
+    one.presses(F12)
+    one.terminal.child.send_signal(signal.SIGTERM)
+    assert ended(one.terminal) == 143
+    restored(one.terminal)
+
+
+# -- what a terminal sends -------------------------------------------------------------------
+
+BAD = [b"\xf1x", b"\xff\xfe\xc3", b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\xe2\x82"]
+
+
+def test_no_byte_ends_the_reading(start: Callable[..., StandIn]) -> None:
+    one = start("raises")
+    for bad in BAD:
+        one.send(bad)
+        one.presses(F12)
+        one.send(bad)
+        one.presses(CTRL_BACKSLASH)
+        one.send(bad)
+        one.send("\x1b[97u")
+        until(lambda: one.noted("keys")[-1] == "a")
+    assert one.noted("keys").count("a") == len(BAD)
+    assert one.noted("keys").count("f12") == len(BAD)
+    one.terminal.child.send_signal(signal.SIGTERM)
+    assert ended(one.terminal) == 143
+    restored(one.terminal)
+
+
+def test_an_environment_makes_no_signal_of_the_key(start: Callable[..., StandIn]) -> None:
+    one = start(TEXTUAL_ALLOW_SIGNALS="1")
+    one.presses(CTRL_BACKSLASH)
+    one.send("\x03")
+    until(lambda: one.noted("keys") == ["ctrl+backslash", "ctrl+c"])
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+def test_a_paste_without_an_end_does_not_keep_the_key(
+    start: Callable[..., StandIn], stalled: bool
+) -> None:
+    one = start()
+    if stalled:
+        one.stall()
+    one.send(f"{OPEN}abc")
+    until(lambda: one.noted("pastes") == ["'abc'"])
+    one.presses(F12)
+    one.send(f"{OPEN}def")
+    one.ticks(20)
+    one.presses(CTRL_BACKSLASH)  # before the paste is over: it acts when that is
+    until(lambda: one.noted("pastes") == ["'abc'", "'def'"])
+    one.send("k")
+    until(lambda: one.noted("keys") == ["f12", "ctrl+backslash", "k"])
+
+
+def test_a_whole_paste_with_the_key_in_it_presses_nothing(start: Callable[..., StandIn]) -> None:
+    one = start()
+    text = f"a{F12}{CTRL_BACKSLASH}\x1b[92;5u" + CTRL_BACKSLASH * 40 + "b\x1bxyz"
+    one.send(OPEN + text + CLOSE + "k")
+    until(lambda: one.noted("keys") == ["k"])
+    assert one.noted("pastes") == [ascii("\n".join(clean_lines(text)))]
+    assert not one.noted("pressed")
+
+
+@pytest.mark.parametrize("key", ["\x1b[24~", "\x1c", "\x1b[24;1~", "\x1b[92;5u"])
+def test_every_form_of_the_key_acts_once(start: Callable[..., StandIn], key: str) -> None:
+    one = start()
+    one.presses(key)
+    one.send("\x1b[24;2~")
+    until(lambda: one.noted("keys")[1:] == ["shift+f12"])
+    assert len(one.noted("pressed")) == 1
+
+
+# -- the command that opens it -----------------------------------------------------------------
+
+
+def test_the_environment_of_textual_is_ours_for_its_import_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("TEXTUAL")]:
+        monkeypatch.delenv(name)
+    for name in ("ALLOW_SIGNALS", "DEVTOOLS_PORT", "PRESS", "DEBUG", "SCREENSHOT", "DRIVER"):
+        monkeypatch.setenv(f"TEXTUAL_{name}", "1")
+    monkeypatch.setenv("TEXTUAL_FPS", "30")
+    with _environment():
+        found = {name: value for name, value in os.environ.items() if name.startswith("TEXTUAL")}
+    assert found == {
+        "TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0",
+    }  # fmt: skip
+    assert [name for name in os.environ if name.startswith("TEXTUAL")] == ["TEXTUAL_FPS"]
+
+
+@pytest.mark.parametrize(
+    ("code", "result", "error", "expected"),
+    [
+        (0, None, None, 0), (0, 0, None, 0), (143, 143, None, 143), (None, None, None, 1),
+        (1, None, ValueError(), 1), (0, 0, ValueError(), 1),
+    ],
+)  # fmt: skip
+def test_an_app_that_an_error_ended_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+    code: int | None, result: int | None, error: Exception | None, expected: int,
+) -> None:  # fmt: skip
+    class Ran:
+        return_code = code
+        _exception = error
+
+        def __init__(self, desk: object) -> None:
+            pass
+
+        def run(self, mouse: bool) -> int | None:
+            return result
+
+    monkeypatch.setattr("console.app.ConsoleApp", Ran)
+    monkeypatch.setattr("widgets.glyph.use_ascii", lambda on: None)
+    monkeypatch.setattr("console.driver.ConsoleDriver.ascii_only", False)
+    assert _screens(None) == expected  # type: ignore[arg-type]

@@ -1,0 +1,230 @@
+"""The gauge strip: its signs, its height, what it repaints, and what that costs a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+
+from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.gauges.text import plain
+from widgets import glyph
+from widgets.gauge_strip import GaugeStrip
+from widgets.gauge_text import gauge_rows, signs
+
+GIB = 1024**3
+MEMORY = MemorySample(377 * GIB, 354 * GIB, 207 * GIB, 0, 0.0, 0.0, 0.0, 0.0)
+GPUS = (
+    GpuSample("GPU-a", 0, "NVIDIA RTX PRO 6000", 80 * GIB, 96 * GIB, 0.87, 64, 412, 600),
+    GpuSample("GPU-b", 1, "NVIDIA GeForce RTX 5090", 3 * GIB, 32 * GIB, 0.05, 40, 33, 575),
+)
+
+
+def sample(at: float = 1.0, *gpus: GpuSample) -> Sample:
+    disks = (DiskSample("/", 1000 * GIB, 812 * GIB),)
+    return Sample(at, MEMORY, disks, GpuReport(at, gpus or GPUS))
+
+
+@pytest.fixture
+def ascii_signs() -> Iterator[None]:
+    glyph.use_ascii(True)
+    yield
+    glyph.use_ascii(False)
+
+
+class Bench(App[None]):
+    """Only the strip."""
+
+    def __init__(self, max_rows: int = 0) -> None:
+        super().__init__()
+        self.strip = GaugeStrip(max_rows)
+
+    def compose(self) -> ComposeResult:
+        yield self.strip
+
+
+def test_signs_follow_the_glyphs() -> None:
+    assert signs(glyph.UNICODE).celsius == "°C"
+    assert signs(glyph.ASCII).celsius == "C"
+    assert "64 °C" in plain(gauge_rows(sample(), 1.0, 80, {})[0])
+    assert plain(gauge_rows(None, 1.0, 80, {})[0]) == "sampling …"
+
+
+@pytest.mark.usefixtures("ascii_signs")
+def test_an_ascii_terminal_gets_ascii() -> None:
+    cut = GpuSample("GPU-c", 2, "X" * 80, why="lost: " + "x" * 200)
+    for width in (60, 80, 120):
+        rows = gauge_rows(sample(1.0, *GPUS, cut), 50.0, width, {})
+        assert "".join(plain(row) for row in rows).isascii()
+    assert "".join(text for text, _ in gauge_rows(None, 1.0, 80, {})[0]).isascii()
+
+
+async def test_before_the_first_sample() -> None:
+    async with Bench().run_test(size=(80, 24)) as pilot:
+        assert pilot.app.query_one(GaugeStrip).text == "sampling …"
+
+
+@pytest.mark.parametrize(("size", "height"), [((60, 20), 4), ((80, 24), 4), ((120, 40), 2)])
+async def test_height_follows_the_width_and_the_cards(size: tuple[int, int], height: int) -> None:
+    bench = Bench()
+    async with bench.run_test(size=size) as pilot:
+        bench.strip.show(sample(), 1.0)
+        await pilot.pause()
+        assert bench.strip.size.height == height == bench.strip.rows(size[0])
+        assert bench.strip.text.count("GPU") == 2
+        bench.strip.show(sample(2.0, GPUS[0]), 2.0)
+        await pilot.pause()
+        assert bench.strip.size.height == bench.strip.rows(size[0])
+        assert bench.strip.text.count("GPU") == 1
+
+
+async def test_a_narrower_terminal_is_drawn_anew() -> None:
+    bench = Bench()
+    async with bench.run_test(size=(120, 24)) as pilot:
+        bench.strip.show(sample(), 1.0)
+        await pilot.pause()
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        lines = bench.strip.text.splitlines()
+        assert len(lines) == bench.strip.size.height == 4
+        assert lines[1].startswith("GPU1 ")
+
+
+async def test_max_rows_is_kept() -> None:
+    bench = Bench(max_rows=3)
+    async with bench.run_test(size=(80, 24)) as pilot:
+        bench.strip.show(sample(), 1.0)
+        await pilot.pause()
+        assert bench.strip.size.height == 3
+        bench.strip.max_rows = 1
+        await pilot.pause()
+        assert bench.strip.size.height == 1
+        bench.strip.max_rows = 0
+        await pilot.pause()
+        assert bench.strip.size.height == 4
+
+
+async def test_only_what_changed_is_repainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    async with bench.run_test(size=(80, 24)) as pilot:
+        bench.strip.show(sample(), 1.0)
+        await pilot.pause()
+        asked: list[tuple[Region, ...]] = []
+        layouts: list[Any] = []
+
+        def refresh(*regions: Region, layout: bool = False, **_: Any) -> GaugeStrip:
+            asked.append(regions)
+            layouts.append(layout)
+            return bench.strip
+
+        monkeypatch.setattr(bench.strip, "refresh", refresh)
+        bench.strip.show(sample(), 1.0)
+        assert asked == []
+        hotter = replace(GPUS[1], temperature_c=41)
+        bench.strip.show(sample(1.0, GPUS[0], hotter), 1.0)
+        ((region,),) = asked
+        assert layouts == [False]
+        line = bench.strip.text.splitlines()[1]
+        assert (region.y, region.height) == (1, 1)
+        assert line[region.x : region.right] == "1"
+        assert line[region.x - 1 : region.right + 3] == "41 °C"
+
+
+async def test_an_old_sample_shows_its_age() -> None:
+    bench = Bench()
+    async with bench.run_test(size=(80, 24)) as pilot:
+        bench.strip.show(sample(1.0), 13.0)
+        await pilot.pause()
+        assert bench.strip.text.count("stale 12 s") == 3
+        bench.strip.show(sample(14.0), 14.0)
+        await pilot.pause()
+        assert "stale" not in bench.strip.text
+
+
+async def test_the_trend_takes_one_value_a_report() -> None:
+    bench = Bench()
+    async with bench.run_test(size=(80, 24)) as pilot:
+        for at in (1.0, 2.0, 2.0, 2.0):
+            bench.strip.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
+        await pilot.pause()
+        trend = bench.strip._trends["GPU-a"]
+        assert trend.values == (1.0, 1.0)
+        assert bench.strip.text.splitlines()[0].endswith("█")
+
+
+async def test_hostile_text_is_drawn_as_it_stands() -> None:
+    bench = Bench()
+    hostile = GpuSample("GPU-a", 0, "[/red] [@click=app.quit]x[/]", GIB, 96 * GIB, 0.1, 40, 30, 600)
+    async with bench.run_test(size=(120, 24)) as pilot:
+        bench.strip.show(sample(1.0, hostile), 1.0)
+        await pilot.pause()
+        assert "[/red] [@click=app.quit]x[/]" in bench.strip.text
+
+
+PROGRAM = """
+import os, random, sys
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+from textual.app import App
+from console.gauges.sample import *
+from widgets.gauge_strip import GaugeStrip
+GIB, ticks, dice = 1024**3, int(sys.argv[1]), random.Random(1)
+class Bench(App):
+    done = 0
+    def compose(self):
+        yield GaugeStrip()
+    def on_mount(self):
+        self.set_interval(0.1, self.tick)
+    def tick(self):
+        if self.done == ticks:
+            return self.exit()
+        self.done += 1
+        cards = tuple(
+            GpuSample(f"GPU-{i}", i, "NVIDIA RTX PRO 6000", 80 * GIB, 96 * GIB,
+                      dice.uniform(0.8, 0.9), dice.randint(60, 62), dice.uniform(300, 400), 600)
+            for i in (0, 1))
+        memory = MemorySample(377 * GIB, int(dice.uniform(200, 201) * GIB), 207 * GIB, 0, 0.0, 0.0)
+        disks = (DiskSample("/", 1000 * GIB, 812 * GIB),)
+        at = float(self.done)
+        self.query_one(GaugeStrip).show(Sample(at, memory, disks, GpuReport(at, cards)), at)
+Bench().run(mouse=False)
+"""
+
+
+def sent(ticks: int) -> int:
+    """Bytes that reach an 80x24 terminal of 256 colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("COLORTERM", "NO_COLOR")}
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ticks)], stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**env, "TERM": "xterm-256color", "PYTHONPATH": root}, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        count = 0
+        try:
+            while data := os.read(ours, 65536):
+                count += len(data)
+        except OSError:
+            pass  # the other end is closed: that is how a pty says so
+        os.close(ours)
+    assert process.returncode == 0
+    return count
+
+
+def test_a_tick_of_two_working_cards_is_cheap() -> None:
+    """Every figure that moves while a model serves moves at each tick."""
+    a_tick = (sent(45) - sent(5)) / 40
+    assert 0 < a_tick < 500

@@ -1,0 +1,287 @@
+"""Hostile text on every screen of the real console: nothing of it acts, nothing crashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.run.e2e.sites import book
+from tests.run.e2e.world import until
+from tests.testbed.nvml import Nvml
+from tests.ui.hostile import ACTING, FLOOD, PAYLOADS, PLAIN, SURE, Words, acts, modes, unsafe
+from tests.ui.hostile_place import Standing, hostile_place
+from tests.ui.place import Place, back_home, ended, pick, placed, press_until, seen
+from tests.ui.terminal import Terminal
+
+PASTED = "\x1b[200~{}\x1b[201~"
+SHOWN = {
+    "HTTP answer", "argv", "by hand", "cause", "cell", "choice", "confirm", "ctx", "detail", "end",
+    "file of a broken playbook", "form pasted", "home", "input name", "input title", "kind of one",
+    "last line", "lesson", "log file", "mode", "next line", "note", "objective", "old run", "phase",
+    "phase of one", "playbook title", "prompt", "question", "reason", "report", "report title",
+    "row's verdict", "run's playbook", "rung", "rung's state", "service log",
+    "step output", "step title", "title of a broken one", "title of one", "unknown service",
+    "verdict",
+}  # fmt: skip
+"""Places whose text has to have been on a screen, or the walk proves nothing."""
+PASTES = ("A\x05\x0f\x7fB", "A\x9b2JB", "A\u202eB", "A\x1b]52;c;QQ==\x07B", "e" + "\u0301" * 50)
+OWN = {"CSI <u", "CSI >u", "CSI ?$p", "CSI ?h", "CSI ?l", "CSI H", "CSI m", "OSC 22"}
+"""What the screens themselves send."""
+
+
+@dataclass
+class Walk:
+    """What one walk through all screens sent and showed."""
+
+    words: Words
+    sent: bytes = b""
+    shown: str = ""
+    code: int = -1
+
+
+def keep(walk: Walk, terminal: Terminal) -> None:
+    walk.shown += terminal.text + "\n"
+
+
+def scroll(walk: Walk, terminal: Terminal, most: int = 8) -> None:
+    """Down to the end of what has the focus, looking all the way."""
+    for _ in range(most):
+        before = terminal.text
+        terminal.press("pagedown")
+        keep(walk, terminal)
+        if terminal.text == before:
+            return
+
+
+def paste(walk: Walk, terminal: Terminal, place: str) -> None:
+    before = len(terminal.raw)
+    terminal.press(PASTED.format(walk.words(place)))
+    terminal.until(lambda: len(terminal.raw) > before)
+    keep(walk, terminal)
+
+
+def look_at_the_run(walk: Walk, terminal: Terminal) -> None:
+    seen(terminal, "PAUSED step failed", "GPU0")
+    keep(walk, terminal)
+    terminal.press("home")
+    terminal.until("succeeded")
+    keep(walk, terminal)
+    terminal.press("tab")
+    scroll(walk, terminal)
+    back_home(terminal)
+    terminal.press("l")
+    terminal.until("Search")
+    for place in ("service log", "log file", "runner log", "step output"):
+        tag = walk.words.tags[place]
+        press_until(terminal, "]", lambda: tag in terminal.text)  # noqa: B023
+        keep(walk, terminal)
+        terminal.press("w")
+        keep(walk, terminal)
+        terminal.press("w")
+    for sign in ("/", "&"):
+        terminal.press(sign)
+        terminal.until(f"\n {sign}")
+        paste(walk, terminal, f"pattern after {sign}")
+        terminal.press("\r")
+        terminal.press(sign, "[(x|", "\r", "n", "N", "e", "E")
+        keep(walk, terminal)
+    back_home(terminal)
+    terminal.press("z")
+    keep(walk, terminal)
+    back_home(terminal)
+
+
+def ask(walk: Walk, terminal: Terminal, key: str, word: str, typed: str = "") -> None:
+    terminal.press(key)
+    terminal.until(word)
+    keep(walk, terminal)
+    if key == "o":
+        terminal.until(walk.words.tags["report"])
+        keep(walk, terminal)
+    if typed:
+        paste(walk, terminal, typed)
+        terminal.press("\r")
+        keep(walk, terminal)
+    back_home(terminal)
+
+
+def look_around(walk: Walk, terminal: Terminal) -> None:
+    ask(walk, terminal, "s", "Skip this step", "reason pasted")
+    ask(walk, terminal, "x", "Abort the run")
+    ask(walk, terminal, "r", "Try two again", "input pasted")
+    ask(walk, terminal, "ctrl+p", "Search for commands", "palette pasted")
+    ask(walk, terminal, "o", walk.words.tags["report title"])
+    pick(terminal, walk.words.tags["playbook title"])
+    terminal.press("home")
+    for _ in range(7):
+        keep(walk, terminal)
+        terminal.press("down")
+    press_until(terminal, "up", lambda: "Enter: inputs" in terminal.text)
+    keep(walk, terminal)
+    terminal.press("\r")
+    terminal.until("Inputs of")
+    terminal.press("down", "down", "\t")
+    paste(walk, terminal, "form pasted")
+    terminal.press("\t", "\r")
+    terminal.until("S starts it")
+    scroll(walk, terminal)
+    back_home(terminal)
+    terminal.press("3")
+    terminal.until("Enter shows one")
+    keep(walk, terminal)
+    terminal.press("down", "\r")
+    terminal.until(lambda: terminal.lines[-2].startswith("UNREADABLE"))
+    keep(walk, terminal)
+    terminal.press("3")
+    terminal.until("Enter shows one")
+    terminal.press("\r")
+    terminal.until(lambda: "UNREADABLE" not in terminal.lines[-2])
+    terminal.press("4")
+    terminal.until("kernel: ")
+    scroll(walk, terminal)
+    terminal.press("v")
+    terminal.until("baseline")
+    keep(walk, terminal)
+    back_home(terminal)
+
+
+def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
+    standing.ask()
+    terminal.until("WAITING APPROVAL")
+    keep(walk, terminal)
+    press_until(terminal, "y", lambda: "Approve" in terminal.lines[2:] or "type " in terminal.text)
+    keep(walk, terminal)
+    back_home(terminal)
+    standing.held()
+    terminal.until(lambda: terminal.lines[-2].startswith("PAUSED"))
+    keep(walk, terminal)
+    terminal.press("f12")
+    until(standing.pressed, "the byte")
+    standing.climb()
+    terminal.until("by hand:")
+    keep(walk, terminal)
+    back_home(terminal)
+
+
+def walked(root: Path, words: Words, nvml: Nvml) -> Walk:
+    walk = Walk(words)
+    with hostile_place(root, words, nvml) as (place, standing):
+        with place.open(columns=120, rows=40) as terminal:
+            look_at_the_run(walk, terminal)
+            look_around(walk, terminal)
+            answer_and_fall(walk, terminal, standing)
+            terminal.resize(80, 24)
+            back_home(terminal)
+            keep(walk, terminal)
+            terminal.press("q")
+            walk.code = ended(terminal)
+            walk.sent += bytes(terminal.raw)
+        walk.sent += broken_site(walk, place)
+    return walk
+
+
+def broken_site(walk: Walk, place: Place) -> bytes:
+    """A site file that is wrong, its name and its words hostile."""
+    name = f"site-{walk.words('site file', 60).replace('/', '-')}.yaml"
+    words = walk.words.quoted("site name")
+    place.write(name, f"schema: omni.site/v1\nname: {words}\n{words}: 1\n")
+    with place.open("--site", str(place.root / name)) as terminal:
+        terminal.press("4")
+        terminal.until("kernel: ")
+        scroll(walk, terminal)
+        terminal.press("2")
+        terminal.until("a-good-one")
+        keep(walk, terminal)
+        terminal.press("q")
+        assert ended(terminal) == 0
+        return bytes(terminal.raw)
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory, nvml: Nvml) -> Walk:
+    return walked(tmp_path_factory.mktemp("plain") / "place", Words(False), nvml)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory, nvml: Nvml) -> Walk:
+    return walked(tmp_path_factory.mktemp("hostile") / "place", Words(True), nvml)
+
+
+def shown(walk: Walk) -> set[str]:
+    return {place for place, tag in walk.words.tags.items() if tag in walk.shown}
+
+
+def test_both_walks_show_the_foreign_text(harmless: Walk, hostile: Walk) -> None:
+    assert SHOWN - shown(harmless) == set()
+    assert SHOWN - shown(hostile) == set()
+
+
+def test_nothing_crashes(harmless: Walk, hostile: Walk) -> None:
+    for walk in (harmless, hostile):
+        assert walk.code == 0
+        assert "Traceback" not in walk.shown
+
+
+def test_no_hostile_sequence_reaches_the_terminal(harmless: Walk, hostile: Walk) -> None:
+    assert {"CSI m", "CSI H", "CSI ?h"} <= acts(harmless.sent)
+    assert acts(hostile.sent) - acts(harmless.sent) == set()
+    assert modes(hostile.sent) - modes(harmless.sent) == set()
+    for payload in ("\x1b[913;937H", "\x1b[5;58;5;77m", *PAYLOADS):
+        if payload.startswith("\x1b["):
+            assert payload.encode() not in hostile.sent, payload
+
+
+def test_no_unsafe_character_reaches_the_terminal(harmless: Walk, hostile: Walk) -> None:
+    assert unsafe(harmless.sent) == []
+    assert unsafe(hostile.sent) == []
+    assert not FLOOD.search(hostile.sent.decode("utf-8"))
+
+
+def test_markup_is_text(hostile: Walk) -> None:
+    for markup in ("[@click=app.quit]x[/]", "[red]r", "[link=http://evil]y"):
+        assert markup in hostile.shown
+
+
+@pytest.mark.parametrize("payload", [*ACTING, SURE, "\x9b2J", "\u202e"])
+def test_the_measure_measures(payload: str) -> None:
+    """What would act is seen by these tests, wherever it stands."""
+    sent = f"\x1b[1;1H\x1b[1mharmless {payload} text\x1b[0m".encode()
+    kinds = acts(sent) - OWN
+    assert kinds or modes(sent) or unsafe(sent) or FLOOD.search(sent.decode())
+
+
+def test_the_measure_lets_plain_text_pass() -> None:
+    sent = f"\x1b[1;1H{' '.join(PLAIN)}\r\n".encode()
+    assert acts(sent) <= OWN
+    assert (modes(sent), unsafe(sent), FLOOD.search(sent.decode())) == (set(), [], None)
+
+
+@pytest.mark.parametrize("where", ["reason", "search", "palette", "form"])
+def test_what_is_pasted_does_not_act(tmp_path: Path, where: str) -> None:
+    keys = {
+        "reason": [("s", "Skip this step")], "search": [("l", "Follow"), ("/", " /")],
+        "palette": [("ctrl+p", "Search for")],
+        "form": [("2", "The a"), ("enter", "Inputs of")],
+    }  # fmt: skip
+    with placed(tmp_path / "place") as place:
+        place.write(
+            "a.yaml", book("id: a, note: n", name="a", inputs="n: {type: string, default: x}")
+        )
+        place.stepping()
+        with place.open() as terminal:
+            terminal.until("PAUSED")
+            for key, word in keys[where]:
+                if key == "2":
+                    pick(terminal, word)
+                else:
+                    terminal.press(key)
+                    terminal.until(word)
+            for number, text in enumerate(PASTES):
+                terminal.press("\x15", PASTED.format(f"{text}{number}end"))
+                terminal.until(f"{number}end")
+            assert unsafe(bytes(terminal.raw)) == []
+            assert acts(bytes(terminal.raw)) <= OWN
+            assert not FLOOD.search(bytes(terminal.raw).decode())
+            back_home(terminal)

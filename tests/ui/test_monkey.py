@@ -1,0 +1,192 @@
+"""A monkey at the keyboard: nothing it presses breaks the console or hides the emergency key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.events import Key
+from textual.keys import _character_to_key
+from textual.pilot import Pilot
+
+from console.app import ConsoleApp
+from console.run.directory import RunDir
+from screens.rollback import RollbackScreen
+from tests.run.e2e.sites import book
+from tests.run.e2e.world import until
+from tests.ui import scene
+from tests.ui.place import ESC, Place, answers, ended, placed, press_until
+from tests.ui.terminal import KEYS, Terminal
+
+SEED = 8
+BATCH, BATCHES = 500, 16
+"""Keys in a row that did not find the way out, and how many such rows make the test."""
+PILOT, CHECK = 2000, 250
+"""Keys against a scene, and how many between two looks whether the emergency key acts."""
+LETTERS = [c for c in map(chr, range(33, 127)) if c != "q"]
+NAMED = [
+    "up", "down", "enter", "tab", "shift+tab", "escape", "pageup", "pagedown", "home", "end",
+    "space", "backspace", "ctrl+p", "ctrl+d", "ctrl+u", "f1", "left", "right", "f2", "delete",
+]  # fmt: skip
+BYTES = {
+    **KEYS, "left": "\x1b[D", "right": "\x1b[C", "f2": "\x1bOQ", "delete": "\x1b[3~",
+    "escape": "\x1b[27u",
+}  # fmt: skip
+NAMES = {c: _character_to_key(c) for c in LETTERS}
+INPUTS = "a: {type: string, default: x}, b: {type: choice, choices: [c, d], default: c}"
+
+
+def keys(source: random.Random, count: int) -> list[str]:
+    """Letters, signs and named keys, half and half; neither q nor the emergency key."""
+    return [
+        source.choice(LETTERS) if source.random() < 0.5 else source.choice(NAMED)
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with placed(tmp_path / "place") as made:
+        made.write("z.yaml", book("id: a, note: n", name="z", inputs=INPUTS))
+        yield made
+
+
+def fresh(place: Place) -> None:
+    """A live run at a pause, where the monkey has ended the one before."""
+    if not place.runs or not place.pids("runner"):
+        steps = [f"id: s{number}, run: [echo, '{number}']" for number in range(200)]
+        place.stepping(*steps, name="long")
+
+
+def settled(terminal: Terminal) -> bool:
+    """Whatever was pressed has been taken, and the screens still answer; False: it has ended."""
+
+    with contextlib.suppress(OSError, AssertionError):
+        answers(terminal)
+        return True
+    assert terminal.child.poll() is not None, terminal.text
+    return False
+
+
+def left_in_order(terminal: Terminal, batch: int) -> None:
+    """The monkey found a way out: that is allowed, a crash is not."""
+    words = f"seed {SEED}, batch {batch}\n{terminal.text}"
+    assert ended(terminal) == 0, words
+    terminal.close()
+
+
+def test_thousands_of_keys_against_a_real_run(place: Place) -> None:
+    source = random.Random(SEED)
+    fresh(place)
+    terminal, done, left = place.open(), 0, 0
+    try:
+        while done < BATCHES:
+            fresh(place)
+            pressed = keys(source, BATCH)
+            with contextlib.suppress(OSError):  # it has left: what follows is not taken
+                for at in range(0, BATCH, 10):  # a few in one write, as a slow line delivers them
+                    some = "".join(BYTES.get(key, key) for key in pressed[at : at + 10])
+                    os.write(terminal.master, some.encode())
+            if settled(terminal):
+                done += 1
+            else:
+                left_in_order(terminal, done)
+                terminal, left = place.open(), left + 1
+            assert b"Traceback" not in terminal.raw
+            assert left < 5 * BATCHES, "it stays open long enough to be pressed"
+        fresh(place)
+        # again where an Esc of before comes late and closes the view
+        press_until(terminal, "f12", lambda: "Esc closes" in terminal.text)
+        until(place.fenced, "the fence")
+        until(lambda: "done" in {line["rung"] for line in place.rungs()}, "the ladder's end")
+        assert place.serves()
+    finally:
+        terminal.close()
+
+
+def test_line_noise_is_not_the_end(place: Place) -> None:
+    """Bytes that are no UTF-8, half sequences, mouse reports: a bad line, a wrong locale."""
+    source = random.Random(SEED)
+    fresh(place)
+    noise = [
+        b"\xe9", b"\xff\xfe", b"\x80\x9b", b"\xc3", b"\xf0\x9f\x92", b"\xed\xa0\x80", b"\x1b[",
+        b"\x1b]",
+        b"\x1b[<0;5;5M", b"\x1b[M !!", b"\x1b[200~", b"\x1b[201~", b"\x1b[1;1R", b"\x1b[?2026;2$y",
+        b"\x1b[I", b"\x1b[O", b"\x00", b"\x1bP", b"\x1b_", b"\x1b[9999999999u", b"\x1b[1;2;3;4;5~",
+    ]  # fmt: skip
+    with place.open() as terminal:
+        for _ in range(40):
+            os.write(terminal.master, b"".join(source.choices(noise, k=5)))
+        os.write(terminal.master, b"\x1b[201~\x1b\\")
+        assert settled(terminal), terminal.text
+        terminal.press("f12")
+        until(place.fenced, "the fence")
+
+
+TWICE = {
+    "a reason": ("s", "Skip this step", "why", "\r\r\r"),
+    "a reason, then away": ("s", "Skip this step", "why", f"\r{ESC}{ESC}"),
+    "the palette": ("ctrl+p", "Search for", "Playbooks", "\r\r\r"),
+    "the palette, paged": ("ctrl+p", "Search for", "Play", "zz\x1b[6~\x7f\x1b[6~\x7f\x1b[5~"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", TWICE)
+def test_keys_that_come_in_one_handful(place: Place, where: str) -> None:
+    """A slow line delivers them together: the second meets a dialog that is on its way out."""
+    fresh(place)
+    key, words, typed, handful = TWICE[where]
+    with place.open() as terminal:
+        terminal.until("PAUSED")
+        for pressed, shown in ((key, words), (typed, typed)):
+            terminal.press(pressed)
+            terminal.until(shown)
+        os.write(terminal.master, handful.encode())
+        answers(terminal)
+        assert b"Traceback" not in terminal.raw
+
+
+@asynccontextmanager
+async def console(run: RunDir) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:
+    shot = scene.snapshot(run, scene.failed())
+    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample())
+    app = ConsoleApp(desk)  # type: ignore[arg-type]
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.pause()
+        yield app, pilot, desk
+
+
+async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> None:
+    """In handfuls, so that keys meet screens that are still on their way."""
+    for at in range(0, len(pressed), 5):
+        for key in pressed[at : at + 5]:
+            app.post_message(Key(NAMES.get(key, key), key if len(key) == 1 else None))
+        if app.is_running:
+            await pilot.pause()
+
+
+async def test_keys_against_a_scene_never_hide_the_emergency_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.verbs.ask", lambda *_, **__: "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    source, run, checked = random.Random(SEED), scene.run_dir(tmp_path / "run"), 0
+    while checked < PILOT // CHECK:
+        async with console(run) as (app, pilot, desk):
+            while checked < PILOT // CHECK and app.is_running:
+                await press_all(app, pilot, keys(source, CHECK))
+                if not app.is_running:
+                    break
+                before = desk.presses
+                await pilot.press("f12")
+                assert desk.presses == before + 1
+                assert isinstance(app.screen, RollbackScreen)
+                await pilot.press("escape")
+                checked += 1

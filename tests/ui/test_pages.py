@@ -1,0 +1,98 @@
+"""What the pages beside the run say: plan, report, runs, sources of the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from console.viewer.desk import mount_point
+from console.viewer.logs import log_files
+from screens.log_feed import sources
+from screens.plan import plan_rows
+from screens.report import report_rows
+from screens.rollback import rung_rows
+from tests.ui import scene
+from tests.ui.test_screens import Asked, console, settled
+from tests.ui.test_screens import asked as asked
+from tests.ui.test_screens import run as run
+from widgets.rows import Row, width_of
+
+
+def lines(rows: list[Row]) -> list[str]:
+    return ["".join(part for part, _ in row) for row in rows]
+
+
+def test_a_plan_keeps_the_outage_mark_on_every_line() -> None:
+    long = "│       creates and starts a container of " + "omni-test/llama:cpu " * 8
+    found = lines(plan_rows([long, "!  5. baseline:stop: Stop it"], 60))
+    assert len(found) > 3
+    assert all(line.startswith("│") for line in found[:-1])
+    assert all(len(line) <= 60 for line in found)
+
+
+def test_a_report_fits_its_tables_and_loses_nothing() -> None:
+    why = "bench.tok_s 1997 tok/s meets > 0.001 x baseline (1.07 tok/s, 9 valid samples)"
+    text = ["# Title", "", "| criterion | verdict | why |", "|---|---|---|",
+            f"| `bench.tok_s` | **GO** | {why} |"]  # fmt: skip
+    for width in (40, 60, 80, 200):
+        rows = report_rows(text, width)
+        assert all(width_of(row) <= width for row in rows)
+        words = " ".join(" ".join(lines(rows)).split())
+        assert "tok/s, 9 valid samples)" in words
+        assert "**" not in words
+        assert "`" not in words
+
+
+def test_rungs_leave_out_what_began_and_ended() -> None:
+    begun = {"rung": "start", "state": "begin", "t": 1.0, "detail": ""}
+    done = {"rung": "start", "state": "ok", "t": 2.0, "detail": "container started"}
+    assert len(rung_rows([begun, done], 80)) == 1
+    assert "start" in lines(rung_rows([begun], 80))[0]
+
+
+def test_the_baseline_containers_log_stands_behind_the_services(tmp_path: Path) -> None:
+    place = scene.run_dir(tmp_path)
+    made = scene.running()
+    place.attempt_log("archs", 1).write_text("x\n")
+    logs = log_files(place, made, None)
+    container = SimpleNamespace(path=tmp_path / "baseline-1-1.log")
+    names = [log.name for log in sources(logs, container)]  # type: ignore[arg-type]
+    assert names == ["candidate", "baseline", "output of archs", "the runner's own log"]
+    assert sources((), None) == []
+
+
+def test_mount_points_are_found_by_name(tmp_path: Path) -> None:
+    table = tmp_path / "mounts"
+    table.write_text("a / x r 0 0\nb /home x r 0 0\nc /home/my\\040disk x r 0 0\nd /ho x r 0 0\n")
+    for path, mount in (
+        ("/home/ann", "/home"), ("/homestead", "/"), ("/home/my disk/x", "/home/my disk"),
+    ):  # fmt: skip
+        assert mount_point(path, str(table)) == mount
+    assert mount_point("/x", str(tmp_path / "none")) == "/"
+
+
+@pytest.mark.parametrize("key", ["s", "x", "r"])
+async def test_a_dialog_for_a_run_that_has_ended_goes(run: Path, asked: Asked, key: str) -> None:
+    async with console(scene.failed(), run) as (app, pilot, desk):  # type: ignore[arg-type]
+        await pilot.press(key)
+        assert len(app.screen_stack) == 2
+        await pilot.press("f12")
+        assert len(app.screen_stack) == 3
+        shot = scene.snapshot(run, scene.ended())  # type: ignore[arg-type]
+        desk.tell(shot)
+        await settled(pilot, lambda: app.snapshot is shot)
+        await pilot.press("escape")
+        await settled(pilot, lambda: len(app.screen_stack) == 1)
+        assert asked == []
+
+
+async def test_no_key_is_offered_before_the_runner_has_said_where_it_stands(run: Path) -> None:
+    shot = scene.snapshot(run, scene.failed())  # type: ignore[arg-type]
+    async with console(scene.failed(), run, desk={}) as (app, pilot, desk):  # type: ignore[arg-type]
+        keys = app.screen.query_one("#keys")
+        assert "Retry" not in keys.text  # type: ignore[attr-defined]
+        desk.tell(replace(shot))
+        await settled(pilot, lambda: "Retry" in keys.text)  # type: ignore[attr-defined]

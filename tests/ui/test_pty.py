@@ -1,0 +1,307 @@
+"""The console in a real terminal: any size, any kind of terminal, any way of leaving it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run.e2e.world import COMMAND, until
+from tests.ui.place import (
+    ESC,
+    Place,
+    answers,
+    ended,
+    fresh_modes,
+    pick,
+    placed,
+    press_until,
+    restored,
+    seen,
+)
+
+ESCAPE = b"\x1b"
+MOUSE = re.compile(rb"\x1b\[\?10(?:0[0-356]|1[56])[hl]")
+COLOURS = re.compile(rb"[34]8;(?:5;(\d+)|2;(\d+);(\d+);(\d+))")
+EXPERIMENTS = """\
+schema: omni.playbook/v1
+name: faster
+title: Is the new engine faster?
+objective: at least 20 tokens a second
+lessons: [F-002]
+inputs:
+  rate: {type: int, min: 1, max: 99, required: true, title: what it reaches}
+phases:
+  - title: Trial
+    steps:
+      - {id: say, run: [echo, "rate: ${{ inputs.rate }}"],
+         outputs: {rate: {pattern: "rate: ([0-9.]+)", unit: tok/s}}}
+      - {id: look, approval: {prompt: "Do the answers make sense?"}}
+      - {id: go, gate: [{metric: say.rate, go: ">= 20 tok/s"}],
+         outcomes: {go: migrate, hold: evaluate, no_go: retain}}
+finally:
+  - {id: rep, report: {}}
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with a live run that stands before its first step; no test moves it."""
+    with placed(tmp_path_factory.mktemp("standing") / "place") as place:
+        place.stepping()
+        place.before = place.runner()  # type: ignore[attr-defined]
+        yield place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with placed(tmp_path / "place") as made:
+        yield made
+
+
+def untouched(place: Place) -> None:
+    """The run goes on as if nobody had looked."""
+    assert place.runner() == place.before  # type: ignore[attr-defined]
+    assert place.status()["state"] == "paused"
+    assert not place.rungs()
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+def test_it_opens_with_baseline_steps_status_and_keys(standing: Place) -> None:
+    with standing.open() as terminal:
+        seen(terminal, "SERVING local", "50 tok/s", "one", "two", "three", "RAM ")
+        lines = terminal.lines
+        assert len(lines) == 24
+        assert lines[0].startswith("● SERVING local")
+        assert "F12  stops candidates, restores the baseline" in terminal.text
+        assert lines[22].startswith("PAUSED operator")
+        assert lines[22].rstrip().split(" · ")[-2].endswith("0/3 steps")
+        assert lines[23].split("  ")[0] == " F12 ROLL BACK"
+        assert "n Next" in lines[23]
+    untouched(standing)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 40), (200, 60)])
+def test_it_opens_at_other_sizes(standing: Place, size: tuple[int, int]) -> None:
+    with standing.open(columns=size[0], rows=size[1]) as terminal:
+        seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
+        assert len(terminal.lines) == size[1]
+        assert terminal.lines[-1].startswith(" F12 ROLL BACK")
+
+
+def test_it_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
+    with standing.open() as terminal:
+        for columns, rows in ((120, 40), (60, 20), (200, 60), (80, 24)):
+            terminal.resize(columns, rows)
+            terminal.until(lambda: terminal.lines[-1].startswith(" F12"))
+        seen(terminal, "SERVING local", "one", "PAUSED operator", "0/3 steps")
+        assert len(terminal.lines) == 24
+        answers(terminal)
+
+
+def test_without_colours_the_words_are_there(standing: Place) -> None:
+    with standing.open(env={"NO_COLOR": "1"}) as terminal:
+        seen(terminal, "SERVING local", "PAUSED operator", "pending", "F12 ROLL BACK")
+        for index, *mixed in COLOURS.findall(bytes(terminal.raw)):
+            grey = int(index) in (0, 7, 8, 15, 16, 231) or int(index) > 231 if index else None
+            assert grey or (index == b"" and len(set(mixed)) == 1), (index, mixed)
+
+
+def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
+    with standing.open(env={"LANG": "C", "LC_ALL": "C"}) as terminal:
+        seen(terminal, "* SERVING local", ". step by step")
+        for keys, words in (
+            (["2"], "demo"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
+            (["1", "ctrl+p"], "Search for commands"), ([ESC, "s"], "Skip this step"),
+            ([ESC, "x"], "Abort the run"), ([ESC, "o"], "There is no report yet"),
+            ([ESC, "y"], "possible"), (["l", "/"], "/"),
+        ):  # fmt: skip
+            terminal.press(*keys)
+            terminal.until(words)
+        assert bytes(terminal.raw).isascii()
+        assert "?" * 3 not in terminal.text, "a sign without an ASCII one"
+
+
+@pytest.mark.parametrize("term", ["screen", "linux", "xterm-256color", "xterm-ghostty"])
+def test_it_opens_in_any_terminal_that_can_draw(standing: Place, term: str) -> None:
+    with standing.open(env={"TERM": term}) as terminal:
+        seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK")
+        answers(terminal)
+        terminal.press("q")
+        assert ended(terminal) == 0
+        restored(terminal)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
+def test_a_terminal_that_cannot_draw_gets_plain_text(standing: Place, term: str) -> None:
+    with standing.open(env={"TERM": term}, see="--help") as terminal:
+        assert ended(terminal) == 0
+        assert ESCAPE not in terminal.raw
+        assert "baseline local: serving" in terminal.text
+        assert "paused (operator)" in terminal.text
+
+
+def test_a_pipe_gets_plain_text(standing: Place) -> None:
+    done = standing.console()
+    assert done.code == 0, done
+    assert "baseline local: serving" in done.out
+    assert "\x1b" not in done.out + done.err
+    untouched(standing)
+
+
+def test_the_mouse_stays_off_until_it_is_asked_for(standing: Place) -> None:
+    with standing.open() as terminal:
+        answers(terminal)
+        assert not MOUSE.findall(bytes(terminal.raw))
+        terminal.press("M")
+        terminal.until("mouse on")
+        assert b"\x1b[?1000h" in terminal.raw
+        os.write(terminal.master, b"\x1b[<0;5;8M\x1b[<0;5;8m\x1b[<65;5;20M")
+        answers(terminal)
+        terminal.press("q")
+        assert ended(terminal) == 0
+        for mode in (b"1000", b"1003", b"1006", b"1015"):
+            assert re.findall(rb"\x1b\[\?" + mode + rb"([hl])", bytes(terminal.raw))[-1] == b"l"
+
+
+# -- leaving -----------------------------------------------------------------------------------
+
+
+def test_q_leaves_the_terminal_as_it_was_and_the_run_alone(standing: Place) -> None:
+    with standing.open() as terminal:
+        assert termios.tcgetattr(terminal.master) != fresh_modes()
+        terminal.press("q")
+        assert ended(terminal) == 0
+        restored(terminal)
+    untouched(standing)
+
+
+@pytest.mark.parametrize("place_of", ["run", "dialog", "prompt", "palette"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_nothing_else(standing: Place, number: int, place_of: str) -> None:
+    keys = {"run": [], "dialog": ["x"], "prompt": ["l", "/", "a"], "palette": ["ctrl+p"]}[place_of]
+    words = {"dialog": "Abort the run", "prompt": " / a", "palette": "Search for commands"}
+    with standing.open() as terminal:
+        terminal.until("PAUSED")
+        terminal.press(*keys)
+        terminal.until(words.get(place_of, "PAUSED"))
+        terminal.child.send_signal(number)
+        assert ended(terminal) == 128 + number
+        restored(terminal)
+    untouched(standing)
+
+
+def test_a_terminal_that_goes_away_ends_it(standing: Place) -> None:
+    terminal = standing.open()
+    seen(terminal, "SERVING local")
+    terminal.close()
+    assert terminal.child.returncode != -signal.SIGKILL, "it ended by itself"
+    untouched(standing)
+    with standing.open() as again:
+        seen(again, "SERVING local", "PAUSED operator")
+
+
+def test_a_console_that_is_killed_leaves_the_run_to_the_next_one(standing: Place) -> None:
+    with standing.open() as terminal:
+        terminal.child.kill()
+        assert ended(terminal) == -signal.SIGKILL
+    untouched(standing)
+    with standing.open() as again:
+        seen(again, "SERVING local", "PAUSED operator", "one", "0/3 steps")
+
+
+def test_a_shell_can_stop_it_and_bring_it_back(standing: Place) -> None:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with standing.open(argv=shell, see="$", env={"PS1": "prompt$ "}) as terminal:
+        terminal.press(f"{COMMAND}\r")
+        seen(terminal, "PAUSED operator", "SERVING local")
+        terminal.press("\x1a")
+        answers(terminal)
+        (pid,) = children(terminal.child.pid)
+        os.kill(pid, signal.SIGTSTP)
+        seen(terminal, "Stopped", "prompt$")
+        terminal.press("stty -a\r")
+        seen(terminal, "isig icanon iexten echo echoe", "icrnl ixon")
+        terminal.press("clear; fg\r")
+        seen(terminal, "PAUSED operator", "SERVING local")
+        answers(terminal)
+        terminal.press("q")
+        terminal.until(lambda: terminal.raw.endswith(b"prompt$ "))
+        terminal.press("echo code $?; exit\r")
+        terminal.until("code 0")
+        assert ended(terminal) == 0
+    untouched(standing)
+
+
+def children(pid: int) -> list[int]:
+    done = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+# -- looking only ------------------------------------------------------------------------------
+
+
+def test_readonly_changes_nothing(standing: Place) -> None:
+    with standing.open("--readonly") as terminal:
+        seen(terminal, "READ-ONLY", "PAUSED operator")
+        for key in ("f12", "ctrl+backslash", "n", "a", "s", "x", "y", "N", "r", "v"):
+            terminal.press(key)
+            seen(terminal, "read-only")
+        pick(terminal, "The trial")
+        answers(terminal)
+    untouched(standing)
+
+
+# -- a whole session ---------------------------------------------------------------------------
+
+
+def test_a_whole_session_step_by_step(place: Place) -> None:
+    place.write("faster.yaml", EXPERIMENTS)
+    with place.open(see="No run yet") as terminal:
+        pick(terminal, "Is the new engine faster?")
+        seen(terminal, "Objective: at least 20 tokens a second", "Read first: F-002")
+        terminal.press("enter")
+        seen(terminal, "Inputs of faster", "what it reaches", "required")
+        terminal.press("1000")
+        terminal.until("at most 99")
+        terminal.press("backspace", "backspace", "backspace", "backspace", "23", "enter", "enter")
+        seen(terminal, "S starts it", "rate: 23")
+        assert not place.runs
+        terminal.press("S")
+        seen(terminal, "PAUSED operator", "0/")
+        for step, following in (("say", "look"), ("look", "")):
+            until(lambda: place.status().get("step") == step, step)  # noqa: B023
+            seen(terminal, "PAUSED operator", "run the next step")
+            press_until(
+                terminal, "n",
+                lambda: place.status().get("step") != step  # noqa: B023
+                or place.status()["state"] == "waiting_approval",
+            )  # fmt: skip
+            assert not following or place.status()["step"] == following
+        seen(terminal, "WAITING APPROVAL look", "Do the answers make sense?", "waits for an answer")
+        terminal.press("enter", "space", "enter")
+        assert place.status()["state"] == "waiting_approval", "Enter never approves"
+        press_until(terminal, "y", lambda: place.at("look").state == "succeeded")
+        until(lambda: place.status().get("step") == "go", "the gate")
+        press_until(terminal, "n", lambda: place.at("go").state == "succeeded")
+        press_until(terminal, "n", lambda: place.view().finished)
+        seen(terminal, "SUCCEEDED", "decision GO migrate", "23")
+        terminal.press("o")
+        seen(terminal, "Is the new engine faster?", "GO (migrate)", "23 tok/s meets >= 20 tok/s")
+        terminal.press(ESC, "3")
+        seen(terminal, "Enter shows one", "SUCCEEDED", "GO")
+        terminal.press("q")
+        assert ended(terminal) == 0
+    assert place.at("look").state == "succeeded"
+    assert place.view().inputs["rate"] in (23, "23")
+    assert place.serves()

@@ -1,0 +1,318 @@
+"""Every key on every screen, against scenes: what it sends, what it says, what it never does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from console.app import ConsoleApp
+from console.run.directory import RunDir
+from console.run.state import RunState
+from console.run.view import RunView
+from screens.ask import AskScreen
+from screens.form import FormScreen
+from screens.operations import OperationsScreen
+from screens.rollback import RollbackScreen
+from tests.ui import scene
+from widgets.badge import BaselineBadge
+from widgets.options import KeyLine
+from widgets.pick_list import TextView
+from widgets.status_line import StatusLine
+from widgets.step_list import StepList
+
+Asked = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return scene.run_dir(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The verbs that reached the control socket; the stand-in accepts each."""
+    sent: Asked = []
+
+    def ask(snapshot: object, verb: str, **words: Any) -> str:
+        sent.append((verb, words))
+        return ""
+
+    monkeypatch.setattr("screens.verbs.ask", ask)
+    monkeypatch.setattr("screens.verbs.READ_S", 0.0)
+    return sent
+
+
+@asynccontextmanager
+async def console(
+    made: RunView | None,
+    run: RunDir | None,
+    *,
+    readonly: bool = False,
+    size: tuple[int, int] = (80, 24),
+    **changes: Any,
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:
+    shot = scene.snapshot(run, made, **changes) if made is not None else scene.nothing()
+    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample(), readonly=readonly)
+    app = ConsoleApp(desk)  # type: ignore[arg-type]
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await pilot.pause()
+        yield app, pilot, desk
+
+
+async def settled(pilot: Pilot[int], true: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    for _ in range(200):
+        if true():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("never true")
+
+
+def said(app: ConsoleApp) -> str:
+    lines = [line.words for line in app.screen.query(KeyLine)]
+    return " | ".join([*lines, *(notice.message for notice in app._notifications)])
+
+
+async def test_the_screen_has_badge_steps_detail_status_and_keys(run: RunDir) -> None:
+    async with console(scene.running(), run) as (app, _, _):
+        assert "SERVING deepseek-r1" in app.screen.query_one(BaselineBadge).text
+        assert "back in 1 min 14 s" in app.screen.query_one(BaselineBadge).text
+        assert "bench" in app.screen.query_one(StepList).text
+        assert "run 4 of 9" in app.screen.query_one("#detail", TextView).text
+        assert "RUNNING bench" in app.screen.query_one(StatusLine).text
+        assert "ROLL BACK" in app.screen.query_one(KeyLine).text
+
+
+async def test_without_a_run_it_says_what_to_do() -> None:
+    async with console(None, None) as (app, pilot, _):
+        assert "No run yet" in app.screen.query_one("#detail", TextView).text
+        assert "no run" in app.screen.query_one(StatusLine).text
+        await pilot.press("n")
+        assert "2 picks a playbook" in said(app)
+
+
+@pytest.mark.parametrize(("key", "verb"), [("a", "auto"), ("p", "pause")])
+async def test_plain_verbs_are_sent(run: RunDir, asked: Asked, key: str, verb: str) -> None:
+    async with console(scene.running(), run) as (_, pilot, _):
+        await pilot.press(key)
+        await settled(pilot, lambda: asked)
+        assert asked == [(verb, {})]
+
+
+@pytest.mark.parametrize("key", ["n", "y", "N", "r", "s", "u"])
+async def test_a_verb_the_state_forbids_says_why(run: RunDir, asked: Asked, key: str) -> None:
+    async with console(scene.running(), run) as (app, pilot, _):
+        await pilot.press(key)
+        await settled(pilot, lambda: said(app))
+        assert asked == []
+        assert isinstance(app.screen, OperationsScreen)
+
+
+async def test_an_approval_is_answered_by_y(run: RunDir, asked: Asked) -> None:
+    async with console(scene.approval(), run) as (_, pilot, _):
+        await pilot.press("enter", "enter", "space")
+        assert asked == []
+        await pilot.press("y")
+        await settled(pilot, lambda: asked)
+        assert asked == [("approve", {})]
+
+
+async def test_a_question_that_has_just_appeared_takes_no_answer(
+    run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.verbs.READ_S", 3600.0)
+    async with console(scene.running(), run) as (app, pilot, desk):
+        desk.tell(scene.snapshot(run, scene.approval()))
+        await settled(pilot, lambda: app.snapshot and app.snapshot.word == "waiting_approval")
+        await pilot.press("y")
+        assert "read it, then answer" in said(app)
+        assert asked == []
+
+
+async def test_a_typed_word_confirms_and_enter_alone_does_not(run: RunDir, asked: Asked) -> None:
+    made = scene.approval()
+    desk = {**scene.desk_of(made), "confirm": "SWITCH"}
+    async with console(made, run, desk=desk) as (app, pilot, _):
+        await pilot.press("y")
+        assert isinstance(app.screen, AskScreen)
+        await pilot.press("enter")
+        await pilot.press(*"switch", "enter")
+        assert isinstance(app.screen, AskScreen)
+        assert asked == []
+        app.screen.query_one(Input).value = "SWITCH"
+        await pilot.press("enter")
+        await settled(pilot, lambda: asked)
+        assert asked == [("approve", {"confirm": "SWITCH"})]
+
+
+async def test_a_pasted_word_does_not_confirm(run: RunDir, asked: Asked) -> None:
+    from textual.events import Paste
+
+    made = scene.approval()
+    desk = {**scene.desk_of(made), "confirm": "SWITCH"}
+    async with console(made, run, desk=desk) as (app, pilot, _):
+        await pilot.press("y")
+        app.screen.query_one(Input).post_message(Paste("SWITCH"))
+        await pilot.pause()
+        assert app.screen.query_one(Input).value == ""
+        assert asked == []
+
+
+async def test_skip_needs_a_reason(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("s", "enter")
+        assert isinstance(app.screen, AskScreen)
+        assert asked == []
+        await pilot.press(*"known", "enter")
+        await settled(pilot, lambda: asked)
+        assert asked == [("skip", {"why": "known"})]
+
+
+async def test_abort_is_typed_and_escape_leaves_it(run: RunDir, asked: Asked) -> None:
+    async with console(scene.running(), run) as (app, pilot, _):
+        await pilot.press("x", "escape")
+        assert isinstance(app.screen, OperationsScreen)
+        await pilot.press("x", *"abort", "enter")
+        await settled(pilot, lambda: asked)
+        assert [verb for verb, _ in asked] == ["abort"]
+
+
+async def test_a_retry_sends_only_what_was_changed(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("r")
+        assert isinstance(app.screen, FormScreen)
+        app.screen.query(Input).last().value = "4096"
+        await pilot.press("enter", "enter", "enter")
+        await settled(pilot, lambda: asked)
+        assert asked == [("retry", {"inputs": {"ctx": "4096"}})]
+
+
+async def test_overriding_a_gate_needs_a_reason(run: RunDir, asked: Asked) -> None:
+    held = scene.view(8, state=RunState.PAUSED, reason="hold")
+    async with console(held, run) as (app, pilot, _):
+        await pilot.press("y", "enter")
+        assert isinstance(app.screen, AskScreen)
+        await pilot.press(*"measured", "enter")
+        await settled(pilot, lambda: asked)
+        assert asked == [("approve", {"why": "measured"})]
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+async def test_readonly_changes_nothing(run: RunDir, asked: Asked, readonly: bool) -> None:
+    async with console(scene.failed(), run, readonly=readonly) as (app, pilot, desk):
+        for key in ("r", "s", "x", "y", "n", "f12", "u"):
+            await pilot.press(key)
+            if not isinstance(app.screen, OperationsScreen):
+                await pilot.press("escape")
+        assert (desk.presses > 0) is not readonly
+        assert asked == []
+        if readonly:
+            assert "READ-ONLY" in app.screen.query_one(BaselineBadge).text
+
+
+PLACES = {
+    "operations": [], "playbooks": ["2"], "runs": ["3"], "host": ["4"], "help": ["question_mark"],
+    "palette": ["ctrl+p"], "palette, typed": ["ctrl+p", "q"], "reason": ["s"],
+    "a reason half typed": ["s", "a", "b"], "form": ["r"], "report": ["o"], "log": ["l"],
+    "log search": ["l", "slash", "x"], "abort": ["x"], "zoomed": ["z"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["f12", "ctrl+backslash"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_the_emergency_key_works_in_every_place(run: RunDir, place: str, key: str) -> None:
+    async with console(scene.failed(), run) as (app, pilot, desk):
+        await pilot.press(*PLACES[place])
+        await pilot.pause()
+        before = app.screen
+        await pilot.press(key)
+        assert desk.presses == 1
+        assert isinstance(app.screen, RollbackScreen)
+        await settled(pilot, lambda: "THE BASELINE SERVES" in app.screen.query_one("#head").text)
+        assert "container deepseek-r1 started" in app.screen.query_one("#rungs").text
+        await pilot.press(key)
+        assert len([s for s in app.screen_stack if isinstance(s, RollbackScreen)]) == 1
+        await pilot.press("escape")
+        assert app.screen is before
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_escape_leads_back_and_stops_nothing(run: RunDir, asked: Asked, place: str) -> None:
+    async with console(scene.failed(), run) as (app, pilot, desk):
+        await pilot.press(*PLACES[place])
+        await pilot.pause()
+        await pilot.press("escape", "escape", "escape")
+        await settled(pilot, lambda: isinstance(app.screen, OperationsScreen))
+        assert asked == []
+        assert desk.presses == 0
+        assert app.is_running
+
+
+async def test_q_closes_the_console_and_sends_nothing(run: RunDir, asked: Asked) -> None:
+    async with console(scene.running(), run) as (app, pilot, desk):
+        await pilot.press("q")
+        await settled(pilot, lambda: not app.is_running)
+        assert asked == []
+        assert desk.presses == 0
+
+
+async def test_letters_in_a_field_are_text(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("s", *"qna2")
+        assert app.screen.query_one(Input).value == "qna2"
+        assert asked == []
+
+
+async def test_looking_at_another_step_does_not_move_the_run(run: RunDir, asked: Asked) -> None:
+    async with console(scene.running(), run) as (app, pilot, _):
+        await pilot.press("g")
+        detail = app.screen.query_one("#detail", TextView)
+        await settled(pilot, lambda: "Is the image there?" in detail.text)
+        await pilot.press("escape")
+        await settled(pilot, lambda: "run 4 of 9" in detail.text)
+        assert asked == []
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60), (30, 8), (1, 1)])
+async def test_it_draws_at_any_size(run: RunDir, size: tuple[int, int]) -> None:
+    async with console(scene.approval(), run, size=size) as (app, pilot, _):
+        for keys in PLACES.values():
+            await pilot.press(*keys, "escape", "escape")
+        app.export_screenshot()
+
+
+async def test_the_palette_has_every_action_of_the_registry(run: RunDir) -> None:
+    from console.actions import of_scope
+
+    async with console(scene.running(), run) as (app, _, _):
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        for found in (*of_scope("app"), *of_scope("run")):
+            if found.id not in ("command_palette", "back"):
+                assert any(title.removeprefix("! ").startswith(found.title) for title in titles)
+
+
+async def test_every_action_of_the_registry_is_bound_and_does_something(run: RunDir) -> None:
+    from console.actions import ACTIONS
+    from screens.plan import PlanScreen
+    from widgets.log_pane import LogPane
+
+    owners = {"app": ConsoleApp, "run": OperationsScreen, "log": LogPane, "plan": PlanScreen}
+    for found in ACTIONS:
+        owner = owners[found.scope]
+        assert hasattr(owner, f"action_{found.id}"), found.id
+
+
+async def test_an_app_that_is_asked_again_for_a_lost_run_goes_on(run: RunDir) -> None:
+    async with console(scene.running(), run) as (app, pilot, desk):
+        desk.tell(scene.snapshot(run, RunView(), word="unreadable", trouble="disk I/O error"))
+        await settled(
+            pilot, lambda: "disk I/O error" in app.screen.query_one("#detail", TextView).text
+        )
+        desk.tell(scene.nothing())
+        await settled(pilot, lambda: "no run" in app.screen.query_one(StatusLine).text)

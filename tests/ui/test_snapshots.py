@@ -1,0 +1,63 @@
+"""Pictures of the screens: few, from fixed scenes. `pytest --snapshot-update` takes them anew."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console.app import ConsoleApp
+from tests.ui import scene
+from widgets.log_pane import LogPane
+
+SCENES: dict[str, Any] = {
+    "running": scene.running, "approval": scene.approval, "failed": scene.failed,
+    "ended": scene.ended,
+}  # fmt: skip
+PICTURES = [
+    ("running", (80, 24), ()), ("running", (120, 40), ()), ("running", (60, 20), ()),
+    ("approval", (80, 24), ()), ("failed", (60, 20), ()), ("ended", (120, 40), ()),
+    ("failed", (80, 24), ("r",)), ("failed", (80, 24), ("s",)), ("running", (80, 24), ("f12",)),
+    ("running", (80, 24), ("question_mark",)), ("running", (80, 24), ("z",)),
+    ("none", (80, 24), ()), ("none", (60, 20), ()),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One time of day, in one zone."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    still = SimpleNamespace(
+        time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime,
+        strftime=time.strftime,
+    )  # fmt: skip
+    for module in ("screens.operations", "screens.page", "widgets.badge", "widgets.step_text"):
+        monkeypatch.setattr(f"{module}.time", still)
+
+
+@pytest.mark.parametrize(("name", "size", "keys"), PICTURES)
+def test_picture(
+    snap_compare: Any, tmp_path: Path, name: str, size: tuple[int, int], keys: tuple[str, ...]
+) -> None:
+    if name == "none":
+        shot = scene.nothing()
+        base = scene.baseline("serving", proven_at=0.0, tok_s=None)
+    else:
+        shot = scene.snapshot(scene.run_dir(tmp_path), SCENES[name]())
+        base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
+    app = ConsoleApp(scene.StandInDesk(shot, base, scene.sample()))  # type: ignore[arg-type]
+
+    async def settled(pilot: Any) -> None:
+        for _ in range(200):
+            pane = app.screen_stack[0].query_one(LogPane)
+            if app.sample is not None and (shot.run is None or len(pane.buffer)):
+                break
+            await pilot.pause(0.02)
+        await pilot.press(*keys)
+        await pilot.pause(0.5)
+
+    assert snap_compare(app, terminal_size=size, run_before=settled)

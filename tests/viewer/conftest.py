@@ -1,0 +1,153 @@
+"""Worlds of real runs, stages of real ladders, and a runner's journal written by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.journal.store import Journal
+from console.paths import module_argv
+from console.rollback import live, pointer, warm
+from console.run.control import Desk, Server
+from console.run.directory import RunDir, RunMeta, create
+from console.services import process
+from tests.rollback.conftest import Stage, stage
+from tests.run.e2e.conftest import bare, models, world
+from tests.run.e2e.world import World
+
+__all__ = ["bare", "models", "stage", "world"]
+
+
+def until(condition: Callable[[], Any], what: str = "", limit_s: float = 30.0) -> Any:
+    """Poll a condition to its first true value; fail the test when it does not come true."""
+    deadline = time.monotonic() + limit_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"did not come true: {what or condition}"
+        time.sleep(0.005)
+    return value
+
+
+class Hand:
+    """A run whose journal a test writes; its "runner" is this process, or a sleeper."""
+
+    def __init__(self, name: str = "book", title: str = "The trial") -> None:
+        meta = RunMeta("", f"/x/{name}.yaml", "/x", "", "/x/site.yaml", "/x", owner="me")
+        self.run: RunDir = create(name, meta, "", "")
+        self.journal = Journal(self.run.journal)
+        self.desk = Desk()
+        self.server: Server | None = None
+        self.add(
+            "run.created", run_id=self.run.id, title=title, playbook=name, owner="me",
+            steps=[
+                {"id": s, "title": s, "phase": "p", "kind": "run"} for s in ("one", "two", "three")
+            ],
+        )  # fmt: skip
+
+    def add(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
+        self.journal.append(time.time(), event, step, attempt, data)
+
+    def state(self, state: str, reason: str = "", detail: str = "") -> None:
+        self.add("run.state", state=state, reason=reason, detail=detail)
+
+    def step(self, step: str, state: str) -> None:
+        self.add("step.state", step, 1, state=state)
+
+    def runner(self, who: tuple[int, int] | None = None) -> tuple[int, int]:
+        """Record a runner, and point to this run as the user's live one."""
+        pid, start = who or (os.getpid(), process.start_time(os.getpid()) or 0)
+        live.append(self.run.live, live.Live("runner", "runner", pid, start))
+        pointer.write(
+            pointer.Pointer(
+                self.run.id, str(self.run.path), "me", os.getuid(), pid, start,
+                started_at=time.time(),
+            )
+        )  # fmt: skip
+        return pid, start
+
+    def serve(self) -> Desk:
+        """A control socket that answers."""
+        self.server = Server(self.run.socket, self.desk)
+        return self.desk
+
+    def close(self) -> None:
+        self.journal.close()
+        if self.server is not None:
+            self.server.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointers, state, configuration and working directory of this machine stay out of it."""
+    own = tmp_path / "own"
+    for part in ("host", "state", "config", "cwd"):
+        (own / part).mkdir(parents=True)
+    monkeypatch.chdir(own / "cwd")
+    monkeypatch.setenv("OMNI_HOST_DIR", str(own / "host"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(own / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config"))
+    for name in ("OMNI_SITE", "SUDO_UID", "SUDO_USER", "DOCKER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def hand() -> Iterator[Callable[..., Hand]]:
+    made: list[Hand] = []
+
+    def make(*args: Any, **more: Any) -> Hand:
+        made.append(Hand(*args, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Real processes to stand for runners."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def go() -> subprocess.Popen[bytes]:
+        begun.append(subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL))
+        return begun[-1]
+
+    yield go
+    for child in begun:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def start_warm(stage: Stage) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """The warm ladder of the stage, a real process that waits."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def go() -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            [*module_argv("console.rollback.warm"), str(stage.plan.rollback_dir)],
+            stdin=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "OMNI_RUN": stage.plan.run_id},
+        )  # fmt: skip
+        begun.append(child)
+        until(lambda: warm.is_warm(stage.plan.rollback_dir))
+        return child
+
+    yield go
+    for child in begun:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """This process lives in the world's places, so that what is tested sees its runs."""
+    for name, value in world.env.items():
+        if name.startswith(("XDG_", "OMNI_")):
+            monkeypatch.setenv(name, value)
+    return world

@@ -1,0 +1,251 @@
+"""The badge's baseline: real servers that serve, load, refuse, hang; an engine's own words."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import paths
+from console.rollback import plan as sealed
+from console.rollback.plan import Baseline, EngineAddress, SealedPlan
+from console.rollback.proof import proof_file, remember
+from console.services import process
+from console.services.probe import Health, health
+from console.viewer.baseline import BaselineView, BaselineWatch
+from console.viewer.container import judge
+from tests.rollback.conftest import Stage, free_port
+from tests.viewer.conftest import Hand, until
+
+Watch = Callable[..., BaselineWatch]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    made: list[BaselineWatch] = []
+
+    def go(plan: SealedPlan | None = None, **more: Any) -> BaselineWatch:
+        made.append(BaselineWatch(lambda view: None, 0.02, **more))
+        made[-1].aim(plan)
+        made[-1].start()
+        return made[-1]
+
+    yield go
+    for one in made:
+        one.close()
+        assert not one._thread.is_alive()
+
+
+def wait(watch: BaselineWatch, word: str) -> BaselineView:
+    until(lambda: watch.latest and watch.latest.word == word, f"{word}: {watch.latest}")
+    assert watch.latest is not None
+    return watch.latest
+
+
+def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Watch) -> None:
+    stage.seal(site_name="ws")
+    stage.start_baseline()
+    found = wait(looking := watch(stage.plan), "serving")
+    assert (found.tok_s, found.proven_at, found.name, found.url) == (
+        None, 0.0, "ws", stage.plan.baseline.url,
+    )  # fmt: skip
+    assert looking.verify() == "serving: 8 tokens, 50.0 tok/s"
+    until(lambda: looking.latest and looking.latest.tok_s == 50.0)
+    remember(proof_file("ws"), 2e9, 3.0, True)
+    found = wait(looking, "degraded")
+    assert (found.tok_s, found.proven_at) == (3.0, 2e9)
+    since = found.since
+    until(lambda: looking.latest and looking.latest.checked_at > found.checked_at)
+    assert looking.latest is not None
+    assert looking.latest.since == since
+    stage.close()
+    found = wait(looking, "stopped")
+    assert found.detail == "its process has ended"
+    assert found.since > since
+    assert looking.verify().startswith("not serving: connection refused")
+
+
+def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
+    spec = stage.plan.baseline.process
+    assert spec is not None
+    slow = replace(spec, argv=(*spec.argv, "--loading", "1000000"))
+    stage.seal(baseline=replace(stage.plan.baseline, process=slow))
+    looking = watch(stage.plan)
+    assert wait(looking, "stopped").detail == "connection refused"
+    stage.start_baseline()
+    until(lambda: looking.latest and looking.latest.detail == "503 Loading model")
+    assert wait(looking, "loading").detail == "503 Loading model"
+
+
+def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watch) -> None:
+    base = stage.plan.baseline
+    assert base.process is not None
+    who = stage.sleeper()
+    process.write_record(stage.plan.records_dir, base.name, base.process, *who)
+    found = wait(watch(stage.plan), "loading")
+    assert found.detail == f"pid {who[0]} is up, nothing listens yet"
+
+
+def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.viewer.baseline.HEALTH_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
+        found = wait(looking, "unhealthy")
+        assert found.detail == "no answer in time: nothing within 0.20 s"
+        until(lambda: looking.latest and looking.latest.checked_at > found.checked_at + 0.5)
+        looks = [t for t in threading.enumerate() if t.name == "baseline-watch"]
+        assert len(looks) == 1
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A container engine's socket that says what a test wants: path → (status, value)."""
+    said: dict[str, Any] = {"asked": []}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said["asked"].append(self.path)
+            status, value = said.get(self.path, (404, {"message": "No such container"}))
+            body = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_UNIX
+
+        def server_bind(self) -> None:
+            self.socket.bind(self.server_address)  # type: ignore[arg-type]
+
+        def get_request(self) -> tuple[Any, Any]:
+            return self.socket.accept()[0], ("", 0)
+
+    said["socket"] = str(tmp_path / "e.sock")
+    server = Server(said["socket"], Handler)  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield said
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def boxed(port: int, engine: dict[str, Any]) -> SealedPlan:
+    base = Baseline("baseline", "container", f"http://127.0.0.1:{port}", container_name="box")
+    return SealedPlan("", "", base, site_name="ws", engine=EngineAddress(engine["socket"]))
+
+
+def test_refused_asks_the_engine_what_became_of_the_container(
+    engine: dict[str, Any], watch: Watch
+) -> None:
+    where = "/containers/box/json"
+    looking = watch(boxed(free_port(), engine))
+    assert wait(looking, "stopped").detail == "there is no container box"
+    engine[where] = (200, {"State": {"Running": True}})
+    assert wait(looking, "loading").detail == "container is up, nothing listens yet"
+    engine[where] = (200, {"State": {"Status": "exited", "ExitCode": 137}})
+    assert wait(looking, "stopped").detail == "container exited (137)"
+    engine[where] = (500, {"message": "no"})
+    assert "HTTP 500" in wait(looking, "unknown").detail
+
+
+def test_somebody_else_at_its_address_is_not_the_baseline(
+    engine: dict[str, Any], stage: Stage, watch: Watch
+) -> None:
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    engine["/containers/box/json"] = (200, {"State": {"Status": "exited", "ExitCode": 0}})
+    found = wait(watch(boxed(port, engine)), "stopped")
+    assert found.detail == "something else answers there; container exited (0)"
+    engine["/containers/box/json"] = (200, {"State": {"Running": True}})
+    wait(watch(boxed(port, engine)), "serving")
+
+
+@pytest.mark.parametrize(
+    ("state", "word", "detail"),
+    [
+        ({"Running": True}, "loading", "container is up"),
+        ({"Running": True, "Paused": True}, "stopped", "container paused"),
+        ({"Restarting": True, "Running": True, "ExitCode": 1}, "loading",
+         "container restarting (exited 1)"),
+        ({"Status": "created", "FinishedAt": "0001-01-01T00:00:00Z"}, "stopped",
+         "container created, never started"),
+        ({"Status": "exited", "ExitCode": 137, "OOMKilled": True,
+          "FinishedAt": "2026-01-01T00:00:00.123456789Z"}, "stopped",
+         "container exited (137, out of memory) 3 min ago"),
+        ({"Status": "exited", "ExitCode": 0, "FinishedAt": "2025-12-31T22:03:20Z"}, "stopped",
+         "container exited (0) 2 h 00 min ago"),
+        ({"Status": "\x1b[2Jexited", "ExitCode": 0, "FinishedAt": "soon"}, "stopped",
+         "container exited (0)"),
+        (None, "unknown", "the container engine answered nonsense"),
+    ],
+)  # fmt: skip
+def test_an_inspected_container_in_words(state: object, word: str, detail: str) -> None:
+    at = 1767225600.0 + 200  # 2026-01-01 00:03:20 UTC
+    assert judge({"State": state}, at) == (word, detail)
+
+
+def test_without_site_and_runs_there_is_none_and_nothing_is_made(watch: Watch) -> None:
+    looking = watch()
+    assert wait(looking, "none").detail == ""
+    assert looking.verify() == "no baseline is known: there is no site file and no run yet"
+    assert not (paths.state_dir() / "demo").exists()
+
+
+def test_the_site_file_is_read_when_no_plan_fits_it(tmp_path: Path, watch: Watch) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("schema: omni.site/v1\nname: ws\nbaseline: {container: b}\n")
+    looking = watch(site=str(site))
+    assert "the site file cannot be used" in wait(looking, "unknown").detail
+    site.write_text(
+        "schema: omni.site/v1\nname: ws\nengine: {host: 'unix:///nowhere'}\n"
+        "baseline: {container: b, url: 'http://127.0.0.1:1', reference: {tok_s: 9}}\n"
+    )
+    until(lambda: looking.latest and looking.latest.url == "http://127.0.0.1:1")
+    assert looking.latest is not None
+    assert (looking.latest.name, looking.latest.reference) == ("b", 9.0)
+
+
+def test_a_plan_sealed_for_the_site_is_preferred_until_the_site_changes(
+    tmp_path: Path, hand: Callable[..., Hand], watch: Watch
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "schema: omni.site/v1\nname: ws\nbaseline: {container: new, url: 'http://127.0.0.1:1'}\n"
+    )
+    base = Baseline("baseline", "process", "http://127.0.0.1:1", process=None)
+    base = replace(base, kind="container", container_name="old")
+    made = hand()
+    plan = SealedPlan("r", str(made.run.path), base, "ws", str(site), site.stat().st_mtime + 1)
+    sealed.write(plan, made.run.sealed)
+    looking = watch(site=str(site))
+    until(lambda: looking.latest and looking.latest.name == "old", str(looking.latest))
+    later = site.stat().st_mtime + 100
+    os.utime(site, (later, later))
+    until(lambda: looking.latest and looking.latest.name == "new", str(looking.latest))
+
+
+def test_aiming_elsewhere_looks_at_once(stage: Stage, watch: Watch) -> None:
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
+    looking = watch()
+    looking._poll_s = 600.0
+    wait(looking, "none")
+    looking.aim(stage.plan)
+    wait(looking, "serving")

@@ -1,0 +1,231 @@
+"""Playbooks to pick from: what is found, what is wrong with it, its form and its plan."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.command.common import playbook_path as from_commands
+from console.errors import ConsoleError, InvalidFile, UsageError
+from console.site.load import load_site
+from console.site.model import Site
+from console.viewer import catalog
+from console.viewer.begin import begin
+from console.viewer.site import playbook_path, shipped, site_file
+from tests.run.e2e.world import COMMAND
+
+BOOK = """\
+schema: omni.playbook/v1
+name: {name}
+title: "The {name}"
+objective: find out
+lessons: [F-001]
+inputs:
+  n: {{type: int, min: 3, max: 9, default: 5, title: How many}}
+  size: {{type: bytes, required: true}}
+  where: {{type: path, default: ., must_exist: true}}
+  pick: {{type: choice, choices: [a, b], default: a}}
+  sure: {{type: bool, default: true}}
+  key: {{type: secret, from: {{env: MY_KEY}}}}
+phases:
+  - title: Work
+    steps:
+      - {{id: up, service: {{start: cand}}}}
+      - {{id: note, note: "n is ${{{{ inputs.n }}}}"}}
+"""
+SITE = """\
+schema: omni.site/v1
+name: ws
+baseline: {container: base, url: "http://127.0.0.1:8000"}
+services:
+  cand: {process: {argv: [serve]}, url: "http://127.0.0.1:9001", exclusive: true}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "site.yaml").write_text(SITE)
+    return tmp_path / "books"
+
+
+@pytest.fixture
+def site(place: Path) -> Site:
+    return load_site(place / "site.yaml")
+
+
+@pytest.fixture
+def book(place: Path) -> Path:
+    path = place / "one.yaml"
+    path.write_text(BOOK.format(name="one"))
+    return path
+
+
+def test_the_shipped_ones_load_without_any_site() -> None:
+    found = catalog.entries()
+    assert [(e.name, e.source, e.problem) for e in found if e.path.parent == shipped()] == [
+        (p.stem, "shipped", "") for p in sorted(shipped().glob("*.yaml"))
+    ]
+    assert "demo" in [e.name for e in found]
+
+
+def test_every_place_is_looked_at_and_each_file_once(place: Path, book: Path) -> None:
+    yours = paths.config_dir() / "playbooks"
+    yours.mkdir(parents=True)
+    (yours / "mine.yml").write_text(BOOK.format(name="mine"))
+    Path("here.yaml").write_text(BOOK.format(name="here"))
+    Path("again.yaml").symlink_to(book)
+    Path("other.yaml").write_text("just: yaml\n")
+    os.mkfifo("pipe.yaml")
+    Path("dir.yaml").mkdir()
+    found = catalog.entries([place, Path("missing")], site=str(place / "site.yaml"))
+    assert [(e.name, e.source) for e in found if e.source != "shipped"] == [
+        ("mine", "yours"), ("one", "site"), ("here", "here"),
+    ]  # fmt: skip
+    one = next(e for e in found if e.name == "one")
+    assert (one.title, one.objective, one.lessons, one.problem) == (
+        "The one", "find out", ("F-001",), "",
+    )  # fmt: skip
+
+
+def test_a_broken_one_is_listed_with_its_first_error(place: Path) -> None:
+    text = BOOK.format(name="bad").replace("title: Work", "titel: Work")
+    (place / "bad.yaml").write_text(text)
+    (place / "torn.yaml").write_text("schema: omni.playbook/v1\n  x: [\n")
+    (place / "evil.yaml").write_text(
+        'schema: omni.playbook/v1\nname: evil\ntitle: "\\e[2Jboo\\u202e"\nphases: 5\n'
+    )
+    found = {e.path.name: e for e in catalog.entries(site=str(place / "site.yaml"))}
+    bad = found["bad.yaml"]
+    assert (bad.name, bad.title) == ("bad", "The bad")
+    assert bad.problem == "line 14: missing key 'title'"
+    assert (found["torn.yaml"].name, bool(found["torn.yaml"].problem)) == ("torn", True)
+    assert found["evil.yaml"].title == "boo\ufffd"
+
+
+def test_a_broken_site_hides_no_playbook(tmp_path: Path, book: Path) -> None:
+    broken = book.parent / "broken.yaml"
+    broken.write_text("schema: omni.site/v1\n")
+    found = {e.path.name: e for e in catalog.entries(site=str(broken))}
+    assert "cand" in found["one.yaml"].problem
+
+
+def test_the_form(book: Path, site: Site) -> None:
+    fields = {f.name: f for f in catalog.form(book, site)}
+    assert list(fields) == ["n", "size", "where", "pick", "sure", "key"]
+    n = fields["n"]
+    assert (n.type, n.title, n.default, n.required) == ("int", "How many", "5", False)
+    assert n.expected == "int, at least 3, at most 9"
+    assert (fields["size"].required, fields["size"].default) == (True, "")
+    assert "24GiB" in fields["size"].expected
+    assert (fields["pick"].choices, fields["sure"].default) == (("a", "b"), "true")
+    assert fields["key"].secret_from == "environment variable MY_KEY"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("n", "5", ""), ("n", "", ""), ("n", "2", "at least 3"), ("n", "x", "whole number"),
+        ("size", "1GiB", ""), ("size", "12", "24GiB"), ("size", "", "a value is needed"),
+        ("where", ".", ""), ("where", "nowhere", "does not"), ("pick", "c", "one of a, b"),
+        ("sure", "maybe", "true or false"), ("key", "", ""), ("key", "x", "never typed"),
+        ("other", "x", "no input"),
+    ],
+)  # fmt: skip
+def test_a_typed_value(book: Path, site: Site, name: str, text: str, words: str) -> None:
+    catalog.form(book, site)
+    said = catalog.check_input(book, name, text)
+    assert (words in said) if words else said == ""
+
+
+def test_a_changed_file_is_read_again(book: Path, site: Site) -> None:
+    catalog.form(book, site)
+    assert catalog.check_input(book, "n", "9") == ""
+    book.write_text(BOOK.format(name="one").replace("max: 9", "max: 6"))
+    catalog.form(book, site)
+    assert "at most 6" in catalog.check_input(book, "n", "9")
+
+
+def test_the_preview_is_what_plan_prints(book: Path, site: Site) -> None:
+    found = catalog.preview(book, {"n": "4", "size": "1GiB"}, site)
+    done = subprocess.run(
+        [COMMAND, "plan", str(book), "--site", str(site.path), "--input", "n=4",
+         "--input", "size=1GiB"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.lines == done.stdout.splitlines()
+    assert (found.refused, found.missing) == (False, ())
+    short = catalog.preview(book, {}, site)
+    assert short.missing == ("size",)
+
+
+def test_load_refuses_what_run_would(book: Path, site: Site) -> None:
+    with pytest.raises(InvalidFile, match="cannot be used"):
+        catalog.load(book, {}, site)
+    with pytest.raises(UsageError, match="unknown input"):
+        catalog.load(book, {"size": "1GiB", "x": "1"}, site)
+    playbook = catalog.load(book, {"size": "1GiB", "n": "7"}, site)
+    assert playbook.inputs["n"] == 7
+
+
+def test_the_site_file_is_found_without_reading_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site_file(None) is None
+    paths.default_site().parent.mkdir(parents=True, exist_ok=True)
+    paths.default_site().write_text(SITE)
+    assert site_file(None) == paths.default_site()
+    monkeypatch.setenv("OMNI_SITE", "/some/site.yaml")
+    assert site_file(None) == Path("/some/site.yaml")
+    assert site_file("given.yaml") == Path("given.yaml")
+
+
+def test_a_playbook_by_name_is_the_same_for_screens_and_commands() -> None:
+    assert playbook_path("demo") == from_commands("demo") == shipped() / "demo.yaml"
+    with pytest.raises(UsageError, match="no playbook 'nothing'"):
+        playbook_path("nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("n", "5", ""), ("n", "", ""), ("n", "2", "at least 3"), ("n", "9" * 400, "whole number"),
+        ("size", "", "a value is needed"), ("where", "one.yaml", ""), ("where", "a\0b", "expected"),
+        ("where", "\udcff", "expected"), ("where", "x" * 9000, "expected"),
+        ("pick", "c", "one of a, b"), ("key", "x", "never typed"), ("key", "", ""),
+    ],
+)  # fmt: skip
+def test_a_value_is_judged_without_its_file(
+    book: Path, site: Site, name: str, text: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {f.name: f for f in catalog.form(book, site)}
+    monkeypatch.setattr(catalog, "_models", None)
+    said = catalog.check_value(fields[name], text)
+    assert (words in said) if words else said == ""
+
+
+def test_what_changed_since_its_plan_was_shown_is_not_begun(
+    book: Path, site: Site, place: Path
+) -> None:
+    values = {"size": "1GiB"}
+    shown = catalog.preview(book, values, site).digest
+    assert shown == catalog.preview(book, {**values, "n": "4"}, site).digest
+    (place / "site.yaml").write_text(SITE.replace("9001", "9002"))
+    other = load_site(place / "site.yaml")
+    book.write_text(BOOK.format(name="one") + "# more\n")
+    for now in (site, other):
+        playbook = catalog.load(book, values, now)
+        with pytest.raises(ConsoleError, match="changed since its plan was shown") as refused:
+            begin(now, playbook, values, step=True, say=lambda text: None, expect=shown)
+        assert refused.value.hint == "read the plan again"
+    book.write_text(BOOK.format(name="one"))
+    with pytest.raises(ConsoleError, match="changed since its plan was shown"):
+        begin(
+            other, catalog.load(book, values, other), values, step=True, say=lambda text: None,
+            expect=shown,
+        )  # fmt: skip
+    assert not paths.runs_dir().exists(), "nothing was made"

@@ -1,0 +1,321 @@
+"""The emergency key: a real warm ladder, one that was stopped, none at all, and nothing to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.paths import module_argv
+from console.rollback import plan as sealed
+from console.rollback import pointer as pointers
+from console.rollback import wake
+from console.rollback.lock import Lock
+from console.rollback.pointer import Pointer
+from console.rollback.report import LADDER, asked, read_lines, who_asked
+from console.services import process
+from console.viewer import emergency as module
+from console.viewer.emergency import ClimbWatch, Emergency
+from tests.rollback.conftest import Stage
+from tests.viewer.conftest import until
+
+COMMAND = (*module_argv("console.cli"), "rollback")
+Warm = Callable[[], "subprocess.Popen[bytes]"]
+Key = Callable[..., Emergency]
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[Key]:
+    made: list[Emergency] = []
+
+    def go(argv: tuple[str, ...] = COMMAND) -> Emergency:
+        made.append(Emergency(argv, tmp_path / "logs" / "emergency.log"))
+        return made[-1]
+
+    yield go
+    for one in made:
+        one.close()
+        assert not any(thread.is_alive() for thread in one._threads)
+
+
+def point(stage: Stage) -> None:
+    """This user's pointer names the stage's run."""
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    pointers.write(
+        Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
+    )
+
+
+def ended(watch: ClimbWatch) -> ClimbWatch:
+    until(lambda: watch.over, "the climb ends", 60.0)
+    return watch
+
+
+def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key) -> None:
+    child = start_warm()
+    point(stage)
+    pressed = key().press
+    press = pressed()
+    assert (press.how, press.ladder, press.offset) == (
+        "warm", stage.plan.rollback_dir / LADDER, 0,
+    )  # fmt: skip
+    emergency: Emergency = pressed.__self__  # type: ignore[attr-defined]
+    watch = emergency.follow(press)
+    assert emergency.press().how == "already"
+    rungs = []
+    while not watch.over:
+        rungs += watch.lines()
+        time.sleep(0.001)
+    rungs += watch.lines()
+    assert watch.lines() == []
+    assert next(r["rung"] for r in rungs if r["state"] == "ok") == "fence"
+    assert rungs[-1]["rung"] == "done"
+    result = watch.result()
+    assert result is not None
+    assert result.serving
+    assert (watch.trouble(), watch.spawned) == ("", False)
+    assert child.poll() is None
+    starts = [r for r in rungs if (r["rung"], r["state"]) == ("start", "ok")]
+    assert len(starts) == 1
+    until(lambda: who_asked(stage.plan.rollback_dir).endswith(", with the emergency key"))
+
+
+def test_after_the_end_a_press_works_again(stage: Stage, start_warm: Warm, key: Key) -> None:
+    start_warm()
+    point(stage)
+    emergency = key()
+    ended(emergency.follow(emergency.press()))
+    size = (stage.plan.rollback_dir / LADDER).stat().st_size
+    again = emergency.press()
+    assert (again.how, again.offset) == ("warm", size)
+    watch = ended(emergency.follow(again))
+    result = watch.result()
+    assert result is not None
+    assert result.nothing_to_do
+
+
+def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
+    stage: Stage, start_warm: Warm, key: Key
+) -> None:
+    child = start_warm()
+    point(stage)
+    os.kill(child.pid, signal.SIGSTOP)
+    emergency = key()
+    press = emergency.press()
+    assert press.how == "warm", "its FIFO takes the byte"
+    watch = ended(emergency.follow(press))
+    assert watch.spawned
+    result = watch.result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+    triggers = {str(line["trigger"]).partition("-")[0] for line in watch.lines()}
+    assert triggers == {"command"}
+
+
+def test_a_warm_ladder_that_dies_half_way_is_replaced(
+    stage: Stage, start_warm: Warm, key: Key
+) -> None:
+    stage.seal(grace_s=2.0)
+    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
+    candidate = stage.spawn(["sh", "-c", body])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+    child = start_warm()
+    point(stage)
+    emergency = key()
+    watch = emergency.follow(emergency.press())
+    path = stage.plan.rollback_dir / LADDER
+    until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
+    child.kill()
+    result = ended(watch).result()
+    assert watch.spawned
+    assert result is not None, watch.trouble()
+    assert result.serving
+    assert not process.alive(*candidate)
+
+
+def test_without_a_warm_ladder_the_command_does_it(stage: Stage, key: Key) -> None:
+    point(stage)
+    emergency = key()
+    press = emergency.press()
+    assert press.how == "spawned"
+    watch = ended(emergency.follow(press))
+    result = watch.result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+    assert watch.lines()[0]["rung"] == "fence"
+
+
+def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -> None:
+    """No run is on: the command takes the newest sealed plan, and its ladder is followed."""
+    from console import paths
+
+    run_dir = paths.runs_dir() / "r9"
+    (run_dir / "rollback").mkdir(parents=True)
+    stage.seal(run_dir=str(run_dir))
+    emergency = key()
+    press = emergency.press()
+    assert (press.how, press.ladder) == ("spawned", None)
+    watch = ended(emergency.follow(press))
+    result = watch.result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+
+
+def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
+    code = (
+        "from console.rollback.command import rollback; print(rollback(None, False, None).detail)"
+    )
+    emergency = key((sys.executable, "-c", code))
+    watch = ended(emergency.follow(emergency.press()))
+    assert watch.result() is None
+    assert "nothing to do" in watch.trouble()
+    assert emergency.press().how == "spawned", "a press works again"
+
+
+def test_an_error_of_the_command_is_told_clean_and_only_the_new_one(key: Key) -> None:
+    emergency = key(("sh", "-c", "printf 'old trouble\\n'; exit 1"))
+    assert "old trouble" in ended(emergency.follow(emergency.press())).trouble()
+    emergency._argv = ("sh", "-c", "printf '\\033[2Jnew \\033]52;c;x\\007trouble\\n'; exit 3")
+    watch = ended(emergency.follow(emergency.press()))
+    assert watch.trouble() == "new trouble (exit 3)"
+    emergency._argv = ("/nowhere/omni-console",)
+    watch = ended(emergency.follow(emergency.press()))
+    assert "cannot be started" in watch.trouble()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    point(stage)
+    emergency = Emergency(COMMAND, tmp_path / "file" / "emergency.log")
+    watch = ended(emergency.follow(emergency.press()))
+    result = watch.result()
+    assert result is not None
+    assert result.serving
+    emergency.close()
+
+
+def test_whatever_breaks_a_press_never_raises(
+    stage: Stage, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> Path | None:
+        raise RuntimeError("broken")
+
+    point(stage)
+    monkeypatch.setattr(module, "_target", broken)
+    emergency = key()
+    press = emergency.press()
+    assert (press.how, press.ladder) == ("spawned", None)
+    result = ended(emergency.follow(press)).result()
+    assert result is not None
+    assert result.serving
+
+
+def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
+    stage: Stage, start_warm: Warm, key: Key
+) -> None:
+    stage.seal(grace_s=1.0)
+    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
+    candidate = stage.spawn(["sh", "-c", body])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+    start_warm()
+    point(stage)
+    path = stage.plan.rollback_dir / LADDER
+    assert wake.trigger(stage.plan.rollback_dir, wake.ASKED)
+    until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
+    emergency = key()
+    watch = ended(emergency.follow(emergency.press()))
+    triggers = [str(line["trigger"]).partition("-")[0] for line in watch.lines()]
+    assert triggers[0] == "runner"
+    assert triggers[-1] == "warm"
+    assert not watch.spawned
+
+
+def test_many_presses_at_once_are_one(stage: Stage, start_warm: Warm, key: Key) -> None:
+    start_warm()
+    point(stage)
+    emergency = key()
+    hows: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: hows.append(emergency.press().how)) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(hows) == ["already"] * 19 + ["warm"]
+    ended(emergency.follow(emergency.press()))
+
+
+def test_who_pressed_is_in_the_file_the_closer_reads(tmp_path: Path) -> None:
+    asked(tmp_path, module._who(), 5.0)
+    line = json.loads((tmp_path / "asked.jsonl").read_text())
+    assert line["who"].endswith(", with the emergency key")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root meets other users' pointers")
+def test_root_leaves_another_users_live_run_to_the_command(
+    stage: Stage, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Pointer("r", stage.plan.run_dir, "root", 0, 2**22, 1)
+    pointers.write(mine)
+    other = stage.sleeper()
+    theirs = Pointer("o", "/nowhere", "nobody", 65534, *other, started_at=9.0)
+    assert module._target() == stage.plan.rollback_dir
+    os.chown(pointers.write(theirs), 65534, 65534)
+    assert module._target() is None
+    pointers.write(Pointer("r", stage.plan.run_dir, "root", 0, *stage.sleeper()))
+    assert module._target() == stage.plan.rollback_dir, "its own live run comes first"
+
+
+def test_leaving_the_console_leaves_the_command_running(stage: Stage, tmp_path: Path) -> None:
+    point(stage)
+    pid_file = tmp_path / "pid"
+    emergency = Emergency(
+        ("sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"), tmp_path / "emergency.log"
+    )
+    emergency.press()
+    pid = int(until(lambda: pid_file.exists() and pid_file.read_text().strip()))
+    emergency.close()
+    start = process.start_time(pid)
+    assert start is not None
+    assert process.alive(pid, start)
+    assert os.getsid(pid) == pid, "in a session of its own"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> None:
+    """A climb from a shell is on and nobody is warm: the command joins it and ends with it."""
+    point(stage)
+    assert sealed.read(stage.plan.rollback_dir / "plan.json").run_id == stage.plan.run_id
+    lock = Lock(stage.plan.rollback_dir)
+    try:
+        assert lock.taken()
+        ladder = stage.plan.rollback_dir / LADDER
+        ladder.write_text(
+            json.dumps({"trigger": "command-1", "rung": "fence", "state": "ok"}) + "\n"
+        )
+        emergency = key()
+        watch = emergency.follow(emergency.press())
+        until(lambda: watch.spawned)
+        until(lambda: "plan:" in (stage.root / "logs" / "emergency.log").read_text())
+        done = {"trigger": "command-1", "rung": "done", "state": "ok", "serving": True}
+        with ladder.open("a") as file:
+            file.write(json.dumps(done) + "\n")
+        lock.close()
+        result = ended(watch).result()
+        assert result is not None
+        assert result.serving
+    finally:
+        lock.close()

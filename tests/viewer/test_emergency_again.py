@@ -1,0 +1,332 @@
+"""The emergency key pressed again, and a console that is closed while a press is answered."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import struct
+import termios
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import paths
+from console.rollback import wake
+from console.rollback.lock import Lock
+from console.rollback.report import LADDER, asked, read_lines, who_asked
+from console.services import process
+from console.viewer import climb as climbs
+from console.viewer import emergency as module
+from console.viewer.emergency import Emergency
+from tests.rollback.conftest import Stage
+from tests.viewer.conftest import until
+from tests.viewer.test_emergency import Key, Warm, ended, key, point
+
+__all__ = ["key"]
+
+
+class Waits:
+    """A command that says its pid and then hangs."""
+
+    def __init__(self, place: Path) -> None:
+        self.file = place / "pid"
+        self.argv = ("sh", "-c", f"echo $$ > {self.file}.new; mv {self.file}.new {self.file};"
+                     " exec sleep 600")  # fmt: skip
+
+    def pid(self) -> int:
+        return int(until(lambda: self.file.exists() and self.file.read_text().strip()))
+
+    def end(self) -> None:
+        if self.file.exists():
+            pid = self.pid()
+            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def hangs(tmp_path: Path) -> Iterator[Waits]:
+    made = Waits(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def slow(stage: Stage) -> None:
+    """A candidate that takes its time to stop, so that a climb can be met half way."""
+    stage.seal(grace_s=2.0)
+    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; sleep 600"])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hangs in a test waits for this, and is let go at its end."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+def triggers(stage: Stage) -> set[str]:
+    return {str(line["trigger"]) for line in read_lines(stage.plan.rollback_dir / LADDER)[0]}
+
+
+def test_leaving_before_the_ladder_spoke_starts_the_command(
+    stage: Stage, start_warm: Warm, hangs: Waits, tmp_path: Path
+) -> None:
+    child = start_warm()
+    point(stage)
+    os.kill(child.pid, signal.SIGSTOP)
+    emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
+    assert emergency.press().how == "warm"
+    emergency.close()
+    pid = hangs.pid()
+    assert process.alive(pid, process.start_time(pid) or 0)
+    assert not any(thread.is_alive() for thread in emergency._threads)
+
+
+def test_leaving_after_the_ladder_spoke_starts_nothing(
+    stage: Stage, start_warm: Warm, slow: None, hangs: Waits, tmp_path: Path
+) -> None:
+    start_warm()
+    point(stage)
+    emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
+    watch = emergency.follow(emergency.press())
+    until(watch.lines, "the ladder speaks")
+    assert not watch.over
+    emergency.close()
+    assert not any(thread.is_alive() for thread in emergency._threads)
+    assert not watch.spawned
+    assert not hangs.file.exists()
+
+
+def test_a_run_that_began_since_is_rolled_back_though_the_command_hangs(
+    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
+) -> None:
+    emergency = key(hangs.argv)
+    first = emergency.press()
+    assert (first.how, first.ladder) == ("spawned", None)
+    hangs.pid()
+    assert emergency.press().how == "already", "there is still nothing to wake"
+    start_warm()
+    point(stage)
+    again = emergency.press()
+    assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / LADDER)
+    result = ended(emergency.follow(again)).result()
+    assert result is not None
+    assert result.serving
+
+
+def test_a_ladder_that_came_after_the_press_gets_the_next_one(
+    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
+) -> None:
+    point(stage)
+    emergency = key(hangs.argv)
+    assert emergency.press().how == "spawned"
+    hangs.pid()
+    start_warm()
+    again = emergency.press()
+    assert again.how == "warm"
+    result = ended(emergency.follow(again)).result()
+    assert result is not None
+    assert result.serving
+
+
+def test_a_ladder_that_was_started_anew_gets_the_byte(
+    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
+) -> None:
+    child = start_warm()
+    point(stage)
+    os.kill(child.pid, signal.SIGSTOP)
+    emergency = key(hangs.argv)
+    assert emergency.press().how == "warm"
+    child.kill()
+    child.wait()
+    start_warm()
+    press = emergency.press()
+    result = ended(emergency.follow(press)).result()
+    assert result is not None
+    assert result.serving
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_presses_of_one_ladder_are_one_climb(
+    stage: Stage, start_warm: Warm, slow: None, key: Key, hangs: Waits, stopped: bool
+) -> None:
+    child = start_warm()
+    point(stage)
+    if stopped:
+        os.kill(child.pid, signal.SIGSTOP)
+    emergency = key(hangs.argv)
+    emergency.press()
+    hows = {emergency.press().how for _ in range(5)}
+    if stopped:
+        os.kill(child.pid, signal.SIGCONT)
+    watch = emergency.follow(emergency.press())
+    until(watch.lines)
+    hows |= {emergency.press().how for _ in range(5)}
+    assert hows == {"already"}
+    ended(watch)
+    assert wake.trigger(stage.plan.rollback_dir, wake.QUIT)
+    child.wait(30)
+    assert len(triggers(stage)) == 1
+
+
+def test_presses_behind_another_ladder_are_no_second_climb(
+    stage: Stage, start_warm: Warm, key: Key, hangs: Waits
+) -> None:
+    """The warm ladder follows one from a shell: a byte that waits meanwhile would climb anew."""
+    child = start_warm()
+    point(stage)
+    directory, ladder = stage.plan.rollback_dir, stage.plan.rollback_dir / LADDER
+    line = {"trigger": "command-1", "rung": "start", "state": "begin"}
+    lock = Lock(directory)
+    try:
+        assert lock.taken()
+        ladder.write_text(json.dumps(line) + "\n")
+        emergency = key(hangs.argv)
+        watch = emergency.follow(emergency.press())
+        until(lambda: waiting(directory / wake.FIFO) == 0, "the ladder has read the byte")
+        assert [emergency.press().how for _ in range(3)] == ["already"] * 3
+        with ladder.open("a") as file:
+            file.write(json.dumps({**line, "rung": "done", "state": "ok"}) + "\n")
+        ended(watch)
+    finally:
+        lock.close()
+    assert wake.trigger(directory, wake.QUIT)
+    child.wait(30)
+    assert triggers(stage) == {"command-1"}
+
+
+def waiting(fifo: Path) -> int:
+    """Bytes in a FIFO that nobody has read yet."""
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])
+    finally:
+        os.close(descriptor)
+
+
+def test_a_note_that_cannot_be_written_delays_nothing(
+    stage: Stage, start_warm: Warm, key: Key, gate: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    real = asked
+
+    def slow_disk(*args: Any) -> None:
+        gate.wait()
+        real(*args)
+
+    monkeypatch.setattr(module, "asked", slow_disk)
+    start_warm()
+    point(stage)
+    emergency = key()
+    result = ended(emergency.follow(emergency.press())).result()
+    assert result is not None
+    assert result.serving
+    gate.set()
+    until(lambda: who_asked(stage.plan.rollback_dir))
+
+
+def test_an_answer_that_hangs_leaves_the_key_alive(
+    stage: Stage, key: Key, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point(stage)
+    emergency, real = key(), climbs.Climb.poll
+    stuck: list[climbs.Climb] = []
+
+    def poll(self: climbs.Climb) -> bool:
+        if not stuck:
+            stuck.append(self)
+        if self is stuck[0]:
+            gate.wait()
+        return real(self)
+
+    monkeypatch.setattr(climbs.Climb, "poll", poll)
+    monkeypatch.setattr(module, "STUCK_S", 0.3)
+    emergency.press()
+    until(lambda: stuck)
+    press = until(lambda: (now := emergency.press()).how != "already" and now)
+    assert press.how == "spawned"
+    watch = emergency.follow(press)
+    monkeypatch.setattr(module, "STUCK_S", 600.0)
+    result = ended(watch).result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+    gate.set()
+
+
+def test_the_command_waits_for_no_look_at_the_runs(
+    key: Key, hangs: Waits, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never() -> list[Path]:
+        gate.wait()
+        return []
+
+    monkeypatch.setattr(module, "_ladders", never)
+    monkeypatch.setattr(module, "SCAN_S", 0.05)
+    emergency = key(hangs.argv)
+    watch = emergency.follow(emergency.press())
+    os.kill(hangs.pid(), signal.SIGKILL)
+    hangs.file.unlink()
+    assert "exit -9" in ended(watch).trouble()
+    gate.set()
+
+
+def test_what_the_command_wrote_before_the_look_is_not_missed(
+    key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ladder = paths.runs_dir() / "r9" / "rollback" / LADDER
+    ladder.parent.mkdir(parents=True)
+    old = {"trigger": "warm-1", "rung": "done", "state": "ok", "serving": True, "at": 5.0}
+    ladder.write_text(json.dumps(old) + "\n")
+    done = '{"trigger": "command-2", "rung": "done", "state": "ok", "serving": true, "at": %s}'
+    real = module._ladders
+
+    def late() -> list[Path]:
+        until(lambda: len(read_lines(ladder)[0]) == 2, "the command has written its line")
+        return real()
+
+    monkeypatch.setattr(module, "_ladders", late)
+    emergency = key(("sh", "-c", f"printf '{done}\\n' $(date +%s.%N) >> {ladder}"))
+    watch = ended(emergency.follow(emergency.press()))
+    assert [line["trigger"] for line in watch.lines()] == ["command-2"]
+    result = watch.result()
+    assert result is not None
+    assert result.serving
+
+
+@pytest.mark.parametrize(
+    ("at", "kept"), [(0.0, "abc"), (11.0, "bc"), (12.5, "c"), (99.0, "")]
+)  # fmt: skip
+def test_where_the_new_lines_begin(tmp_path: Path, at: float, kept: str) -> None:
+    path = tmp_path / "l"
+    lines = [("a", 10.0), ("b", 11.0), ("c", 13.0)]
+    path.write_text("{torn\n" + "".join(json.dumps({"t": t, "at": x}) + "\n" for t, x in lines))
+    found, _ = read_lines(path, climbs.offset_at(path, at))
+    assert "".join(line["t"] for line in found) == kept
+    os.utime(path, (5.0, 5.0))
+    assert climbs.offset_at(path, 10.0) == path.stat().st_size, "untouched since"
+    assert climbs.offset_at(tmp_path / "none", 10.0) == 0
+
+
+def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
+    ladder = paths.runs_dir() / "r9" / "rollback" / LADDER
+    ladder.parent.mkdir(parents=True)
+    evil = "\\u001b]52;c;x\\u0007\\u001b[2Jboo"
+    line = f'{{"trigger": "{evil}", "rung": "done", "state": "ok", "detail": "{evil}", "at": 9e9}}'
+    (ladder.parent / "line").write_text(line + "\n")
+    emergency = key(("sh", "-c", f"cat {ladder.parent}/line >> {ladder}; sleep 0.2"))
+    watch = ended(emergency.follow(emergency.press()))
+    [shown] = watch.lines()
+    assert (shown["trigger"], shown["detail"]) == ("boo", "boo")
+    result = watch.result()
+    assert result is not None
+    assert result.detail == "boo"

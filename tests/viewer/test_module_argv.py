@@ -1,0 +1,89 @@
+"""Whatever lies in the current directory, the console's own processes run the console's code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.demo.site import demo_site
+from console.gauges.gpu_watch import GpuWatch
+from console.paths import module_argv
+from console.rollback.plan import Baseline
+from console.run.seal import sealed_plan
+from console.site.load import load_site
+from console.viewer.desk import Desk
+from tests.rollback.conftest import Stage
+from tests.viewer.conftest import until
+from tests.viewer.test_emergency import point
+
+TRAP = "raise SystemExit('hijacked')\n"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory: a `json.py` and a package `console` that are somebody else's."""
+    place = tmp_path / "hostile"
+    (place / "console").mkdir(parents=True)
+    (place / "console" / "__init__.py").write_text(TRAP)
+    for name in ("json", "subprocess", "argparse", "ctypes"):
+        (place / f"{name}.py").write_text(TRAP)
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("module", "argument", "words"),
+    [
+        ("console.cli", "--help", "rollback"),
+        ("console.rollback.warm", "/none", "plan.json"),
+        ("console.gauges.gpu", "", "usage"),
+        ("console.gauges.vram", "", ""),
+        ("console.demo.engine", "--help", "--port"),
+    ],
+)
+def test_a_module_is_ours(hostile: Path, module: str, argument: str, words: str) -> None:
+    argv = [*module_argv(module), *([argument] if argument else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert "hijacked" not in said
+    assert words in said
+    assert said
+
+
+def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) -> None:
+    point(stage)
+    desk = Desk()
+    try:
+        press = desk.emergency.press()
+        assert press.how == "spawned"
+        climb = desk.emergency.follow(press)
+        until(lambda: climb.over, "the climb", 60.0)
+        result = climb.result()
+        assert result is not None, climb.trouble()
+        assert result.serving
+    finally:
+        desk.close()
+
+
+def test_what_is_written_down_for_later_is_ours_as_well() -> None:
+    site = load_site(demo_site())
+    plan = sealed_plan(site, Baseline("b", "process", "http://127.0.0.1:1"), run_dir="/x/run")
+    assert plan.finish_argv[:4] == module_argv("console.cli")
+    assert str(module_argv("console.demo.engine")[1:]).strip("()").replace("'", '"') in (
+        site.path.read_text()
+    )
+    assert tuple(GpuWatch()._argv[:4]) == module_argv("console.gauges.gpu")
+
+
+def test_there_is_no_other_way_to_start_a_module() -> None:
+    root = Path(paths.__file__).parent
+    found = [
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(r"""["']-m["']""", path.read_text())
+    ]
+    assert found == ["paths.py"]

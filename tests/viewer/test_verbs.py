@@ -1,0 +1,170 @@
+"""Verbs: a calm word for each that is not possible, and an answer only to what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from console.actions import action
+from console.run.control import Desk, Verb
+from console.run.state import VERBS, RunState, possible_verbs
+from console.run.view import RunView, StepView
+from console.viewer import verbs
+from console.viewer.verbs import ask, why_not
+from console.viewer.watch import RunWatch, Snapshot
+from tests.viewer.conftest import Hand, until
+
+Make = Callable[..., Hand]
+
+
+@pytest.fixture
+def waiting(hand: Make) -> Iterator[tuple[Hand, Desk, Snapshot]]:
+    """A run that waits for an approval of step two, as a watch sees it."""
+    made = hand()
+    made.runner()
+    desk = made.serve()
+    made.state("running")
+    made.step("two", "running")
+    made.state("waiting_approval", detail="go on?")
+    desk.set(state=RunState.WAITING_APPROVAL, step="two", attempt=1, evidence="e1", confirm="")
+    watch = RunWatch(lambda snapshot: None, poll_s=0.02)
+    watch.start()
+    until(lambda: watch.latest and watch.latest.desk.get("evidence") == "e1")
+    assert watch.latest is not None
+    yield made, desk, watch.latest
+    watch.close()
+
+
+def taken(desk: Desk) -> list[Verb]:
+    return [desk.inbox.get_nowait() for _ in range(desk.inbox.qsize())]
+
+
+Waiting = tuple[Hand, Desk, Snapshot]
+
+
+def test_an_approval_of_what_was_seen(waiting: Waiting) -> None:
+    _, desk, seen = waiting
+    assert why_not(seen, "approve") == ""
+    assert ask(seen, "approve", why="looks good") == ""
+    verb = taken(desk)[0]
+    assert (verb.verb, verb.why, verb.args["evidence"]) == ("approve", "looks good", "e1")
+
+
+@pytest.mark.parametrize("moved", [{"evidence": "e2"}, {"attempt": 2}, {"step": "three"}])
+def test_what_has_moved_on_is_not_approved(waiting: Waiting, moved: dict[str, object]) -> None:
+    _, desk, seen = waiting
+    desk.set(**moved)
+    for verb in ("approve", "reject"):
+        assert "the run has moved on" in ask(seen, verb)
+    assert taken(desk) == []
+    assert ask(seen, "abort", why="enough") == "", "the whole run: it means the same now"
+    assert desk.cancelled.is_set()
+
+
+def test_a_typed_word_is_passed_on(waiting: Waiting) -> None:
+    _, desk, seen = waiting
+    desk.set(confirm="delete")
+    assert ask(seen, "approve") == "type the word delete to approve"
+    assert ask(seen, "approve", confirm="delete") == ""
+
+
+def test_without_the_runners_word_nothing_is_answered(waiting: Waiting) -> None:
+    _, desk, seen = waiting
+    blind = replace(seen, desk={})
+    assert "has not said" in why_not(blind, "approve")
+    assert "has not said" in ask(blind, "approve")
+    assert taken(desk) == []
+    assert why_not(blind, "abort") == ""
+
+
+def test_a_runner_that_does_not_answer_is_told_in_words(hand: Make) -> None:
+    made = hand()
+    seen = Snapshot(run=made.run, word="running", alive=True, desk={})
+    assert ask(seen, "abort").startswith("the runner does not answer")
+    assert ask(Snapshot(), "abort") == "no run is on: 2 picks a playbook"
+
+
+def test_changed_inputs_go_with_a_retry(waiting: Waiting) -> None:
+    _, desk, seen = waiting
+    desk.check_inputs = lambda changes: "" if changes == {"n": "5"} else f"not {changes}"
+    desk.set(state=RunState.PAUSED, reason="step_failed")
+    now = replace(seen, desk={**desk.status()})
+    assert ask(now, "retry", inputs={"n": "6"}) == "not {'n': '6'}"
+    assert ask(now, "retry", inputs={"n": "5"}) == ""
+    assert taken(desk)[0].args["inputs"] == {"n": "5"}
+    assert ask(now, "skip") == "'skip' needs a reason"
+
+
+def snapshot(hand: Hand, state: RunState, reason: str = "", **more: object) -> Snapshot:
+    view = RunView(
+        state=state, reason=reason,
+        steps=[StepView("bench", "Bench", "p", "run", state="running", attempt=1)],  # type: ignore[arg-type]
+    )  # fmt: skip
+    values: dict[str, object] = {
+        "run": hand.run, "view": view, "word": str(state), "alive": True,
+        "desk": {"state": str(state), "step": "bench", "attempt": 1, "evidence": ""}, **more,
+    }  # fmt: skip
+    return Snapshot(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", list(RunState))
+@pytest.mark.parametrize("reason", ["", "operator", "hold", "step_failed"])
+def test_every_verb_is_possible_or_says_why_in_one_sentence(
+    hand: Make, state: RunState, reason: str
+) -> None:
+    seen = snapshot(hand(), state, reason)
+    possible = possible_verbs(state, reason)
+    for verb in VERBS:
+        no = why_not(seen, verb)
+        assert (no == "") == (verb in possible), (verb, no)
+        assert "\n" not in no
+        assert not no.endswith(".")
+
+
+def test_the_words(hand: Make) -> None:
+    made = hand()
+    running = snapshot(made, RunState.RUNNING)
+    assert why_not(running, "approve") == (
+        "nothing waits for an answer: the run is running step bench"
+    )
+    assert why_not(running, "next") == "the run is running step bench; p pauses after it"
+    ended = snapshot(made, RunState.SUCCEEDED)
+    assert why_not(ended, "next") == "the run has ended (succeeded)"
+    assert why_not(Snapshot(), "next") == "no run is on: 2 picks a playbook"
+    gone = replace(running, word="interrupted", alive=False)
+    assert why_not(gone, "next") == "the runner is gone: u resumes, F12 rolls back"
+    assert why_not(gone, "resume") == ""
+    assert why_not(running, "resume") == "nothing to resume: the run is running"
+    climbing = replace(gone, climbing=True)
+    for verb in ("next", "resume"):
+        assert why_not(climbing, verb) == "a rollback is on; F12 shows it"
+    unread = replace(running, word="unreadable", trouble="no journal file")
+    assert why_not(unread, "abort") == "the run cannot be read: no journal file"
+    failed = snapshot(made, RunState.PAUSED, "step_failed")
+    assert why_not(failed, "next") == (
+        "the run is paused (step failed); possible: r retry, s skip, x abort"
+    )
+
+
+def test_a_silent_runner_and_one_that_has_not_caught_up(hand: Make) -> None:
+    paused = snapshot(hand(), RunState.PAUSED, "operator", silent=True)
+    assert why_not(paused, "next").startswith("the runner lives but does not answer; F12")
+    assert why_not(paused, "abort") == ""
+    late = replace(paused, silent=False, desk={"state": "running"})
+    assert why_not(late, "next").startswith("one moment")
+
+
+def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
+    for verb in verbs._KNOWN:
+        assert verb in VERBS
+    for key in ("next", "auto", "pause", "approve", "reject", "retry", "skip", "abort"):
+        assert action(key).scope == "run"
+
+
+def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:
+    made, _, seen = waiting
+    assert made.server is not None
+    made.server.close()
+    assert ask(seen, "approve").startswith("the runner does not answer")

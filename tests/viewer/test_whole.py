@@ -1,0 +1,203 @@
+"""The viewer's parts together, on real runs with real llama.cpp servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.errors import BaselineNotReady, ConsoleError, UsageError
+from console.paths import module_argv
+from console.rollback.proof import last, proof_file
+from console.run.launch import NotStarted
+from console.services import process
+from console.site.load import load_site
+from console.viewer import catalog, history
+from console.viewer.baseline import BaselineWatch
+from console.viewer.begin import begin
+from console.viewer.emergency import Emergency
+from console.viewer.verbs import ask, resume, why_not
+from console.viewer.watch import RunWatch, Snapshot
+from tests.run.e2e.sites import REPORT, UP, book
+from tests.run.e2e.world import World
+from tests.viewer.conftest import until
+
+LONG = "id: long, run: [sleep, '600']"
+COMMAND = (*module_argv("console.cli"), "rollback")
+QUESTION = "id: ask, approval: {prompt: 'go on?', expires: 10m}"
+
+
+@pytest.fixture
+def watch(inside: World) -> Iterator[RunWatch]:
+    found = RunWatch(lambda snapshot: None, poll_s=0.05)
+    found.start()
+    yield found
+    found.close()
+
+
+def seen(watch: RunWatch, *words: str) -> Snapshot:
+    """Wait until the run on show is in one of these states and its desk agrees."""
+
+    def there() -> Snapshot | None:
+        now = watch.latest
+        if now is None or now.word not in words:
+            return None
+        return now if not now.alive or now.desk.get("state") == str(now.view.state) else None
+
+    found: Snapshot = until(there, f"{words}: {watch.latest}", 60.0)
+    return found
+
+
+def start(world: World, path: Path, *, step: bool = False) -> list[str]:
+    said: list[str] = []
+    site = load_site(world.site)
+    made = begin(site, catalog.load(path, {}, site), {}, step=step, say=said.append)
+    assert made.path == world.run.path
+    assert made.meta().headless is False
+    return said
+
+
+def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch) -> None:
+    assert seen(watch, "none").run is None
+    path = inside.write("b.yaml", book("id: one, note: hi", QUESTION, REPORT))
+    said = start(inside, path, step=True)
+    assert said[0].startswith("run ")
+    assert said[1] == "checking that the baseline serves …"
+    proven = last(proof_file("local"))
+    assert proven is not None
+    assert not proven.degraded
+    until(lambda: watch.latest and watch.latest.live, "its pointer is seen")
+    now = seen(watch, "paused")
+    assert (now.live, now.view.reason, now.desk["step"]) == (True, "operator", "one")
+    assert why_not(now, "approve").startswith("the run is paused (operator)")
+    assert ask(now, "next") == ""
+    until(lambda: watch.latest and watch.latest.desk.get("step") == "ask", str(watch.latest))
+    now = seen(watch, "paused")
+    assert ask(now, "auto") == ""
+    now = seen(watch, "waiting_approval")
+    assert now.view.detail == "go on?"
+    assert ask(now, "approve", why="fine") == ""
+    until(lambda: watch.latest and watch.latest.word != "waiting_approval", "the answer is taken")
+    assert ask(now, "approve") != "", "what was answered is not answered twice"
+    ended = seen(watch, "succeeded")
+    until(lambda: watch.latest and watch.latest.view.finished and not watch.latest.live)
+    assert ended.view.verbs[-1]["why"] == "fine"
+    row = history.rows()[0]
+    assert (row.state, row.playbook) == ("succeeded", "trial")
+
+
+def test_what_is_refused_leaves_no_trace(bare: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in bare.env.items():
+        if name.startswith(("XDG_", "OMNI_")):
+            monkeypatch.setenv(name, value)
+    path = bare.write("b.yaml", book("id: one, note: hi"))
+    site = load_site(bare.site)
+    playbook = catalog.load(path, {}, site)
+    with pytest.raises(NotStarted, match="the baseline does not serve") as refused:
+        begin(site, playbook, {}, step=False, say=lambda text: None)
+    assert refused.value.exit_code == BaselineNotReady.exit_code
+    assert history.rows() == []
+    assert not bare.runs
+    needy = bare.write("c.yaml", book("id: one, note: hi", inputs="n: {type: int, required: true}"))
+    from console.playbook.load import load_playbook
+
+    with pytest.raises(ConsoleError, match="for its plan only"):
+        begin(site, load_playbook(needy, planning=True), {}, step=False, say=lambda text: None)
+    assert not bare.runs
+
+
+def test_the_emergency_key_in_an_outage(inside: World, watch: RunWatch) -> None:
+    path = inside.write("b.yaml", book(UP, LONG))
+    start(inside, path)
+    until(lambda: watch.latest and watch.latest.view.outage and inside.pids("step"), "the outage")
+    assert inside.baseline() is None
+    emergency = Emergency(COMMAND, inside.root / "emergency.log")
+    try:
+        press = emergency.press()
+        assert press.how == "warm"
+        climb = emergency.follow(press)
+        until(lambda: watch.latest and watch.latest.climbing, str(watch.latest))
+        assert watch.latest is not None
+        assert why_not(watch.latest, "next").startswith("a rollback is on")
+        until(lambda: climb.over, "the climb", 60.0)
+        result = climb.result()
+        assert result is not None
+        assert result.serving
+        assert result.restore_s is not None
+    finally:
+        emergency.close()
+    assert inside.serves()
+    ended = seen(watch, "rolled_back")
+    until(lambda: watch.latest and len(watch.latest.rungs) and not watch.latest.climbing)
+    assert str(ended.rungs[-1]["trigger"]).startswith("warm-")
+    assert ended.view.verbs[-1]["who"].endswith(", with the emergency key")
+    proven = last(proof_file("local"))
+    assert proven is not None
+    assert proven.tok_s == result.tok_s
+
+
+def test_a_run_whose_runner_died_is_resumed(inside: World, watch: RunWatch) -> None:
+    path = inside.write("b.yaml", book("id: one, note: hi", QUESTION))
+    start(inside, path)
+    waits = seen(watch, "waiting_approval")
+    assert waits.run is not None
+    with pytest.raises(UsageError, match="is alive"):
+        resume(waits.run)
+    inside.kill("runner")
+    gone = seen(watch, "interrupted")
+    assert why_not(gone, "next").startswith("the runner is gone")
+    assert why_not(gone, "resume") == ""
+    assert history.rows()[0].state == "interrupted"
+    with pytest.raises(UsageError, match="has no step 'nowhere'"):
+        resume(waits.run, "nowhere")
+    resume(waits.run)
+    until(lambda: watch.latest and watch.latest.desk.get("attempt") == 2, "it is asked anew")
+    now = seen(watch, "waiting_approval")
+    assert ask(now, "reject", why="no") == ""
+    seen(watch, "paused")
+    assert ask(seen(watch, "paused"), "abort") == ""
+    ended = seen(watch, "cancelled", "rolled_back", "failed")
+    until(lambda: watch.latest and watch.latest.view.finished)
+    assert ended.run is not None
+    until(lambda: watch.latest and not watch.latest.alive)
+    with pytest.raises(UsageError, match="has ended"):
+        resume(ended.run)
+
+
+def test_the_baseline_of_the_site_file_is_watched_and_asked(inside: World) -> None:
+    watch = BaselineWatch(lambda view: None, 0.05)
+    watch.start()
+    try:
+        until(lambda: watch.latest and watch.latest.word == "serving", str(watch.latest))
+        assert watch.verify().startswith("serving: 8 tokens, ")
+        until(lambda: watch.latest and watch.latest.proven_at)
+        process.stop_group(*(inside.baseline() or (0, 0)), grace_s=1.0)
+        until(lambda: watch.latest and watch.latest.word == "stopped", str(watch.latest))
+    finally:
+        watch.close()
+
+
+@pytest.mark.parametrize(
+    "module", ["watch", "baseline", "emergency", "verbs", "catalog", "begin", "history", "site"]
+)
+def test_what_a_first_frame_loads_is_cheap(module: str) -> None:
+    heavy = {"pydantic", "ruamel", "httpx", "docker", "psutil", "asyncio", "textual", "rich"}
+    heavy |= {"pynvml", "http", "ssl"}
+    code = (
+        f"import json, sys, console.viewer.{module}\n"
+        "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
+    )
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**env, "PYTHONPATH": root},
+    )  # fmt: skip
+    loaded = set(json.loads(done.stdout))
+    assert "console" in loaded
+    assert loaded & heavy == set()

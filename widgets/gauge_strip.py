@@ -1,0 +1,97 @@
+"""The gauges in a few rows: drawn from samples, and only the cells that changed."""
+
+from __future__ import annotations
+
+from textual.events import Resize
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from console.gauges.gpu_text import trend_value
+from console.gauges.sample import GpuReport, Sample
+from console.gauges.trend import Trend
+from widgets.gauge_text import gauge_rows
+from widgets.rows import Row, changed_cells, strip_of
+from widgets.tone import tones
+
+
+class GaugeStrip(Widget):
+    """GPU, memory and disk gauges. Its height follows from its width, the number of cards and
+    `max_rows` (0: as many as it takes), not from any figure."""
+
+    DEFAULT_CSS = "GaugeStrip { height: auto; width: 1fr; }"
+
+    def __init__(
+        self, max_rows: int = 0, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._max_rows = max_rows
+        self._sample: Sample | None = None
+        self._now = 0.0
+        self._rows: list[Row] = []
+        self._trends: dict[str, Trend] = {}
+        self._trend_at = -1.0
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows it may take; 0: any number."""
+        return self._max_rows
+
+    @max_rows.setter
+    def max_rows(self, most: int) -> None:
+        if most != self._max_rows:
+            self._max_rows = most
+            self._draw()
+
+    def show(self, sample: Sample, now: float) -> None:
+        """Draw this sample; `now` (monotonic seconds) is what ages are counted to. To be called
+        at each tick, with an old sample as well: its age is part of what is shown."""
+        self._sample, self._now = sample, now
+        if sample.gpu is not None and sample.gpu.at != self._trend_at:
+            self._remember(sample.gpu)
+        self._draw()
+
+    def rows(self, width: int) -> int:
+        """Rows it takes at this width, for what was shown last."""
+        return len(self._compose_rows(width))
+
+    @property
+    def text(self) -> str:
+        """What is drawn, as text; for tests and exports."""
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.rows(width)
+
+    def render_line(self, y: int) -> Strip:
+        row = self._rows[y] if y < len(self._rows) else ()
+        # neighbours of one style are sent as one
+        return strip_of(row, self.size.width, self.rich_style, tones(self)).simplify()
+
+    def on_resize(self, event: Resize) -> None:
+        self._rows = self._compose_rows(event.size.width)
+        self.refresh()
+
+    def _remember(self, report: GpuReport) -> None:
+        """One value a report, also where a card is lost: its trend goes on with a gap."""
+        self._trend_at = report.at
+        current = {gpu.uuid: trend_value(gpu) for gpu in report.gpus}
+        for uuid in current:
+            self._trends.setdefault(uuid, Trend())
+        for uuid, trend in self._trends.items():
+            trend.add(current.get(uuid))
+
+    def _compose_rows(self, width: int) -> list[Row]:
+        return gauge_rows(self._sample, self._now, width, self._trends, self._max_rows)
+
+    def _draw(self) -> None:
+        if not self.is_mounted or not self.size.width:
+            return
+        old, self._rows = self._rows, self._compose_rows(self.size.width)
+        if len(old) != len(self._rows):
+            self.refresh(layout=True)
+            return
+        for y, (before, after) in enumerate(zip(old, self._rows, strict=True)):
+            found = changed_cells(before, after)
+            if found is not None:
+                self.refresh(Region(found[0], y, found[1] - found[0], 1))

@@ -1,0 +1,29 @@
+"""A sample as the strip's rows, with the signs this terminal can show. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from console.gauges.layout import all_rows
+from console.gauges.sample import Sample
+from console.gauges.text import Signs
+from console.gauges.trend import Trend
+from widgets.glyph import ASCII, Glyphs, glyphs
+from widgets.rows import Row
+
+
+def signs(chosen: Glyphs | None = None) -> Signs:
+    """What bars and trends are drawn with; the set in use unless one is given."""
+    one = chosen or glyphs()
+    celsius = "C" if one is ASCII else "°C"
+    return Signs(one.full, one.empty, one.levels, one.ellipsis, celsius)
+
+
+def gauge_rows(
+    sample: Sample | None, now: float, width: int, trends: Mapping[str, Trend], max_rows: int = 0
+) -> list[Row]:
+    """Every gauge in `width` cells and at most `max_rows` rows (0: any number); `now` in
+    monotonic seconds. Before the first sample: one row that says so."""
+    if sample is None:
+        return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
+    return all_rows(sample, width, now, signs(), trends, max_rows)

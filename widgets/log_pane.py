@@ -1,0 +1,279 @@
+"""A log to read: it follows the end, stays put while you read, searches, filters and wraps."""
+
+from __future__ import annotations
+
+import time
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.message import Message
+from textual.timer import Timer
+
+from console.log.buffer import LogBuffer
+from console.log.line import LogLine
+from console.log.pattern import pattern
+from console.text import one_line
+from widgets.keys import bindings
+from widgets.log_prompt import LogPrompt
+from widgets.log_title import LogTitle, title
+from widgets.log_view import LogView
+
+PAINT_S = 0.25
+"""Seconds between two paintings of lines that come by themselves."""
+SLICE_S = 0.008
+_BETWEEN_SLICES_S = 0.005
+_NOTICE_S = 4.0
+_NO_ERROR = "no line looks like an error"
+_NOTHING_MATCHES = "no line matches; Esc or & Enter shows all"
+
+
+class LogPane(Vertical, can_focus=True):
+    """One log at a time. `attach` names it, `take` adds lines; both on the UI loop."""
+
+    BINDINGS = [
+        *bindings("log"),
+        Binding("j,down", "move(1)", "Down", show=False),
+        Binding("k,up", "move(-1)", "Up", show=False),
+        Binding("pagedown", "page(1.0)", "Page down", show=False),
+        Binding("pageup", "page(-1.0)", "Page up", show=False),
+        Binding("ctrl+d", "page(0.5)", "Half a page down", show=False),
+        Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False),
+        Binding("right", "sideways(1)", "Right", show=False),
+        Binding("left", "sideways(-1)", "Left", show=False),
+        Binding("escape", "show_all", "Show all", show=False),
+    ]
+    DEFAULT_CSS = "LogPane { height: 1fr; width: 1fr; overflow: hidden; }"
+
+    class SourceAsked(Message):
+        """The operator wants the next (`step` 1) or the previous (-1) log."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.buffer = LogBuffer()
+        self.view = LogView(self.buffer)
+        self.prompt = LogPrompt()
+        self._head = LogTitle()
+        self._source = ""
+        self._empty = ""
+        self._notice = ""
+        self._notice_until = 0.0
+        self._painted = 0.0
+        self._timer: Timer | None = None
+        self._planned = False
+        self._sought = 0
+        """A way to go (1, -1) to a match that is still being looked for; 2 for the nearest."""
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield self.view
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        self._paint()
+
+    def on_resize(self) -> None:
+        self._paint_title()
+
+    # lines
+
+    def attach(self, name: str, empty: str) -> None:
+        """Show another log, from nothing; `empty` says what its having no line means."""
+        self._source, self._empty = one_line(name), one_line(empty)
+        self.buffer.clear()
+        self.view.place.reset()
+        self.view.here = None
+        self._notice, self._sought = "", 0
+        self._paint()
+
+    def take(self, lines: list[LogLine]) -> None:
+        """Add lines; they are painted within PAINT_S."""
+        self.buffer.append(lines)
+        if self._timer is None and not self._planned and self.is_running:
+            # A timer must be set in the pane's own context, and lines may come from any.
+            self._planned = True
+            self.call_later(self._plan)
+
+    def _plan(self) -> None:
+        self._planned = False
+        if self._timer is None:
+            wait = self._painted + PAINT_S - time.monotonic()
+            self._timer = self.set_timer(max(_BETWEEN_SLICES_S, wait), self._tick)
+
+    def _tick(self) -> None:
+        """Filter and search for a moment; paint when that is done, and now and then before."""
+        self._timer = None
+        more = self._work()
+        if not more or time.monotonic() - self._painted >= PAINT_S:
+            self._paint()
+        if more and self._timer is None:
+            self._timer = self.set_timer(_BETWEEN_SLICES_S, self._tick)
+
+    def _work(self) -> bool:
+        more = self.buffer.work(SLICE_S)
+        if self._sought and not more:
+            self._go_to_match()
+        return more
+
+    def _work_now(self) -> None:
+        """After a key: the first slice at once, the rest in ticks."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._tick()
+
+    # painting
+
+    def _paint(self) -> None:
+        self._painted = time.monotonic()
+        hidden = self.buffer.filter is not None and len(self.buffer)
+        self.view.words = _NOTHING_MATCHES if hidden else self._empty
+        self.view.repaint()
+        self._paint_title()
+
+    def _paint_title(self) -> None:
+        if time.monotonic() >= self._notice_until:
+            self._notice = ""
+        self._head.put(title(self._source, self.view.place, self._notice, self.size.width))
+
+    def _say(self, words: str) -> None:
+        """Words in the title for a few seconds."""
+        self._notice, self._notice_until = words, time.monotonic() + _NOTICE_S
+        self.set_timer(_NOTICE_S + 0.05, self._paint_title)
+        self._paint_title()
+
+    # keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self.prompt.asking:
+            return False
+        if action == "show_all":
+            return self.buffer.filter is not None or self.buffer.searched is not None
+        return True
+
+    def action_move(self, rows: int) -> None:
+        self.view.move(rows)
+        self._paint_title()
+
+    def action_page(self, pages: float) -> None:
+        rows = max(1, int(abs(pages) * self.view.size.height) - (abs(pages) == 1))
+        self.action_move(rows if pages > 0 else -rows)
+
+    def action_sideways(self, step: int) -> None:
+        self.view.sideways(step)
+
+    def action_follow(self) -> None:
+        place = self.view.place
+        (place.stop if place.follow else place.to_end)()
+        self._paint()
+
+    def action_bottom(self) -> None:
+        self.view.place.to_end()
+        self._paint()
+
+    def action_top(self) -> None:
+        self.view.place.to_top()
+        self._paint()
+
+    def action_timestamps(self) -> None:
+        self.view.stamped = not self.view.stamped
+        self.view.relook()
+
+    def action_wrap(self) -> None:
+        self.view.wrapped = not self.view.wrapped
+        self.view.relook()
+
+    def action_source_next(self) -> None:
+        self.post_message(self.SourceAsked(1))
+
+    def action_source_previous(self) -> None:
+        self.post_message(self.SourceAsked(-1))
+
+    def action_error_next(self) -> None:
+        self._go(self.buffer.error(self._from(1), 1), 1, _NO_ERROR)
+
+    def action_error_previous(self) -> None:
+        self._go(self.buffer.error(self._from(-1), -1), -1, _NO_ERROR)
+
+    def action_match_next(self) -> None:
+        self._seek(1)
+
+    def action_match_previous(self) -> None:
+        self._seek(-1)
+
+    def action_search(self) -> None:
+        self.prompt.ask("search", "/", empty=False)
+
+    def action_filter(self) -> None:
+        self.prompt.ask("filter", "&", empty=self.buffer.filter is not None)
+
+    def action_show_all(self) -> None:
+        """One Esc ends the filter, the next the search."""
+        if self.buffer.filter is not None:
+            self._set_filter("")
+        else:
+            self.buffer.search(None)
+            self.view.here = None
+            self._paint()
+
+    def on_log_prompt_answered(self, event: LogPrompt.Answered) -> None:
+        event.stop()
+        if self.screen.focused is None or self.prompt in self.screen.focused.ancestors:
+            self.screen.set_focus(self)
+        if event.words is not None and event.what == "filter":
+            self._set_filter(event.words)
+        elif event.words is not None:
+            self.buffer.search(pattern(event.words))
+            self._sought = 2 if event.words else 0
+            self._work_now()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.action_move(-3)
+
+    # filter, matches, errors
+
+    def _set_filter(self, words: str) -> None:
+        self.buffer.show(pattern(words, may_invert=True))
+        self.view.place.anew()
+        self._work_now()
+
+    def _seek(self, step: int) -> None:
+        if self.buffer.searched is None:
+            self._say("no search: / first")
+            return
+        self._sought = step
+        self._work_now()
+
+    def _go_to_match(self) -> None:
+        step, self._sought = self._sought, 0
+        if self.buffer.searched is None:
+            return
+        if step == 2:
+            self._go(self.view.place.nearest_match(self.view.here), 0, "no match")
+        else:
+            self._go(self.buffer.match(self._from(step), step), step, "no match")
+
+    def _from(self, step: int) -> int:
+        return self.view.place.seek_from(self.view.here, step)
+
+    def _go(self, number: int | None, step: int, otherwise: str) -> None:
+        """Show a line; `step` 0 where going round is nothing to speak of."""
+        if number is None:
+            self._say(otherwise)
+            return
+        start = self._from(step)
+        self.view.reveal(number)
+        if step > 0 and number <= start:
+            self._say("went round to the top")
+        elif step < 0 and number >= start:
+            self._say("went round to the end")
+        self._paint_title()

@@ -1,0 +1,148 @@
+"""The body of the log pane: it draws the rows on show and nothing else."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from console.log.buffer import LogBuffer
+from console.log.line import LogLine
+from console.log.pattern import TooSlow, at_most
+from console.log.place import Place
+from widgets.log_row import GUTTER, Look, note, row, row_count
+
+_SIDEWAYS = 16
+_PARTS = (
+    "log--error", "log--warning", "log--marker", "log--stamp", "log--match", "log--current",
+)  # fmt: skip
+_MATCH_CPU_S = 0.1
+
+
+class LogView(Widget):
+    """Rows of a log. The page is found when something moved, not when the terminal asks for it.
+
+    It keeps its own place in the log, because a scroll offset would mean another line each time
+    the oldest ones are dropped.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(_PARTS)
+    DEFAULT_CSS = """
+    LogView { height: 1fr; width: 1fr; }
+    LogView > .log--error { color: $text-error; text-style: bold; }
+    LogView > .log--warning { color: $text-warning; }
+    LogView > .log--marker { color: $text-muted; text-style: italic; }
+    LogView > .log--stamp { color: $text-muted; }
+    LogView > .log--match { text-style: reverse; }
+    LogView > .log--current { text-style: reverse bold underline; }
+    """
+
+    def __init__(self, buffer: LogBuffer) -> None:
+        super().__init__()
+        self.place = Place(buffer)
+        self.wrapped = False
+        self.stamped = False
+        self.here: int | None = None
+        """Number of the match or error last gone to."""
+        self.words = ""
+        """What to say where there is no line to show."""
+        self._buffer = buffer
+        self._left = 0
+        self._look: Look | None = None
+        self._strips: list[Strip] = []
+
+    def repaint(self) -> None:
+        """Find the page and draw the rows that changed."""
+        before, look_before = self._strips, self._look
+        self._strips = self._draw()
+        if look_before is not self._look or len(before) != len(self._strips):
+            self.refresh()
+            return
+        changed = [y for y, strip in enumerate(self._strips) if strip != before[y]]
+        if changed:
+            width = self.size.width
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    def render_line(self, y: int) -> Strip:
+        if self._look is None or len(self._strips) != self.size.height:
+            self._strips = self._draw()
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._look = None
+
+    def on_resize(self) -> None:
+        self._look = None
+        self.repaint()
+
+    def move(self, by: int) -> None:
+        """So many rows down, or up."""
+        self.place.move(by)
+        self.repaint()
+
+    def sideways(self, step: int) -> None:
+        """Scroll to the side; wrapped lines have no side."""
+        if not self.wrapped:
+            self._left = max(0, self._left + step * _SIDEWAYS)
+            self.relook()
+
+    def relook(self) -> None:
+        """Draw everything anew, in another look."""
+        self._look = None
+        self.repaint()
+
+    def reveal(self, number: int) -> None:
+        """Bring a line onto the page, and its first match into view."""
+        self.here = number
+        self.place.bring(number)
+        line = self._buffer.line(number)
+        found = self._matches({number: line})
+        if not self.wrapped and self.size.width > 0:
+            start = cell_len(line.text[: found[number][0][0]]) if found.get(number) else 0
+            room = max(1, self.size.width - GUTTER - (len(line.stamp) + 1) * self.stamped)
+            if not self._left <= start < self._left + room:
+                self._left = start // room and max(0, start - room // 3)
+        self.relook()
+
+    def _draw(self) -> list[Strip]:
+        width, height = self.size
+        if width <= 0 or height <= 0:
+            return []
+        look = self._look = self._look or self._make_look(width)
+        place = self.place
+        place.height, place.rows = height, lambda line: row_count(line, look)
+        page = place.turn()
+        if not page:
+            rows = [note(self.words, look)]
+        else:
+            matches = self._matches({number: line for number, line, _ in page})
+            rows = [
+                row(line, part, look, matches.get(number, []), number == self.here)
+                for number, line, part in page
+            ]
+        return rows + [Strip.blank(width, look.plain)] * (height - len(rows))
+
+    def _matches(self, lines: dict[int, LogLine]) -> dict[int, list[tuple[int, int]]]:
+        """Where the search matches; a pattern that takes too long is taken as plain text."""
+        search = self._buffer.searched
+        if search is None:
+            return {}
+        try:
+            with at_most(_MATCH_CPU_S):
+                return {number: search.pattern.spans(line.text) for number, line in lines.items()}
+        except TooSlow:
+            search.give_up()
+            return {number: search.pattern.spans(line.text) for number, line in lines.items()}
+
+    def _make_look(self, width: int) -> Look:
+        left = 0 if self.wrapped else self._left
+        error, warning, marker, stamp = map(self.get_component_rich_style, _PARTS[:4])
+        match, current = (self.get_component_rich_style(part, partial=True) for part in _PARTS[4:])
+        return Look(
+            width, self.wrapped, self.stamped, left, self.rich_style,
+            error, warning, marker, stamp, match, current,
+        )  # fmt: skip

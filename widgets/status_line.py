@@ -1,0 +1,53 @@
+"""The run in one line: state, where it is, decision, elapsed time."""
+
+from __future__ import annotations
+
+from console.run.state import ENDS, RunState
+from console.run.view import RunView
+from console.text import clean
+from widgets.glyph import glyphs
+from widgets.rows import Part, Row, Rows, spread
+from widgets.step_text import progress_words, short
+
+STATE_TONE = {
+    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
+    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
+    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
+}  # fmt: skip
+DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
+
+
+def status(view: RunView, word: str, mode: str, now: float, width: int, at: str = "") -> Row:
+    """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
+    dot = f" {glyphs().pending} "
+    state = word.replace("_", " ").upper()
+    left: list[Part] = [(state, STATE_TONE.get(word, ""))]
+    if view.reason:
+        left.append((f" {view.reason.replace('_', ' ')}", "warn"))
+    current = view.current
+    if at and view.step(at) is not None and (current is None or at != current.id):
+        left.append((f" before {clean(at)}", "bold"))
+    elif current is not None and view.state not in ENDS:
+        left.append((f" {clean(current.id)}", "bold"))
+    if view.outage:
+        left.append((f"{dot}BASELINE DOWN", "bad"))
+    decision = str(view.decision)
+    if decision:
+        text = decision.upper().replace("_", "-")
+        left += [(f"{dot}decision ", "dim"), (text, DECISION_TONE.get(decision, ""))]
+        if view.outcome:
+            left.append((f" {clean(view.outcome)}", "bold"))
+        if view.overridden:
+            left.append((" OVERRIDDEN", "warn"))
+    if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
+        left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
+    took = (view.ended or now) - view.created if view.created else 0.0
+    right: Row = ((f"{progress_words(view)}{dot}{short(took)}", "dim"),)
+    return spread(tuple(left), right, width, glyphs().ellipsis)
+
+
+MODES = {"step": "step by step", "gate": "to the next gate", "all": "to the end"}
+
+
+class StatusLine(Rows):
+    """One row."""

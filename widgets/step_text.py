@@ -1,0 +1,220 @@
+"""Steps as text: the list's rows and the detail of one step. Pure, clean text in, parts out."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+
+from console.run.state import RunState, StepState
+from console.run.view import RunView, StepView
+from console.text import clean
+from console.units import format_duration, format_number
+from widgets.glyph import glyphs
+from widgets.rows import Part, Row, fit, spread
+
+TONE = {
+    "running": "accent", "succeeded": "good", "failed": "bad", "skipped": "dim",
+    "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "pending": "dim",
+}  # fmt: skip
+VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
+
+
+def short(seconds: float) -> str:
+    """A duration in at most six cells: 4.1s, 12:05, 1h07."""
+    if seconds < 99.95:
+        return f"{seconds:.1f}s"
+    if seconds < 3600:
+        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    return f"{int(seconds) // 3600}h{int(seconds) % 3600 // 60:02d}"
+
+
+def elapsed(step: StepView, now: float) -> float | None:
+    """Seconds this step has taken, or took; None before it began."""
+    if step.state is StepState.RUNNING and step.started:
+        return max(0.0, now - step.started)
+    return step.duration_s
+
+
+def times(step: StepView, now: float) -> str:
+    """`actual/planned`, either of them only where it is known."""
+    took = elapsed(step, now)
+    planned = step.takes_s
+    actual = short(took) if took is not None else ""
+    if planned is None:
+        return actual
+    return f"{actual or '-'}/{short(planned)}"
+
+
+def step_row(step: StepView, width: int, now: float) -> Row:
+    """One line: sign, id (title where there is room), attempt, times at the right edge."""
+    signs = glyphs()
+    tone = TONE.get(step.state, "")
+    again = f" #{step.attempt}" if step.attempt > 1 else ""
+    left: list[Part] = [
+        (f"{signs.step(step.state)} ", tone),
+        (clean(step.id) + again, _name_tone(step)),
+    ]
+    if width >= 52 and step.title and step.title != step.id:
+        left.append((f"  {clean(step.title)}", "dim"))
+    over = _late(step, now)
+    right: Row = ((times(step, now), "warn" if over else "dim"), (" ", ""))
+    return spread(tuple(left), right, width, signs.ellipsis)
+
+
+def _late(step: StepView, now: float) -> bool:
+    took = elapsed(step, now)
+    return took is not None and step.takes_s is not None and took > max(step.takes_s * 1.5, 5)
+
+
+def _name_tone(step: StepView) -> str:
+    if step.state is StepState.RUNNING:
+        return "bold"
+    return "" if step.state is not StepState.PENDING else "dim"
+
+
+def list_rows(view: RunView, width: int, now: float, at: str = "") -> tuple[list[Row], list[int]]:
+    """Rows with phase headings, and for each row the step's index (-1: a heading).
+
+    `at`: the step that a paused run stands before; it has a sign of its own.
+    """
+    rows: list[Row] = []
+    index: list[int] = []
+    phase = ""
+    for number, step in enumerate(view.steps):
+        if step.phase != phase:
+            phase = step.phase
+            rows.append(fit(((clean(phase), "bold"),), width, glyphs().ellipsis))
+            index.append(-1)
+        row = step_row(step, width, now)
+        if step.id == at and step.state is StepState.PENDING:
+            row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
+        rows.append(row)
+        index.append(number)
+    return rows, index
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Words of one line of clean text over as many lines as they need."""
+    return textwrap.wrap(
+        text, max(10, width), subsequent_indent=indent, break_on_hyphens=False,
+    ) or [""]  # fmt: skip
+
+
+def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> list[Row]:
+    """What a step does and why, what it said, what went wrong, and what can be done."""
+    rows: list[Row] = []
+    asked = view.state is RunState.WAITING_APPROVAL and step is view.current
+    state = "waits for an answer" if asked else str(step.state).replace("_", " ")
+    state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
+    attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
+    head = f"{clean(step.title)}"
+    rows += [((line, "bold"),) for line in wrapped(head, width)]
+    rows.append(
+        (
+            (state, TONE.get(step.state, "")),
+            (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim"),
+        )
+    )
+    if asked:
+        rows += [((line, "warn"),) for line in wrapped(clean(view.detail), width)]
+        if view.until:
+            when = time.strftime("%H:%M:%S", time.localtime(view.until))
+            rows.append(((f"expires at {when}", "dim"),))
+    if step.detail and not asked:
+        # what the engine said last follows below, line by line
+        words = clean(step.detail).split(" last lines of its log:")[0]
+        rows += [((line, TONE.get(step.state, "")),) for line in wrapped(words, width)]
+    if step.said and step.state is StepState.RUNNING:
+        rows += [((line, "accent"),) for line in wrapped(clean(step.said), width)]
+    rows += can
+    rows += _verdict_rows(view, "" if asked else step.id, width)
+    if step.state is StepState.FAILED:
+        for line in step.lines[-12:]:
+            rows += [(("| ", "bad"), (text, "")) for text in wrapped(clean(line), width - 2)]
+    for effect in step.effects:
+        rows += [((line, "dim"),) for line in wrapped(clean(effect), width, "  ")]
+    rows += _metric_rows(view, step, width)
+    return rows
+
+
+def summary_rows(view: RunView, width: int) -> list[Row]:
+    """A run that is over: how it ended, what was decided, where the baseline is, what is next."""
+    rows: list[Row] = [((line, "bold"),) for line in wrapped(clean(view.title), width)]
+    took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
+    rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
+    if view.detail:
+        rows += [((line, ""),) for line in wrapped(clean(view.detail), width)]
+    for step in view.steps:
+        if step.state is StepState.FAILED:
+            text = f"{step.id}: {step.cause}: {clean(step.detail)}"
+            rows += [((line, "bad"),) for line in wrapped(text, width)]
+    rows += _verdict_rows(view, "", width)
+    if view.outage:
+        rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
+    elif view.serving:
+        slow = "DEGRADED" if view.serving.get("degraded") else "serves again"
+        back = f", back in {format_duration(view.restore_s)}" if view.restore_s else ""
+        rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
+    next_words = "o reads the report, 2 picks the next playbook"
+    return [*rows, *[((line, "dim"),) for line in wrapped(next_words, width)]]
+
+
+def result_row(step: StepView, width: int) -> Row:
+    """What came of a step, in one line: for a run that stands before the next one."""
+    took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
+    tone = TONE.get(step.state, "")
+    words = f" {clean(step.detail)}" if step.detail else ""
+    state = str(step.state).replace("_", " ")
+    parts: Row = (
+        (f"{glyphs().step(step.state)} ", tone), (clean(step.id), "bold"),
+        (f" {state}{took}", "dim"), (words, ""),
+    )  # fmt: skip
+    return fit(parts, width, glyphs().ellipsis)
+
+
+def _verdict_rows(view: RunView, step_id: str, width: int) -> list[Row]:
+    """The verdict of one step's gate; of every gate for ""."""
+    rows: list[Row] = []
+    for verdict in view.verdicts:
+        if step_id and verdict.step != step_id:
+            continue
+        named = f"  {clean(verdict.outcome)}" if verdict.outcome else ""
+        rows.append(
+            (
+                ("GATE ", "bold"),
+                (verdict.verdict, VERDICT_TONE.get(verdict.verdict, "")),
+                (named, "bold"),
+            )
+        )
+        for row in verdict.criteria:
+            word = row.get("verdict", "")
+            first, *more = wrapped(clean(row.get("why", "")), width - 7)
+            rows.append(((f"{word:>6} ", VERDICT_TONE.get(word, "")), (first, "")))
+            rows += [((" " * 7 + line, ""),) for line in more]
+        if verdict.overridden:
+            text = f"overridden by {clean(verdict.overridden)}"
+            rows += [((line, "warn"),) for line in wrapped(text, width)]
+    return rows
+
+
+def _metric_rows(view: RunView, step: StepView, width: int) -> list[Row]:
+    rows: list[Row] = []
+    for name, figures in view.metrics.get(step.id, {}).items():
+        value = figures.get("value")
+        if value is None:
+            continue
+        figure = format_number(value, figures.get("unit", ""))
+        rows.append(fit(((f"{clean(name):<18} ", "dim"), (figure, "")), width))
+    return rows
+
+
+def progress_words(view: RunView) -> str:
+    """`4/12 steps`, the plan's own rows included."""
+    done = sum(s.state not in (StepState.PENDING, StepState.RUNNING) for s in view.steps)
+    return f"{done}/{len(view.steps)} steps"
+
+
+def planned_left(view: RunView) -> str:
+    """What the steps to come are planned to take, where that is known."""
+    left = sum(s.takes_s or 0.0 for s in view.steps if s.state is StepState.PENDING)
+    return f"about {format_duration(left)} planned ahead" if left else ""
