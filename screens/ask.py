@@ -47,7 +47,7 @@ class AskScreen(RunDialog[str | None]):
             yield Static("", classes="problem", id="problem")
 
     def on_mount(self) -> None:
-        self.query_one("#answer", Input).focus()
+        self.set_focus(self.query_one("#answer", Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -137,7 +137,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
 
     def on_mount(self) -> None:
         first = self.query(Turning).first() if self.query(Turning) else self.query_one(Button)
-        first.focus()
+        self.set_focus(first)
 
     def values(self) -> dict[str, str]:
         """What was changed, by name: an untouched value is never sent."""
@@ -163,7 +163,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
         event.stop()
         wrong = [entry for entry in self.query(Turning) if not self._judge(entry)]
         if wrong:
-            wrong[0].focus()
+            self.set_focus(wrong[0])
         else:
             self.dismiss(self.values())
 

@@ -41,7 +41,7 @@ class HelpScreen(Page):
         yield KeyLine()
 
     def stand(self) -> None:
-        self.query_one(TextView).focus()
+        self.set_focus(self.query_one(TextView))
         self._draw()
 
     def redraw(self) -> None:

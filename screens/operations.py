@@ -65,7 +65,7 @@ class OperationsScreen(Verbs):
         app.run_changed.subscribe(self, self.run_changed)
         app.baseline_changed.subscribe(self, lambda view: self.draw_head())
         app.sampled.subscribe(self, self.sampled)
-        self.query_one(StepList).focus()
+        self.set_focus(self.query_one(StepList))
         self.set_interval(TICK_S, self.tick)
         if app.sample is not None:
             self.sampled(app.sample)

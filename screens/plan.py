@@ -53,7 +53,7 @@ class PlanScreen(Page):
         yield KeyLine()
 
     def stand(self) -> None:
-        self.query_one(TextView).focus()
+        self.set_focus(self.query_one(TextView))
         self._draw()
         self.in_thread(self._read_form)
 

@@ -44,7 +44,7 @@ class PlaybooksScreen(Page):
         yield KeyLine()
 
     def stand(self) -> None:
-        self.query_one(PickList).focus()
+        self.set_focus(self.query_one(PickList))
         self._show_detail()
         self.in_thread(self._load)
 

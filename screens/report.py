@@ -40,7 +40,7 @@ class ReportScreen(Page):
         yield KeyLine()
 
     def stand(self) -> None:
-        self.query_one(TextView).focus()
+        self.set_focus(self.query_one(TextView))
         self.in_thread(self._read)
 
     def _read(self) -> None:

@@ -42,7 +42,7 @@ class RunsScreen(Page):
         yield KeyLine()
 
     def stand(self) -> None:
-        self.query_one(PickList).focus()
+        self.set_focus(self.query_one(PickList))
         self._draw()
         self._refresh_rows()
         self.set_interval(REFRESH_S, self._refresh_rows)
