@@ -49,7 +49,7 @@ class Base(Screen[T]):
             or self._recompose_required or self._dirty_widgets
         )  # fmt: skip
 
-    def in_thread(self, work: Callable[[], None]) -> None:
+    def in_thread(self, work: Callable[[], None]) -> threading.Thread:
         """Run what may take its time, in a daemon thread: a console that is closed waits for
         nobody, as it would for Textual's own thread workers."""
         self._home = self.app  # a screen that was left does not know its app any more
@@ -61,7 +61,9 @@ class Base(Screen[T]):
                 words = f"{type(error).__name__}: {error}"
                 self.on_app(self.in_trouble, clean(words, 400))
 
-        threading.Thread(target=guarded, name="screen", daemon=True).start()
+        thread = threading.Thread(target=guarded, name="screen", daemon=True)
+        thread.start()
+        return thread
 
     def in_trouble(self, words: str) -> None:
         """Work in a thread failed in a way nobody foresaw; also when this screen was left."""

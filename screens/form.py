@@ -69,6 +69,10 @@ class Turning(Plain):
             self.screen.focus_previous()
 
 
+KEYS = "Tab and Enter: next field   up/down: choices   Esc: leave"
+LOSES = "Esc again leaves, and what was typed is lost"
+
+
 class FormScreen(Dialog[dict[str, str] | None]):
     """Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong."""
 
@@ -110,6 +114,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
         self.submit = submit
         self.check = check
         self.intro = intro
+        self._leaving = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -125,9 +130,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
                         yield Static(Content(f"{field.shown[:200]} (not edited here)"))
                     yield Static("", classes="problem", id=f"problem-{number}")
                 yield Button(Content(f"[ {self.submit} ]"), id="submit", compact=True)
-            yield Static(
-                Content("Tab and Enter: next field   up/down: choices   Esc: leave"), classes="note"
-            )
+            yield Static(Content(KEYS), classes="note", id="note")
 
     @staticmethod
     def _label(field: FormField) -> Content:
@@ -147,6 +150,9 @@ class FormScreen(Dialog[dict[str, str] | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         if isinstance(event.input, Turning):
             self._judge(event.input)
+            if self._leaving:
+                self._leaving = False
+                self.query_one("#note", Static).update(Content(KEYS))
 
     def _judge(self, entry: Turning) -> bool:
         problem = self.check(entry.field.name, entry.value)
@@ -168,7 +174,12 @@ class FormScreen(Dialog[dict[str, str] | None]):
             self.dismiss(self.values())
 
     def action_back(self) -> None:
-        self.dismiss(None)
+        """Leave; what was typed is not thrown away by one key."""
+        if self._leaving or not self.values():
+            self.dismiss(None)
+            return
+        self._leaving = True
+        self.query_one("#note", Static).update(Content(LOSES))
 
 
 def retry_form(snapshot: Snapshot) -> RetryForm:

@@ -208,22 +208,26 @@ class PlanScreen(Page):
             self.starting = "starting: checking that the baseline serves …"
             self._draw()
             began = time.monotonic()
-            self.in_thread(partial(self._begin, dict(self.inputs), preview.digest, began))
+            work = partial(self._begin, dict(self.inputs), preview.digest, began)
+            self.console.desk.starting = self.in_thread(work)
 
     def _begin(self, inputs: dict[str, str], digest: str, began: float) -> None:
         from console.viewer import begin, catalog
         from console.viewer.site import site
 
+        desk = self.console.desk
         try:
-            place = site(self.console.desk.site)
+            place = site(desk.site)
             playbook = catalog.load(self.path, inputs, place)
             run = begin.begin(
                 place, playbook, inputs, step=True, expect=digest,
                 say=lambda text: self.on_loop(self._say, text),
             )  # fmt: skip
         except ConsoleError as error:
+            desk.started = "the run did not start: " + "\n".join(error.lines())
             self.on_app(self._not_started, error)
             return
+        desk.started = f"run {run.id} stands before its first step"
         self.on_app(self._begun, run, began)
 
     def _say(self, text: str) -> None:

@@ -92,7 +92,7 @@ def _table(block: list[list[str]], width: int) -> list[Row]:
     padded = [row + [""] * (columns - len(row)) for row in cells]
     sizes = [max(len(row[i]) for row in padded) for i in range(columns)]
     lead = sum(sizes[:-1]) + 2 * (columns - 1)
-    if lead > width - 24:
+    if lead + min(sizes[-1], 24) > width:
         return [
             ((text, ""),)
             for row in cells

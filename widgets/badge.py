@@ -30,7 +30,7 @@ def badge(view: BaselineView | None, now: float, width: int) -> Row:
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
     ]  # fmt: skip
     facts = []
-    if view.tok_s is not None:
+    if view.tok_s is not None and view.word in ("serving", "degraded", "loading"):
         of = f" of {view.reference:g}" if view.reference and view.word == "degraded" else ""
         facts.append(f"{rate(view.tok_s)}{of} tok/s")
     if view.proven_at:

@@ -23,6 +23,7 @@ class Glyphs:
     ellipsis: str
     dot: str
     arrow: str
+    more: str
 
     def step(self, state: str) -> str:
         """The sign of a step's state."""
@@ -32,12 +33,12 @@ class Glyphs:
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
-    dot="●", arrow="▸",
+    dot="●", arrow="▸", more="›",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
-    dot="*", arrow=">",
+    dot="*", arrow=">", more=">",
 )  # fmt: skip
 
 _current = UNICODE

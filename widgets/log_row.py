@@ -85,8 +85,11 @@ def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here
     shown = look.current if here else look.match
     marks += [(a + len(prefix), b + len(prefix), shown) for a, b in spans]
     body = Strip(_segments(text, start, min(end, len(text)), style, marks))
+    more = not look.wrap and (end < len(text) or body.cell_length > shift + look.room)
     if shift or body.cell_length > look.room:
         body = body.crop(shift, shift + look.room)
+    if more and look.room > 1:
+        body = Strip([*body.crop(0, look.room - 1), Segment(glyphs().more, look.stamp)])
     gutter = Segment(f"{sign(line.kind) if part == 0 else ' '} ", shown if here else style)
     return Strip([gutter, *body]).adjust_cell_length(look.width, look.plain)
 

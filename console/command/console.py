@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from console.errors import Exit
+from console.text import clean
 
 if TYPE_CHECKING:
     from console.viewer.desk import Desk
@@ -45,8 +46,19 @@ def open_console(args: Namespace) -> int:
         code = _screens(desk)
     finally:
         desk.close()
+    _finish_start(desk)
     _goodbye(desk)
     return code
+
+
+def _finish_start(desk: Desk) -> None:
+    """A run that was being started when the console was closed is not dropped half way."""
+    if desk.starting is None or not desk.starting.is_alive():
+        return
+    with contextlib.suppress(OSError):
+        print("a run is being started: the baseline is asked first; Ctrl-C does not wait")
+        desk.starting.join()
+        print("\n".join(clean(line, 400) for line in desk.started.splitlines()))
 
 
 def _goodbye(desk: Desk) -> None:

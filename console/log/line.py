@@ -30,7 +30,7 @@ class LogLine:
 _HINTS = (
     "error", "warn", "fatal", "critical", "exception", "traceback", "out of memory", "oom",
     "panic", "segfault", "segmentation fault", "core dumped", "abort", "ggml_assert", "failed to",
-    "terminate called",
+    "terminate called", "no such file",
 )  # fmt: skip
 _STAMP = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)(?: |$)", re.ASCII
@@ -48,7 +48,8 @@ _SURE = (
 # `RuntimeError: …`, as the last line of a Python traceback begins
 _RAISED = re.compile(r"\w(?:Error|Exception)(?=[:(]|$)", re.ASCII)
 _WORD = re.compile(
-    r"errors?|fatal|critical|oom|panic|exception|aborted|failed to|warn(?:ing)?s?", re.ASCII
+    r"errors?|fatal|critical|oom|panic|exception|aborted|failed to|no such file|warn(?:ing)?s?",
+    re.ASCII,
 )
 _NOTHING = re.compile(
     r"[\w-]|\s*[=:]\s*[\"']?(?:0(?![.\d]*[1-9])|none|null|nil|false|no\b|\[\]|\{\}|\"\"|'')",

@@ -41,6 +41,9 @@ class Desk:
         )
         self.sampler: Sampler | None = None
         self.baseline_log: BaselineLog | None = None
+        self.starting: threading.Thread | None = None
+        """Starts a run; a console that is closed meanwhile waits for it."""
+        self.started = ""
         self.watch.start()
 
     def first(self) -> Snapshot | None:

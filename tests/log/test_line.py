@@ -13,6 +13,7 @@ from console.log.line import LogLine, kind_of, log_line, marker
 from tests.ground.harmful import harmful
 
 ERRORS = [
+    "cat: cannot read /nvme/x: No such file or directory",
     "ERROR 11-05 12:00:00 [engine.py:12] boom",
     "(EngineCore pid=1) ERROR 11-05 12:00:00 worker died",
     "RuntimeError: CUDA error: device-side assert triggered",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +180,8 @@ class StandInDesk:
         self.watch = SimpleNamespace(show=lambda run: None, look=lambda: None)
         self.presses = 0
         self.baseline_log = None
+        self.starting: threading.Thread | None = None
+        self.started = ""
         self.tell: Callable[[Snapshot], None] = lambda snapshot: None
 
     def _press(self) -> SimpleNamespace:

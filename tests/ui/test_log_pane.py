@@ -84,11 +84,11 @@ async def test_to_the_side_and_wrapped() -> None:
     async with bench(width=40) as hand:
         line = "".join(f"<{number:03}>" for number in range(30))
         await hand.take(line)
-        assert hand.shown == [line[:38]]
+        assert hand.shown == [line[:37] + "›"]
         await hand.press("right")
-        assert hand.shown == [line[16:54]]
+        assert hand.shown == [line[16:53] + "›"]
         await hand.press("left", "left")
-        assert hand.shown == [line[:38]]
+        assert hand.shown == [line[:37] + "›"]
         await hand.press("w")
         assert hand.shown == [line[:38], line[38:76], line[76:114], line[114:]]
         await hand.press("right")

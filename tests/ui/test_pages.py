@@ -46,6 +46,15 @@ def test_a_report_fits_its_tables_and_loses_nothing() -> None:
         assert "`" not in words
 
 
+def test_the_figures_stand_in_columns_at_eighty() -> None:
+    text = ["| metric | value | mean ± std | median | n | void |", "|---|---|---|---|---|---|",
+            "| bench.tok_s | 10.9 tok/s | 10.88 tok/s ± 0.06 tok/s | 10.9 tok/s | 9 | 0 |",
+            "| bench.ttft | 412 ms | 415 ms ± 9.1 ms | 412 ms | 9 | 0 |"]  # fmt: skip
+    head, *rest = [line for line in lines(report_rows(text, 77)) if line]
+    assert len(rest) == 2
+    assert {line.index("9  0") for line in rest} == {head.index("n  void")}
+
+
 def test_rungs_leave_out_what_began_and_ended() -> None:
     begun = {"rung": "start", "state": "begin", "t": 1.0, "detail": ""}
     done = {"rung": "start", "state": "ok", "t": 2.0, "detail": "container started"}
@@ -96,3 +105,18 @@ async def test_no_key_is_offered_before_the_runner_has_said_where_it_stands(run:
         assert "Retry" not in keys.text  # type: ignore[attr-defined]
         desk.tell(replace(shot))
         await settled(pilot, lambda: "Retry" in keys.text)  # type: ignore[attr-defined]
+
+
+async def test_a_form_does_not_throw_away_what_was_typed_by_one_key(run: Path) -> None:
+    from screens.form import FormField, FormScreen
+
+    answers: list[dict[str, str] | None] = []
+    async with console(scene.failed(), run) as (app, pilot, _):
+        app.push_screen(FormScreen("Inputs", [FormField("port", "8001")], "Go"), answers.append)
+        await settled(pilot, lambda: isinstance(app.screen, FormScreen))
+        await pilot.press("9", "escape")
+        assert isinstance(app.screen, FormScreen)
+        await pilot.press("0", "escape")
+        assert isinstance(app.screen, FormScreen), "typing on takes the warning back"
+        await pilot.press("escape")
+        await settled(pilot, lambda: answers == [None])
