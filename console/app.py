@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
-from textual.events import Resize
+from textual.events import Event, Key, Paste, Resize
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
@@ -25,6 +25,7 @@ from textual.theme import Theme
 from console.actions import EMERGENCY, of_scope
 from console.driver import ConsoleDriver
 from console.gauges.sample import Sample
+from console.key_turns import KeyTurns, Passed
 from console.text import clean
 from console.viewer.baseline import BaselineView
 from console.viewer.emergency import Press
@@ -120,8 +121,20 @@ class ConsoleApp(App[int]):
         self.press: Press | None = None
         self.proving = False
         self.outbox = Outbox(self._trouble)
+        self.turns = KeyTurns(self, super().on_event)
         self.register_theme(THEME)
         self.theme = "omni"
+
+    async def on_event(self, event: Event) -> None:
+        """What is typed goes one by one; only the emergency key waits for nobody."""
+        typed = isinstance(event, Key | Paste) and not event.is_forwarded
+        if typed and not (isinstance(event, Key) and event.key in EMERGENCY.keys):
+            await self.turns.take(event)
+        else:
+            await super().on_event(event)
+
+    async def on_passed(self, message: Passed) -> None:
+        await self.turns.passed(message)
 
     # -- life ------------------------------------------------------------------------------
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from console.errors import UsageError
-from console.playbook.load import load_playbook
-from console.playbook.model import Playbook
-from console.site.model import Site
 from console.text import one_line
 from console.viewer.site import playbook_path
 from console.viewer.site import site as site_of
+
+if TYPE_CHECKING:
+    from console.playbook.model import Playbook
+    from console.site.model import Site
 
 __all__ = ["inputs_of", "playbook_of", "playbook_path", "site_of"]
 
@@ -27,6 +30,8 @@ def inputs_of(pairs: list[str]) -> dict[str, str]:
 
 
 def playbook_of(text: str, pairs: list[str], site: Site, *, planning: bool = False) -> Playbook:
+    from console.playbook.load import load_playbook
+
     return load_playbook(
         playbook_path(text), inputs_of(pairs), planning=planning,
         site_services=frozenset(site.model.services),

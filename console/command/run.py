@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from console.command.common import inputs_of, playbook_of, site_of
+from console.command.common import inputs_of
 from console.command.follow import Follow, at_terminal
 from console.errors import ConsoleError, ControlError, Exit
-from console.playbook.model import Playbook
 from console.run import control
 from console.run.directory import RunDir, find_run
 from console.run.liveness import runner_alive
@@ -18,13 +17,17 @@ from console.run.read import read_view
 from console.run.resume import check_resume
 from console.run.resume import resume as go_on
 from console.run.state import ENDS, RunState
-from console.site.model import Site
 from console.text import clean
-from console.viewer.begin import begin
+
+if TYPE_CHECKING:  # a verb has to be quick: what reads files is imported where it is used
+    from console.playbook.model import Playbook
+    from console.site.model import Site
 
 
 def run(args: Namespace) -> int:
     """Check everything, start a detached runner, follow it. Nothing starts on bad input."""
+    from console.command.common import playbook_of, site_of
+
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)
@@ -38,6 +41,8 @@ def run(args: Namespace) -> int:
 
 def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
+    from console.viewer.begin import begin
+
     try:
         return begin(
             site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,

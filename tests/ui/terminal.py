@@ -18,6 +18,9 @@ from collections.abc import Callable, Mapping
 
 import pyte
 
+F12, CTRL_BACKSLASH = "\x1b[24~", "\x1c"
+OPEN, CLOSE = "\x1b[200~", "\x1b[201~"
+"""A paste in brackets."""
 KEYS = {
     "f12": "\x1b[24~", "ctrl+backslash": "\x1c", "escape": "\x1b", "enter": "\r", "tab": "\t",
     "up": "\x1b[A", "down": "\x1b[B", "pageup": "\x1b[5~", "pagedown": "\x1b[6~", "f1": "\x1bOP",
@@ -97,6 +100,15 @@ class Terminal:
         for key in keys:
             os.write(self.master, KEYS.get(key, key).encode())
             time.sleep(0.02)
+
+    def settle(self, quiet_s: float = 0.25, most_s: float = 3.0) -> None:
+        """Wait until nothing comes for a moment: what a key has changed is drawn."""
+        begun = time.monotonic()
+        held, since = len(self.raw), begun
+        while (now := time.monotonic()) - since < quiet_s and now - begun < most_s:
+            if len(self.raw) != held:
+                held, since = len(self.raw), now
+            time.sleep(0.03)
 
     def resize(self, columns: int, rows: int) -> None:
         with self._lock:

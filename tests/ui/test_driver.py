@@ -19,11 +19,9 @@ from console.command.console import _environment, _screens
 from console.text import clean_lines
 from tests.run.e2e.world import until
 from tests.ui.place import ended, fresh_modes, restored
-from tests.ui.terminal import Terminal
+from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
 
 ROOT = Path(__file__).parents[2]
-F12, CTRL_BACKSLASH = "\x1b[24~", "\x1c"
-OPEN, CLOSE = "\x1b[200~", "\x1b[201~"
 APP = """
 import asyncio, signal, sys, time
 from pathlib import Path

@@ -14,9 +14,7 @@ from console.terminal_input import MOST, TerminalInput
 from console.terminal_writer import LIMIT, MODES, TerminalWriter
 from console.text import LINE_LIMIT, clean_lines
 from tests.run.e2e.world import until
-
-F12 = "\x1b[24~"
-OPEN, CLOSE = "\x1b[200~", "\x1b[201~"
+from tests.ui.terminal import CLOSE, F12, OPEN
 
 
 class Heard:

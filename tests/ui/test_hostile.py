@@ -116,6 +116,7 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     pick(terminal, walk.words.tags["playbook title"])
     terminal.press("home")
     for _ in range(7):
+        terminal.settle()
         keep(walk, terminal)
         terminal.press("down")
     press_until(terminal, "up", lambda: "Enter: inputs" in terminal.text)

@@ -100,7 +100,7 @@ def pick(terminal: Terminal) -> None:
     seen(terminal, "SERVING", "no run")
     terminal.press("2")
     terminal.until("trial  site")
-    press_until(terminal, "j", lambda: "Objective: at least a thousandth" in terminal.text)
+    terminal.until("Objective: at least a thousandth")
     terminal.press("enter")
     seen(terminal, "Inputs of trial", "tokens asked for", "16")
     terminal.press("ctrl+u", "99")
