@@ -57,6 +57,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("playbooks", ("2",), "Playbooks", "Pick a playbook, fill its inputs, read its plan, start it.", "app"),
     Action("runs", ("3",), "Runs", "Every run, newest first; Enter shows one.", "app"),
     Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
+    Action("preflight", ("5",), "Preflight", "Can a checkpoint work here? Size, architecture and memory before a download.", "app", footer=False),
     Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
     Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
     Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
@@ -91,6 +92,7 @@ ACTIONS: tuple[Action, ...] = (
     # playbooks, the form and the plan
     Action("start", ("S",), "Start", "Start the run that the plan shows.", "plan", changes=True),
     Action("edit", ("i",), "Inputs", "Back to the inputs.", "plan"),
+    Action("ask", ("i",), "Ask", "What to look at: repository, address or file, and how it is loaded.", "preflight"),
 )  # fmt: skip
 
 

@@ -256,6 +256,11 @@ class ConsoleApp(App[int]):
 
         self._open(HostScreen)
 
+    def action_preflight(self) -> None:
+        from screens.preflight import PreflightScreen
+
+        self._open(PreflightScreen)
+
     def action_show_help(self) -> None:
         from screens.help import HelpScreen
 

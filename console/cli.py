@@ -172,11 +172,54 @@ def _look_commands(commands: Any) -> None:
         "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
     )
     _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
+    _check_commands(commands)
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
     bench.add_argument("--max-tokens", type=int, default=256)
     bench.add_argument("--model", default="")
+
+
+def _check_commands(commands: Any) -> None:
+    check = commands.add_parser(
+        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host",
+        description="what can be known before anything is downloaded or started",
+    )  # fmt: skip
+    parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=_Parser)
+    gguf = _add(parts, "gguf", "check:gguf", "the architecture, asked of the installed build",
+                site=True)  # fmt: skip
+    gguf.add_argument("what", metavar="PATH|URL|REPO")
+    gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
+    gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
+    gguf.add_argument("--service", default="baseline", metavar="NAME", help="ask this service's")
+    gguf.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit = _add(parts, "checkpoint", "check:checkpoint", "true size, fit and arithmetic", site=True)
+    fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
+    fit.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
+                     metavar="mmap|resident|convert")  # fmt: skip
+    fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
+    fit.add_argument("--ctx", type=int, default=None, metavar="N", help="tokens of context")
+    fit.add_argument("--to", default="", metavar="DIR", help="where it would be downloaded to")
+    fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
+    fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
+    fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
+                     help="the engine's own arguments; everything behind it")  # fmt: skip
+    host = _add(parts, "host", "check:host", "what this machine has for what is asked", site=True)
+    host.add_argument("--method", default="", metavar="NAME", help="kt-kernel's, like AMXINT8")
+    host.add_argument("--port", action="append", type=int, default=[], metavar="N")
+    host.add_argument("--image", action="append", default=[], metavar="REF")
+    host.add_argument("--torch", action="append", default=[], metavar="REF",
+                      help="image whose PyTorch needs kernels for the cards")  # fmt: skip
+    host.add_argument("--compose", action="append", default=[], metavar="FILE")
+    host.add_argument("--disk", default="", metavar="DIR")
+    host.add_argument("--cuda", default="", metavar="VERSION")
+    host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
+    host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")
+    imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
+    imports.add_argument("image", metavar="IMAGE")
+    imports.add_argument("modules", nargs="+", metavar="MODULE")
 
 
 def _emergency_commands(commands: Any) -> None:

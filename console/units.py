@@ -17,6 +17,7 @@ _DURATION = re.compile(rf"{_PART.pattern}(?:\s*{_PART.pattern})*")
 
 BYTES_FORM = "bytes with a unit, like 24GiB or 117GB"
 DURATION_FORM = "a duration with a unit, like 90s, 15m or 1h30m"
+RATE_FORM = "a rate with a unit, like 500Mbit/s or 6GB/s"
 
 
 def parse_bytes(text: str) -> int:
@@ -31,6 +32,21 @@ def parse_bytes(text: str) -> int:
     if not math.isfinite(count):
         raise ValueError(BYTES_FORM)
     return int(count)
+
+
+def parse_rate(text: str) -> float:
+    """Bytes a second: `500Mbit/s` → 62500000.0, `6GB/s` → 6e9. Raises ValueError."""
+    amount = text.strip().removesuffix("/s")
+    if amount == text.strip():
+        raise ValueError(RATE_FORM)
+    bits = re.fullmatch(rf"{_NUMBER}\s*([kMGT]?)bit", amount)
+    try:
+        size = parse_bytes(f"{bits[1]}{bits[2]}B") / 8 if bits else float(parse_bytes(amount))
+    except ValueError:
+        raise ValueError(RATE_FORM) from None
+    if size <= 0:
+        raise ValueError(RATE_FORM)
+    return size
 
 
 def parse_duration(text: str) -> float:

@@ -17,6 +17,7 @@ SCOPES = (
     ("run", "The run on show"),
     ("log", "The log pane, when it has the focus"),
     ("plan", "A playbook's plan"),
+    ("preflight", "Preflight"),
 )
 MOVING = (
     "j k, arrows, PgUp PgDn, ^U ^D, g G move in every list; Tab goes to the next part; Enter "

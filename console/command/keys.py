@@ -14,6 +14,7 @@ TITLES = {
     "run": "The run on show",
     "log": "The log pane, when it has the focus",
     "plan": "A playbook's plan",
+    "preflight": "Preflight",
 }
 
 

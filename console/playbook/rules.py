@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
 from console.playbook.model import PlaybookModel
+from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion, check_criterion
 
@@ -44,6 +45,7 @@ def check_rules(
     """
     seen: dict[str, Loc] = {}
     known = _Known()
+    fits: list[str] = []
     services = set(model.services) | site_services
     for name in set(model.services) & site_services:
         problems.add(
@@ -59,6 +61,10 @@ def check_rules(
         if step.id in RESERVED:
             problems.add(document.problem((*loc, "id"), f"step id '{step.id}' is the plan's own"))
         _check_services(document, loc, step, services, problems)
+        if step.download is not None and step.download.of:
+            _check_of(document, loc, step.download.of, fits, problems)
+        if step.checkpoint is not None:
+            fits.append(step.id)
         if step.gate is not None:
             _check_gate(document, loc, step.gate, known, problems)
         if loc[0] == "finally":
@@ -93,6 +99,14 @@ def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -
         problems.add(document.problem((*loc, "on_failure"), what))
 
 
+def _check_of(document: Document, loc: Loc, of: str, fits: list[str], problems: Problems) -> None:
+    """A download is of a checkpoint that an earlier step judges."""
+    if of not in fits:
+        expected = f"one of {', '.join(fits)}" if fits else "a checkpoint step before it"
+        what = f"'{of}' is no checkpoint step before this one"
+        problems.add(document.problem((*loc, "download", "of"), what, expected))
+
+
 def _check_services(
     document: Document, loc: Loc, step: Step, services: set[str], problems: Problems
 ) -> None:
@@ -103,6 +117,10 @@ def _check_services(
         wanted.append(((*loc, "benchmark", "service"), step.benchmark.service))
     if step.where is not None and step.where.service is not None:
         wanted.append(((*loc, "where", "service"), step.where.service))
+    for look_kind in LOOKS:
+        lent = str(getattr(getattr(step, look_kind), "service", None) or "")
+        if lent:
+            wanted.append(((*loc, look_kind, "service"), lent))
     for where, name in wanted:
         known = services | ({"baseline"} if step.service is None else set())
         if name not in known:

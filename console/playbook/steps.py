@@ -22,6 +22,14 @@ from console.document.validate import (
     unusable_text,
 )
 from console.playbook.inputs import Secret
+from console.playbook.preflight import (
+    LOOKS,
+    CheckpointStep,
+    DownloadStep,
+    GgufStep,
+    HostStep,
+    ImportsStep,
+)
 from console.playbook.threshold import Threshold, parse_threshold
 from console.site.service import EnvName, MountText, Url
 
@@ -223,16 +231,19 @@ class Output(Strict):
 
 KINDS = (
     "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual",
-    "note", "report",
+    "note", "report", "checkpoint", "gguf", "host", "imports", "download",
 )  # fmt: skip
 
-UNBUILT = ("soak", "cutover", "download", "checkpoint", "gguf")
+JUDGES = ("gate", *LOOKS)
+"""Kinds that end in GO, NO-GO or HOLD."""
+UNBUILT = ("soak", "cutover")
 """Kinds of the format that this version cannot run: they load for `plan`, never for `run`."""
 
 DEFAULT_TIMEOUT = {
     "run": 600.0, "script": 600.0, "build": 7200.0, "check": 60.0, "service": 1200.0,
     "benchmark": 3600.0, "gate": 60.0, "approval": 86400.0, "manual": 172800.0,
-    "note": 60.0, "report": 120.0, "soak": 14400.0, "cutover": 1200.0,
+    "note": 60.0, "report": 120.0, "soak": 14400.0, "cutover": 1200.0, "checkpoint": 600.0,
+    "gguf": 600.0, "host": 300.0, "imports": 600.0, "download": 172800.0,
 }  # fmt: skip
 
 
@@ -252,11 +263,13 @@ class Step(Strict):
     manual: Manual | None = None
     note: Text | None = None
     report: Report | None = None
+    checkpoint: CheckpointStep | None = None
+    gguf: GgufStep | None = None
+    host: HostStep | None = None
+    imports: ImportsStep | None = None
+    download: DownloadStep | None = None
     soak: dict[str, Any] | None = None
     cutover: dict[str, Any] | None = None
-    download: dict[str, Any] | None = None
-    checkpoint: dict[str, Any] | None = None
-    gguf: dict[str, Any] | None = None
     # common
     where: Where | None = None
     env: dict[EnvName, EnvValue] = {}
@@ -285,8 +298,8 @@ class Step(Strict):
             raise ValueError("!where, env and cwd belong to run and script")
         if self.outputs and not (command or (self.check and self.check.output)):
             raise ValueError("!outputs belong to run, script and check output")
-        if found[0] != "gate" and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
-            raise ValueError("!on_no_go, on_hold and outcomes belong to a gate")
+        if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
+            raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self
 
     @property

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from console.playbook.steps import Check, Step, Where
+from console.run.effect_look import PREFLIGHT, look_words
 from console.services.base import (
     ComposeSpec,
     ContainerSpec,
@@ -72,6 +73,8 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         yield from clean_lines(step.note.rstrip())
     elif step.report is not None:
         yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
+    elif step.kind in PREFLIGHT:
+        yield from look_words(step)
     else:
         value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
         yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"

@@ -213,5 +213,6 @@ def _default_title(step: Step) -> str:
     return {
         "script": "Script", "build": "Build an image", "check": "Check", "gate": "Gate",
         "benchmark": "Benchmark", "report": "Write the report", "soak": "Soak",
-        "cutover": "Cut over",
+        "cutover": "Cut over", "checkpoint": "Does it fit?", "gguf": "Is the architecture known?",
+        "host": "This machine", "imports": "Import chain", "download": "Download",
     }.get(step.kind, step.kind)  # fmt: skip

@@ -74,6 +74,7 @@ def as_json(view: RunView) -> dict[str, Any]:
              "overridden": v.overridden or None, "criteria": v.criteria}
             for v in view.verdicts
         ],
+        "envelopes": view.envelopes,
         "verbs": view.verbs,
     }  # fmt: skip
 
@@ -84,6 +85,7 @@ def markdown(view: RunView) -> str:
     lines += _summary(view)
     lines += _decision(view)
     lines += _figures(view)
+    lines += _envelopes(view)
     lines += _steps(view)
     lines += _failures(view)
     lines += _verbs(view)
@@ -177,6 +179,22 @@ def _figures(view: RunView) -> list[str]:
         ]
         lines += [_figure(name, figures) for name, figures in metrics.items()]
         lines.append("")
+    return lines
+
+
+def _envelopes(view: RunView) -> list[str]:
+    """What a load was predicted to take, to hold what happened against."""
+    from console.fit.envelope import Envelope
+
+    lines: list[str] = []
+    for step, data in view.envelopes.items():
+        try:
+            predicted = Envelope.from_json(data).lines()
+        except ValueError:
+            continue
+        if predicted:
+            lines += [f"## Memory predicted by `{clean(step)}`", ""]
+            lines += [*(f"- {clean(line)}" for line in predicted), ""]
     return lines
 
 

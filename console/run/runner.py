@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 
-from console.playbook.steps import Step
+from console.playbook.steps import JUDGES, Step
 from console.run.attempt import run_attempts
 from console.run.context import Context
 from console.run.control import Verb
@@ -32,7 +32,7 @@ class Runner:
 
     def run(self) -> None:
         """Walk, close, finish. Raises only what is a bug or a journal that cannot be written."""
-        preload()
+        preload(step.kind for step in self.context.plan.steps)
         state, ending = self.context.view.state, Ending(self.context)
         if state is R.ROLLING_BACK:
             ending.roll_back("continued: the runner died while rolling back")
@@ -101,7 +101,7 @@ class Runner:
             flow = self._on_failure(planned, failure)
             if flow is not None:
                 return flow
-        if planned.kind == "gate" and planned.step is not None:
+        if planned.kind in JUDGES and planned.step is not None:
             return self._after_gate(planned, planned.step)
         return Flow.ON
 
@@ -133,7 +133,7 @@ class Runner:
 
     def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
         """A gate that was judged before the runner died still decides; the rest is done."""
-        if state is StepState.SUCCEEDED and planned.kind == "gate" and planned.step is not None:
+        if state is StepState.SUCCEEDED and planned.kind in JUDGES and planned.step is not None:
             return self._after_gate(planned, planned.step)
         return Flow.ON
 
@@ -159,7 +159,7 @@ class Runner:
             return Flow.ON if step.on_no_go == "continue" else Flow.END
         if verdict.verdict == "HOLD":
             return self._hold(planned, step)
-        if self.desk.mode == "gate":
+        if self.desk.mode == "gate" and planned.kind == "gate":
             self.desk.set(pause_asked=True)
         return Flow.ON
 
@@ -169,7 +169,7 @@ class Runner:
         if self.context.meta.headless:
             return Flow.END
         self.desk.set(evidence=evidence_hash(self.context.view))
-        verb = self._pause(Pause.HOLD, f"gate {planned.id} is HOLD")
+        verb = self._pause(Pause.HOLD, f"{planned.kind} {planned.id} is HOLD")
         if verb.verb == "approve":
             from console.playbook.verdict import Verdict
 

@@ -67,6 +67,8 @@ class RunView:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
     verdicts: list[Verdicts] = field(default_factory=list)
+    envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a checkpoint step predicts a load will take, by step id."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
     rungs: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
@@ -133,6 +135,10 @@ def _created(view: RunView, event: Event) -> None:
     view.restore_s = data.get("restore_s")
     view.header = data
     view.steps = [StepView(**row) for row in data.get("steps", [])]
+
+
+def _envelope(view: RunView, event: Event) -> None:
+    view.envelopes[event.step] = dict(event.data.get("envelope", {}))
 
 
 def _state(view: RunView, event: Event) -> None:
@@ -225,6 +231,7 @@ _HANDLERS = {
     "step.say": _say,
     "metrics": _metrics,
     "verdict": _verdict,
+    "envelope": _envelope,
     "verb": _verb,
     "input": _input,
     "outage": _outage,

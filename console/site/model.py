@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from console.document.validate import Duration, Strict, Text
+from console.document.validate import Arg, Duration, Strict, Text
 from console.services.base import ExistingContainer, Ready, Runs, ServiceSpec
+from console.site.machine import GpuModel, MachineModel
 from console.site.service import (
     ComposeModel,
     ProcessModel,
@@ -37,7 +38,8 @@ class ReferenceModel(Strict):
 
 class BaselineModel(Strict):
     """The service that must always come back: an existing container, a compose service whose
-    container exists, or a host process."""
+    container exists, or a host process. `args`: the engine's arguments, for planning where the
+    container itself cannot be asked."""
 
     container: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][\w.-]*$")] | None = None
     compose: ComposeModel | None = None
@@ -47,6 +49,7 @@ class BaselineModel(Strict):
     completion: CompletionModel = CompletionModel()
     reference: ReferenceModel | None = None
     models: list[Text] = []
+    args: list[Arg] = []
     grace: Duration = 10.0
 
     @model_validator(mode="after")
@@ -60,16 +63,12 @@ class EngineModel(Strict):
     host: str = Field("", pattern=r"^(unix:///.+)?$")
 
 
-class GpuModel(Strict):
-    uuid: Text
-    name: Text = ""
-
-
 class SiteModel(Strict):
     schema_: Literal["omni.site/v1"] = Field(alias="schema")
     name: Text = Field(pattern=r"^[A-Za-z0-9][\w.-]*$")
     baseline: BaselineModel
     engine: EngineModel = EngineModel()
+    machine: MachineModel = MachineModel()
     gpus: list[GpuModel] = []
     protected: list[Text] = []
     services: dict[ServiceName, ServiceModel] = {}

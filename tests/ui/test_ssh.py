@@ -181,7 +181,7 @@ def log_on_screen(far: Login, terminal: Terminal) -> list[str]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30,
     )  # fmt: skip
     written = [clean(line) for line in done.stdout.splitlines()]
-    shown = [line[2:].rstrip() for line in terminal.lines]
+    shown = [line[2:].rstrip().removesuffix("›").rstrip() for line in terminal.lines]
     return [s for s in shown if len(s) > 30 and any(w.startswith(s) for w in written)]
 
 

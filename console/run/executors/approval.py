@@ -24,7 +24,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     assert step.approval is not None
     if context.meta.yes:
         return _by_yes(context, attempt, step.id)
-    return _wait(
+    return wait(
         context, attempt, step.approval.prompt, step.approval.expires, step.approval.confirm
     )
 
@@ -41,7 +41,7 @@ def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
             Cause.PRECONDITION, "--yes cannot do a manual step that has nothing to verify it"
         )
     else:
-        done = _wait(context, attempt, step.manual.do, step.manual.expires, "")
+        done = wait(context, attempt, step.manual.do, step.manual.expires, "")
     if step.manual.verify is not None:
         return Done(f"{done.detail}; {ask(context, step.manual.verify, attempt)}")
     return done
@@ -54,7 +54,8 @@ def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
     return Done("approved by --yes")
 
 
-def _wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
+def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
+    """Ask, and wait for approve or reject; `confirm` has to be typed where it is not empty."""
     desk, clock = context.desk, context.clock
     context.record(
         "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),

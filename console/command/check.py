@@ -1,0 +1,154 @@
+"""`check gguf`, `check checkpoint`, `check host`: what can be known before anything is paid for."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, Exit, UsageError
+from console.fit.assessment import Verdict
+from console.preflight.finding import Finding, Level, worst
+from console.units import parse_rate
+
+if TYPE_CHECKING:
+    import docker
+
+    from console.preflight.oracle import Engine
+    from console.site.model import Site
+
+EXIT = {
+    Verdict.GO: Exit.OK, Verdict.STREAMING: Exit.OK, Verdict.TIGHT: Exit.HOLD,
+    Verdict.UNKNOWN: Exit.HOLD, Verdict.NO_GO: Exit.NO_GO,
+}  # fmt: skip
+LEVELS = {
+    Level.OK: Exit.OK, Level.WARN: Exit.OK, Level.UNKNOWN: Exit.HOLD, Level.FAIL: Exit.NO_GO,
+}  # fmt: skip
+
+
+def gguf(args: Namespace) -> int:
+    """The architecture of a file, and whether the installed build accepts it."""
+    from console.preflight.architecture import check
+
+    engine, why = _engine(args)
+    answer = check(args.what, engine, include=tuple(args.include))
+    lines = answer.lines()
+    if engine is None:
+        lines.append(f"unknown whether a build accepts it: {why}")
+    _print(args, lines, answer.to_json())
+    if answer.verdict is None:
+        return int(Exit.HOLD)
+    return int(LEVELS[answer.verdict.finding().level])
+
+
+def checkpoint(args: Namespace) -> int:
+    """Size, fit and arithmetic of a checkpoint under a loader."""
+    from console.gguf.cache import HeaderCache
+    from console.preflight.checkpoint import Ask, preflight
+    from console.site.planning import loader_for, machine_for, reference_for
+
+    site = _site(args)
+    to = Path(args.to).expanduser() if args.to else None
+    machine = machine_for(site.model, to, beside=args.beside)
+    if args.line:
+        machine = replace(
+            machine, line_bps=_rate(args.line), given={**machine.given, "line_bps": "given"}
+        )
+    loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
+    ask = Ask(
+        args.what, loader, tuple(args.include), tuple(args.exclude), to,
+        memory_read_bps=site.model.machine.memory_read,
+    )  # fmt: skip
+    found = preflight(
+        ask, machine, reference=lambda file: reference_for(site.model, file), cache=HeaderCache()
+    )
+    _print(args, found.lines(), found.to_json())
+    return int(EXIT[found.verdict])
+
+
+def host(args: Namespace) -> int:
+    """What this machine has for what is asked; without a question, the machine itself."""
+    from console.preflight.host_ask import HostAsk, findings
+    from console.site.planning import machine_for
+
+    site = _site(args)
+    ask = HostAsk(
+        method=args.method, ports=tuple(args.port), images=tuple(args.image),
+        compose=tuple(Path(one) for one in args.compose),
+        disk=Path(args.disk).expanduser() if args.disk else None, sched_ext=args.sched_ext,
+        gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
+        cuda=_pair("--cuda", args.cuda), compute=_pair("--compute", args.compute),
+        engine=site.model.engine.host,
+    )  # fmt: skip
+    return _findings(args, findings(ask, machine_for(site.model, ask.disk), lambda: _docker(site)))
+
+
+def imports(args: Namespace) -> int:
+    """Whether an image's modules can be imported at all."""
+    from console.preflight.imports import check
+
+    return _findings(args, check(_docker(_site(args)), args.image, args.modules))
+
+
+def _findings(args: Namespace, found: Iterable[Finding]) -> int:
+    from console.preflight.checkpoint import finding_lines
+
+    rows = list(found)
+    level = worst(rows)
+    lines = [line for one in rows for line in finding_lines(one)]
+    data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
+    _print(args, lines, data)
+    return int(LEVELS[level])
+
+
+def _print(args: Namespace, lines: list[str], data: object) -> None:
+    print(json.dumps(data) if args.json else "\n".join(lines))
+
+
+def _site(args: Namespace) -> Site:
+    from console.command.common import site_of
+
+    return site_of(args.site)
+
+
+def _docker(site: Site) -> docker.DockerClient:
+    from console.services.docker_client import connect
+
+    return connect(site.model.engine.host or None)
+
+
+def _rate(text: str) -> float:
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise UsageError(f"--line {text}", f"expected {error}") from error
+
+
+def _pair(flag: str, text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        raise UsageError(f"{flag} {text}", "expected a version like 12.8")
+    return int(major), int(minor)
+
+
+def _engine(args: Namespace) -> tuple[Engine | None, str]:
+    """The build to ask: named on the command line, else the baseline's; or why there is none."""
+    from console.preflight.oracle_host import HostProgram
+    from console.site.planning import build_of
+
+    if args.binary:
+        return HostProgram((args.binary,)), ""
+    site = _site(args)
+    specs = {**site.service_specs(), "baseline": site.baseline_spec()}
+    try:
+        engine = build_of(specs, lambda: _docker(site), service=args.service, image=args.image)
+    except UsageError:
+        raise
+    except ConsoleError as error:
+        return None, f"{error}; name one with --image or --binary"
+    return engine, ""

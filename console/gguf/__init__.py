@@ -1,0 +1,1 @@
+"""GGUF headers, from a file or a few HTTP ranges."""

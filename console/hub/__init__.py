@@ -1,0 +1,1 @@
+"""What a model repository holds, and fetching it."""

@@ -1,0 +1,1 @@
+"""What can be known before anything is paid for: architecture, size, memory, host."""

@@ -1,0 +1,317 @@
+"""Whether a checkpoint is worth its download: what it holds, what it takes, what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.fit import text as fit_text
+from console.fit.assessment import Assessment, Reference, Verdict
+from console.fit.facts import BadFacts, ModelFacts
+from console.fit.from_config import from_config
+from console.fit.from_gguf import from_gguf
+from console.fit.machine import Machine
+from console.fit.verdict import assess
+from console.gguf.cache import HeaderCache
+from console.gguf.errors import GgufError
+from console.gguf.read import Reading, read_header
+from console.gguf.splits import merged, read_shards
+from console.hub import here
+from console.hub.amount import both_units, download_time, seconds_for
+from console.hub.checkpoint import Contents, Format, WeightSet
+from console.hub.checkpoint import read as read_contents
+from console.hub.config import fetch_config, fetch_index
+from console.hub.here import Here
+from console.hub.listing import Listing, look_up
+from console.hub.reference import LocalReference, RepoReference, parse
+from console.preflight import compatibility
+from console.preflight import host as host_checks
+from console.preflight.finding import Finding, Level
+from console.preflight.loader import Loader, engine_of, method_of, plan_of, speaks_gguf
+from console.text import one_line
+
+READ_S = 120.0
+"""Seconds for the headers of a whole split set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the operator wants to know. `what` as typed; `to` is where it would be downloaded;
+    `token` None takes the stored one; `memory_read_bps` is how fast the CPU reads RAM."""
+
+    what: str
+    loader: Loader = field(default_factory=Loader)
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    to: Path | None = None
+    token: str | None = None
+    memory_read_bps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The answer. `assessment` is None where too little is known; `why` then says what."""
+
+    contents: Contents
+    chosen: WeightSet
+    here: Here
+    machine: Machine
+    assessment: Assessment | None
+    findings: tuple[Finding, ...]
+    why: str = ""
+    architecture: str = ""
+    arguments: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """A check that failed is a NO-GO, whatever the memory says."""
+        if any(one.level is Level.FAIL for one in self.findings):
+            return Verdict.NO_GO
+        return self.assessment.verdict if self.assessment is not None else Verdict.UNKNOWN
+
+    @property
+    def because(self) -> str:
+        """One sentence for the verdict."""
+        failed = [one for one in self.findings if one.level is Level.FAIL]
+        words = [f"{one.title}: {one.words}" for one in failed]
+        if self.assessment is not None and (not failed or self.assessment.verdict is Verdict.NO_GO):
+            words.append(self.assessment.because)
+        elif self.why:
+            words.append(self.why)
+        return "; ".join(words)
+
+    @property
+    def download_s(self) -> float | None:
+        return seconds_for(self.here.to_fetch, self.machine.line_bps)
+
+    def lines(self) -> list[str]:
+        """Files, disk and line, checks, then the arithmetic; at most 78 wide, clean."""
+        listing = self.contents.listing
+        pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
+        out = [f"{one_line(listing.repo, 60)}{pinned}"]
+        for one in [*self.contents.lines(), self.here.words, self._line()]:
+            out += fit_text.wrapped(f"  {one}", "    ") if one else []
+        if self.arguments:
+            out += fit_text.wrapped(f"  loaded as: {self.arguments}", "    ")
+        out.append("")
+        for finding in self.findings:
+            out += finding_lines(finding)
+        out.append("")
+        if self.assessment is not None:
+            out += fit_text.lines(self.assessment)
+        else:
+            out += fit_text.wrapped(f"memory: not worked out: {self.why}", "  ")
+        return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ")]
+
+    def _line(self) -> str:
+        origin = self.machine.given.get("line_bps", "")
+        return download_time(self.here.to_fetch, self.machine.line_bps, origin)
+
+    def to_json(self) -> dict[str, Any]:
+        found, listing = self.assessment, self.contents.listing
+        return {
+            "repo": listing.repo, "commit": listing.commit, "verdict": str(self.verdict),
+            "because": self.because, "architecture": self.architecture,
+            "set": {"label": self.chosen.label, "files": len(self.chosen.files),
+                    "bytes": self.chosen.size, "whole": self.chosen.whole},
+            "to_fetch": self.here.to_fetch, "download_s": self.download_s,
+            "findings": [{**asdict(one), "level": str(one.level)} for one in self.findings],
+            "terms": [asdict(one) for one in found.terms] if found else [],
+            "limits": [{**asdict(one), "short_by": one.short_by} for one in found.limits]
+            if found else [],
+            "would_make_it_go": list(found.would_make_it_go) if found else [],
+            "ceiling_tok_s": found.ceiling_tok_s if found else None,
+            "envelope": found.envelope.to_json() if found else None,
+        }  # fmt: skip
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """A finding with its hint, wrapped."""
+    out = fit_text.wrapped(finding.text, " " * 8)
+    if finding.hint:
+        out += fit_text.wrapped(f"        hint: {finding.hint}", " " * 14)
+    return out
+
+
+def preflight(
+    ask: Ask,
+    machine: Machine,
+    *,
+    reference: Callable[[str], Reference | None] = lambda model: None,
+    cache: HeaderCache | None = None,
+) -> Preflight:
+    """Look the checkpoint up and judge it. Raises ConsoleError where nothing can be said.
+
+    `reference` gives what was measured of a configuration that runs, for a file's name.
+    """
+    listing = listing_of(ask.what, ask.token)
+    contents = contents_of(listing, ask.include, ask.exclude, ask.token)
+    chosen = contents.choose()
+    found = here.look(listing, contents.files, ask.to)
+    findings = [*_access(listing), *_whole(chosen), *_format(ask.loader, chosen)]
+    if ask.to is not None:
+        findings.append(_disk(ask.to, found, machine))
+    plan = plan_of(ask.loader, chosen.format)
+    facts, why = None, ""
+    if listing.refused is not None:
+        return Preflight(
+            contents, chosen, found, machine, None, tuple(findings),
+            "the hub shows the files of this repository, not what is in them",
+        )  # fmt: skip
+    try:
+        facts = facts_of(listing, chosen, ask.token, cache)
+    except (GgufError, BadFacts) as error:
+        why = "; ".join([str(error), error.hint]) if error.hint else str(error)
+        if getattr(error, "kind", None) is None or error.exit_code == 3:
+            findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
+    assessment = None
+    if facts is not None:
+        findings += compatibility.check(
+            compatibility.Question(
+                engine_of(ask.loader, plan, chosen.format), _table_format(chosen.format),
+                facts.architecture, chosen.quantization.lower(), method_of(plan),
+                getattr(plan, "split_mode", ""), machine,
+            )
+        )  # fmt: skip
+        assessment = assess(
+            facts, plan, machine, alternatives=_others(contents, chosen),
+            reference=reference(Path(chosen.files[0].path).name if ask.loader.own else ""),
+            ram_read_bps=ask.memory_read_bps,
+        )  # fmt: skip
+    arguments = " ".join(ask.loader.args)
+    return Preflight(
+        contents, chosen, found, machine, assessment, tuple(findings), why,
+        facts.architecture if facts else "",
+        one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
+    )  # fmt: skip
+
+
+def listing_of(what: str, token: str | None = None) -> Listing:
+    """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
+    reference = parse(what)
+    if isinstance(reference, LocalReference):
+        return here.local(reference.path)
+    return look_up(reference.repo, reference.revision or "main", token=token)
+
+
+def within(what: str) -> str:
+    """The path inside the repository that an address names; "" for the whole of it."""
+    reference = parse(what)
+    return reference.path if isinstance(reference, RepoReference) else ""
+
+
+def contents_of(
+    listing: Listing, include: Sequence[str], exclude: Sequence[str], token: str | None
+) -> Contents:
+    """The sets of weights, labelled by what config.json says where it can be read."""
+    if listing.refused is not None or not listing.commit:
+        return read_contents(listing, include, exclude)
+    config = fetch_config(listing, token=token)
+    return read_contents(
+        listing, include, exclude, config=config, index=fetch_index(listing, token=token)
+    )
+
+
+def facts_of(
+    listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
+) -> ModelFacts:
+    """The model's facts: GGUF headers of all shards, else config.json. Raises GgufError, BadFacts
+    and HubError."""
+    if chosen.format is Format.GGUF:
+        header = merged([one.header for one in shard_headers(listing, chosen, token, cache)])
+        return from_gguf(header)
+    config = _config(listing, token)
+    if config is None:
+        raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
+    if chosen.size is None:
+        raise BadFacts("the size of a file is not known", chosen.line)
+    return from_config(config, chosen.size)
+
+
+def shard_headers(
+    listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
+) -> list[Reading]:
+    """The headers of a set, in order; one that was read before costs nothing."""
+    from console.hub import settings
+
+    sent = (token if token is not None else settings.token()) if listing.commit else ""
+    kept = {f.path: cache.get(f.sha256) for f in chosen.files if f.sha256} if cache else {}
+    wanted = [file for file in chosen.files if kept.get(file.path) is None]
+    places = [_place(listing, file.path) for file in wanted]
+    if len(places) == 1:
+        fresh: Sequence[Reading] = [read_header(places[0], token=sent or "", deadline_s=READ_S)]
+    else:
+        fresh = read_shards(places, token=sent or "", deadline_s=READ_S)
+    for file, one in zip(wanted, fresh, strict=True):
+        kept[file.path] = one
+        if cache is not None and file.sha256:
+            cache.put(file.sha256, one)
+    return [found for file in chosen.files if (found := kept[file.path]) is not None]
+
+
+def _place(listing: Listing, path: str) -> str:
+    return listing.url(path) if listing.commit else str(Path(listing.repo) / path)
+
+
+def _config(listing: Listing, token: str | None) -> Mapping[str, Any] | None:
+    if listing.commit:
+        return fetch_config(listing, token=token)
+    from console.hub.config import CONFIG, CONFIG_LIMIT
+    from console.hub.config import parse as parse_json
+
+    path = Path(listing.repo) / CONFIG
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return parse_json(CONFIG, file.read(CONFIG_LIMIT))
+
+
+# -- checks ------------------------------------------------------------------------------------
+
+
+def _access(listing: Listing) -> list[Finding]:
+    if listing.refused is None:
+        return []
+    error = listing.refused
+    return [Finding(Level.FAIL, "access", str(error), error.hint)]
+
+
+def _whole(chosen: WeightSet) -> list[Finding]:
+    if chosen.whole:
+        return []
+    return [Finding(Level.FAIL, "files", chosen.gap, "no loader takes a part of a set")]
+
+
+def _format(loader: Loader, chosen: WeightSet) -> list[Finding]:
+    """GGUF for those who read it, safetensors for the others (F-019, seed 001)."""
+    if loader.kind == "convert" or loader.engine == "exllamav3":
+        return []  # the compatibility table says it
+    wants_gguf = speaks_gguf(loader, chosen.format)
+    if wants_gguf == (chosen.format is Format.GGUF):
+        return []
+    engine = loader.engine or ("llama.cpp" if wants_gguf else "this engine")
+    words = f"{chosen.label}: {engine} reads {'GGUF' if wants_gguf else 'safetensors'}"
+    return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
+
+
+def _table_format(format_: Format) -> str:
+    return "gguf" if format_ is Format.GGUF else "safetensors"
+
+
+def _disk(to: Path, found: Here, machine: Machine) -> Finding:
+    """Against the disk as the machine has it: declared, or measured now."""
+    if machine.disk_free is None or machine.given.get("disk_free", "").startswith("measured"):
+        return host_checks.disk(to, found.to_write)
+    need, free = found.to_write, machine.disk_free
+    if need is None:
+        return Finding(Level.UNKNOWN, f"disk {to}", "how much is needed is not known")
+    spare = max(need // 20, 20 * 10**9)
+    words = f"{both_units(free)} free, {both_units(need)} needed"
+    level = Level.OK if free >= need + spare else Level.FAIL
+    return Finding(level, f"disk {to}", words)
+
+
+def _others(contents: Contents, chosen: WeightSet) -> dict[str, int]:
+    return {one.label: one.size for one in contents.sets if one is not chosen and one.size}

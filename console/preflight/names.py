@@ -1,0 +1,187 @@
+"""Which names a llama.cpp build holds: a scan of its library, in bounded memory, without ldd.
+
+What the compiler leaves of a table of names is each name as a string that ends with NUL. It need
+not begin after one: linkers store `qwen2` in the tail of another string that ends alike. So a name
+that is absent is not known to the build, while one that is there may stand for something else
+(a chat template, a tokenizer, an architecture that is listed and not built): only the loader knows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+CHUNK = 1 << 20
+OVERLAP = 512
+"""No string that is looked for is longer, bytes."""
+MOST_FILES = 12
+MOST_TRIES = 120
+NEAR = 6
+SPAN = 200
+MARK = b"%s.context_length\0"
+"""A string of llama.cpp's own: the file that has it holds the table of architectures."""
+STANDARD = (
+    "/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/lib64",
+    "/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/app", "/app/lib",
+)  # fmt: skip
+USUAL = ("libllama.so", "libllama.so.0")
+_LIBRARY = re.compile(rb"\0(lib[\w.+-]{0,40}llama[\w.+-]{0,40}\.so[.\d]{0,20})(?=\0)")
+_RUNPATH = re.compile(rb"\0((?:\$ORIGIN|/)[\w./+:$-]{0,300})(?=\0)")
+
+
+class Presence(StrEnum):
+    """How a name stands in a library."""
+
+    WHOLE = "whole"
+    TAIL = "tail"
+    ABSENT = "absent"
+
+
+class Place(Protocol):
+    """Where files are read from: this machine, or an image."""
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file that can be read."""
+
+    def read(self, path: str) -> Iterator[bytes]:
+        """A file in pieces of any size, links followed; nothing where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The file that holds the table, and all files that were read on the way to it."""
+
+    path: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a library says about a name; `near` are strings like it, not proven to be names."""
+
+    path: str
+    presence: Presence
+    near: tuple[str, ...] = ()
+
+
+def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces as blocks that overlap, so that no string is cut in two; the first has a NUL before
+    it, for a string that opens the file."""
+    rest, waiting = b"\0", bytearray()
+    for piece in pieces:
+        waiting += piece
+        if len(waiting) >= CHUNK:
+            block = rest + waiting
+            rest, waiting = block[-OVERLAP:], bytearray()
+            yield block
+    yield rest + waiting
+
+
+def find(pieces: Iterable[bytes], name: str) -> Presence:
+    """How a name stands in a file."""
+    tail = name.encode() + b"\0"
+    whole, found = b"\0" + tail, Presence.ABSENT
+    for block in overlapping(pieces):
+        if whole in block:
+            return Presence.WHOLE
+        if tail in block:
+            found = Presence.TAIL
+    return found
+
+
+def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
+    """Strings of a file that begin like a name, the most alike first."""
+    stem = re.match(r"[A-Za-z]{1,5}", name)
+    if stem is None or len(stem[0]) < 2:
+        return ()
+    # A literal beginning keeps the search at full speed.
+    pattern = re.compile(rb"\0(" + stem[0].encode() + rb"[A-Za-z0-9_.-]{0,40})(?=\0)")
+    seen: set[str] = set()
+    for block in overlapping(pieces):
+        seen.update(one.decode("ascii") for one in pattern.findall(block)[:SPAN])
+        if len(seen) > SPAN:
+            break
+    seen.discard(name)
+    return tuple(difflib.get_close_matches(name, sorted(seen), NEAR, 0.5))
+
+
+def survey(place: Place, program: str, env: Mapping[str, str]) -> Library | None:
+    """The library that holds the table, found from a program by the names its files hold; None
+    where none was found. Reads at most MOST_FILES files."""
+    folders = [posixpath.dirname(program)]
+    folders += [one for one in env.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
+    wanted: list[str] = []
+    read: list[str] = []
+    tries = 0
+    waiting = [program]
+    while waiting and len(read) < MOST_FILES:
+        path = waiting.pop(0)
+        read.append(path)
+        there, libraries, paths = _look(place, path)
+        if there:
+            return Library(path, tuple(read))
+        folders += [one for one in paths if one not in folders]
+        wanted += [one for one in libraries if one not in wanted]
+        # libllama itself first: it is what the others lead to.
+        names = sorted([*wanted, *USUAL], key=lambda name: not name.startswith("libllama.so"))
+        for target in _targets(names, folders):
+            if target in read or target in waiting or tries >= MOST_TRIES:
+                continue
+            tries += 1
+            if place.has(target):
+                waiting.append(target)
+    return None
+
+
+def _targets(names: Iterable[str], folders: list[str]) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        for folder in dict.fromkeys([*folders, *STANDARD]):
+            yield posixpath.join(folder, name)
+
+
+def _look(place: Place, path: str) -> tuple[bool, list[str], list[str]]:
+    """Whether a file holds the table; else the libraries and the folders that it names."""
+    # Two passes: the first is a plain search at full speed, and most often enough.
+    if any(MARK in block for block in overlapping(place.read(path))):
+        return True, [], []
+    libraries: dict[str, None] = {}
+    folders: dict[str, None] = {}
+    origin = posixpath.dirname(path)
+    for block in overlapping(place.read(path)):
+        libraries |= {one.decode(): None for one in _LIBRARY.findall(block)[:SPAN]}
+        for found in _RUNPATH.findall(block)[:SPAN] if libraries else ():
+            text = found.decode().replace("$ORIGIN", origin)
+            folders |= {posixpath.normpath(one): None for one in text.split(":") if one}
+        if len(libraries) + len(folders) > SPAN:
+            break
+    return False, list(libraries), [one for one in folders if "lib" in one or origin in one]
+
+
+class HostPlace:
+    """The files of this machine."""
+
+    def has(self, path: str) -> bool:
+        return os.path.isfile(path) and os.access(path, os.R_OK)
+
+    def read(self, path: str) -> Iterator[bytes]:
+        if self.has(path):
+            with Path(path).open("rb", buffering=0) as file:
+                while piece := file.read(CHUNK):
+                    yield piece
+
+
+def digest(paths: Iterable[str]) -> str:
+    """sha256 (hex) over files of this machine, in order. Raises OSError."""
+    total = hashlib.sha256()
+    for path in paths:
+        with Path(path).open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()

@@ -1,0 +1,113 @@
+"""A preflight for a screen: what was typed, judged, as lines with a tone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.errors import ConsoleError
+from console.text import clean
+from console.viewer.site import site as load_site
+
+FIELDS = (
+    ("what", "repository, URL, file or directory", "org/name[@revision], or a path"),
+    ("include", "files", "patterns, like *Q4_K_M*"),
+    ("loader", "how it is loaded", ""),
+    ("engine", "engine", ""),
+    ("ctx", "context", "tokens"),
+    ("to", "downloaded to", "a directory: its disk is looked at"),
+    ("args", "the engine's arguments", "empty: the baseline's where it is llama.cpp"),
+)
+CHOICES = {
+    "loader": ["", "mmap", "resident", "convert"],
+    "engine": ["", "llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Lines to draw, clean; `verdict` in one word, "" where it was not reached."""
+
+    verdict: str
+    lines: tuple[str, ...]
+
+
+def check(name: str, text: str) -> str:
+    """What is wrong with one field, or ""."""
+    if name == "ctx" and text and not (text.isdecimal() and 0 < int(text) < 1 << 31):
+        return "a number of tokens, like 8192"
+    if name == "what" and not text.strip():
+        return "needed"
+    if name == "args":
+        import shlex
+
+        try:
+            shlex.split(text)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def look(values: Mapping[str, str], site: str | None) -> Shown:
+    """The whole answer; an error is an answer too. Takes seconds, never raises ConsoleError."""
+    lines: list[str] = []
+    verdict = ""
+    try:
+        verdict = _fit(values, site, lines)
+    except ConsoleError as error:
+        lines += [clean(line, 400) for line in error.lines()]
+    return Shown(verdict, tuple(lines))
+
+
+def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
+    import shlex
+
+    from console.gguf.address import is_address
+    from console.gguf.cache import HeaderCache
+    from console.hub import settings
+    from console.hub.checkpoint import Format
+    from console.preflight import architecture
+    from console.preflight.checkpoint import Ask, preflight
+    from console.site.planning import build_of, loader_for, machine_for, reference_for
+
+    place = load_site(site)
+    what = values.get("what", "").strip()
+    include = tuple(values.get("include", "").split())
+    specs = {**place.service_specs(), "baseline": place.baseline_spec()}
+
+    def ask_build() -> str:
+        engine = None
+        try:
+            engine = build_of(specs, _connect(place.model.engine.host))
+        except ConsoleError as error:
+            lines.append(clean(f"which build runs here is not known: {error}", 300))
+        answer = architecture.check(what, engine, include=include)
+        lines.extend([*answer.lines(), ""])
+        if answer.verdict is None:
+            return "UNKNOWN"
+        return {True: "GO", False: "NO-GO", None: "UNKNOWN"}[answer.verdict.accepted]
+
+    if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
+        return ask_build()  # not the hub's: its header is all there is to know
+    to = Path(values["to"]).expanduser() if values.get("to") else None
+    loader = loader_for(
+        place.model, values.get("loader", ""), values.get("engine", ""),
+        shlex.split(values.get("args", "")), int(values["ctx"]) if values.get("ctx") else None,
+    )  # fmt: skip
+    found = preflight(
+        Ask(what, loader, include, (), to, memory_read_bps=place.model.machine.memory_read),
+        machine_for(place.model, to),
+        reference=lambda file: reference_for(place.model, file), cache=HeaderCache(),
+    )  # fmt: skip
+    known = "GO"
+    if found.chosen.format is Format.GGUF and found.chosen.whole:
+        known = ask_build()
+    lines.extend(found.lines())
+    return "NO-GO" if known == "NO-GO" else str(found.verdict)
+
+
+def _connect(host: str):  # type: ignore[no-untyped-def]
+    from console.services.docker_client import connect
+
+    return lambda: connect(host or None)

@@ -1,0 +1,99 @@
+"""A prediction that is kept, read again, and held against what is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from console.fit.envelope import Envelope, Point, Sample
+from console.fit.flags import llama_plan
+from console.fit.from_gguf import from_gguf
+from console.fit.verdict import assess
+from tests.fit import shapes
+from tests.fit.site import BASELINE, GIB, LARGE, SITE, SMALL
+
+Q3 = assess(from_gguf(shapes.deepseek_r1("Q3_K_M")), BASELINE, SITE).envelope
+RESIDENT = assess(
+    from_gguf(shapes.deepseek_r1("Q4_K_M")),
+    llama_plan(["-ngl", "12", "-c", "8192", "-ts", "75,25", "-lm", "none"]),
+    SITE,
+).envelope
+
+
+def test_it_survives_json() -> None:
+    for envelope in (Q3, RESIDENT, Envelope()):
+        assert Envelope.from_json(json.loads(json.dumps(envelope.to_json()))) == envelope
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None, [], {}, {"schema": 2, "points": []}, {"schema": 1}, {"schema": 1, "points": [1]},
+        {"schema": 1, "points": [{}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "ram": -1}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "ram": True}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "at_s": float("nan")}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {"a": "much"}, "ram": 1}]},
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(data: object) -> None:
+    with pytest.raises(ValueError, match="envelope"):
+        Envelope.from_json(data)
+
+
+def test_text_from_a_file_is_clean() -> None:
+    point = {"phase": "a\x1b[31m", "vram": {"b\x07": 1}, "ram": 0, "page_cache": 0, "swap": 0}
+    read = Envelope.from_json({"schema": 1, "points": [point]}).points[0]
+    assert read.phase.isprintable()
+    assert read.vram[0][0].isprintable()
+
+
+def test_phases_come_in_order_of_time() -> None:
+    for envelope in (Q3, RESIDENT):
+        times = [point.at_s for point in envelope.points if point.at_s is not None]
+        assert times == sorted(times)
+    # 297.9 GiB at 10 GB/s
+    assert Q3.points[1].at_s == pytest.approx(32, abs=0.5)
+
+
+def test_mapped_weights_are_page_cache_and_resident_ones_memory() -> None:
+    assert Q3.peak.ram < 10 * GIB
+    assert Q3.peak.page_cache > 290 * GIB
+    assert RESIDENT.peak.ram > 300 * GIB
+
+
+def sample(**more: object) -> Sample:
+    peak = Q3.peak
+    values: dict[str, object] = {"ram": peak.ram, "vram": peak.vram, "swap": peak.swap}
+    return Sample(**(values | more))  # type: ignore[arg-type]
+
+
+def test_what_was_predicted_is_inside() -> None:
+    assert Q3.outside(sample()) is None
+    assert Q3.outside(Sample()) is None
+    assert Q3.outside(sample(page_cache=900 * GIB)) is None
+    assert Envelope().outside(sample(ram=900 * GIB)) is None
+
+
+def test_a_load_that_leaves_it_is_told_in_words() -> None:
+    found = Q3.outside(sample(ram=60 * GIB))
+    assert found is not None
+    assert found.startswith("memory 60.0 GiB, predicted at most")
+    found = Q3.outside(sample(vram=((LARGE.name, 94 * GIB), (SMALL.name, 5 * GIB))))
+    assert found is not None
+    assert LARGE.name in found
+    assert SMALL.name not in found
+    found = Q3.outside(sample(swap=4 * GIB))
+    assert found is not None
+    assert "swap" in found
+    assert "VRAM of another" in (Q3.outside(sample(vram=(("another", 9 * GIB),))) or "")
+
+
+def test_slack_is_a_tenth_or_two_gib() -> None:
+    flat = Envelope((Point("x", ram=100 * GIB),))
+    assert flat.outside(Sample(ram=110 * GIB)) is None
+    assert flat.outside(Sample(ram=110 * GIB + 1)) is not None
+    small = Envelope((Point("x", ram=1 * GIB),))
+    assert small.outside(Sample(ram=3 * GIB)) is None
+    assert small.outside(Sample(ram=3 * GIB + 1)) is not None

@@ -1,0 +1,230 @@
+"""Facts out of GGUF headers and config.json: what is read, what is missing, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.fit.facts import BadFacts, Kind, ModelFacts
+from console.fit.from_config import from_config
+from console.fit.from_gguf import from_gguf
+from console.gguf.header import Array
+from console.gguf.read import read_header
+from tests.fit import configs, shapes
+from tests.fit.headers import FakeHeader, FakeTensor, header_of
+from tests.fit.tiny import MODELS, llama
+
+GIB = 1 << 30
+
+
+def test_r1_is_read_as_it_is() -> None:
+    facts = from_gguf(shapes.deepseek_r1("Q4_K_M"))
+    assert (facts.layers, facts.embedding, facts.vocabulary) == (61, 7168, 129280)
+    assert (facts.experts.count, facts.experts.used, facts.experts.leading_dense) == (256, 8, 3)
+    assert facts.attention.latent
+    assert not facts.attention.unpacked
+    assert facts.attention.key == 576
+    assert facts.missing == ()
+
+
+def test_an_old_conversion_is_told_by_its_keys() -> None:
+    facts = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
+    assert facts.attention.unpacked
+    assert not facts.attention.latent
+    assert "before latent caches" in facts.notes[0]
+
+
+def test_weights_are_sorted_by_what_they_are_for() -> None:
+    facts = from_gguf(shapes.deepseek_r1("Q4_K_M"))
+    assert sum(facts.bytes_of(kind) for kind in Kind) == facts.weight_bytes
+    assert facts.bytes_of(Kind.EXPERTS, layer=2) == 0
+    # 256 x 3 x 7168 x 2048 weights, two of three in Q4_K (4.5 bit), one in Q6_K (6.5625 bit)
+    assert facts.bytes_of(Kind.EXPERTS, layer=60) == 256 * 7168 * 2048 * (9 + 6.5625) / 8
+    assert not facts.tied
+    assert from_gguf(shapes.gemma3_27b()).tied
+
+
+def test_a_layer_for_guessing_ahead_is_not_loaded() -> None:
+    facts = from_gguf(header_of(MODELS["glm4moe"]()))
+    assert (facts.layers, facts.spare_layers) == (2, 1)
+    skipped = [weight for weight in facts.weights if weight.kind is Kind.SKIPPED]
+    assert skipped
+    assert {weight.layer for weight in skipped} == {2}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_real_reader_gives_the_same_facts(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    path = model.write(tmp_path / "model.gguf")
+    assert from_gguf(read_header(path).header) == from_gguf(header_of(model))
+
+
+def test_other_sizes_of_the_same_model_are_scaled() -> None:
+    facts = from_gguf(shapes.distill_32b())
+    half = facts.scaled(facts.weight_bytes // 2)
+    assert half.weight_bytes == pytest.approx(facts.weight_bytes / 2, rel=1e-6)
+    assert half.attention == facts.attention
+    assert facts.scaled(-1) is facts
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("block_count", "llama.block_count"),
+        ("attention.head_count", "llama.attention.head_count"),
+    ],
+)
+def test_what_is_missing_is_named(key: str, named: str) -> None:
+    kv = dict(header_of(llama()).kv)
+    del kv[f"llama.{key}"]
+    for other in ("attention.head_count_kv", "attention.key_length"):
+        if key == "attention.head_count":
+            del kv[f"llama.{other}"]
+    facts = from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+    assert any(named in words for words in facts.missing)
+
+
+def test_an_unknown_cache_is_said_to_be_unknown() -> None:
+    kv = header_of(llama()).kv | {"llama.attention.compress_ratios": Array("INT32", 3, (1, 2, 3))}
+    facts = from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+    assert any("compressed caches" in words for words in facts.missing)
+
+
+def test_an_unknown_tensor_type_leaves_a_gap() -> None:
+    tensors = [FakeTensor("blk.0.ffn_up.weight", (64, 64), "type 999", None)]
+    facts = from_gguf(FakeHeader(header_of(llama()).kv, tensors))
+    assert any("type 999" in words for words in facts.missing)
+
+
+def test_the_start_of_a_header_alone_leaves_the_weights_open() -> None:
+    facts = from_gguf(FakeHeader(header_of(llama()).kv, None))
+    assert any("tensor table" in words for words in facts.missing)
+
+
+HOSTILE: list[tuple[str, object]] = [
+    ("block_count", -1),
+    ("block_count", 0),
+    ("block_count", 2**63),
+    ("block_count", 10**5000),
+    ("block_count", "three"),
+    ("block_count", 1.5),
+    ("block_count", Array("INT32", 2, (1, 2))),
+    ("attention.head_count", 2**40),
+    ("attention.head_count", -4),
+    ("attention.head_count_kv", Array("INT32", 1, (2,))),
+    ("attention.head_count_kv", Array("FLOAT32", 3, (1.0, 2.0, 3.0))),
+    ("attention.head_count_kv", Array("STRING", 3)),
+    ("attention.key_length", -1),
+    ("attention.sliding_window", 2**62),
+    ("attention.sliding_window_pattern", Array("INT32", 2, (1, 0))),
+    ("context_length", "long"),
+    ("expert_used_count", 9),
+    ("nextn_predict_layers", 3),
+    ("embedding_length", [1]),
+    ("ssm.state_size", 2**50),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), HOSTILE, ids=[f"{key}-{i}" for i, (key, _) in enumerate(HOSTILE)]
+)
+def test_nonsense_is_refused_in_words(key: str, value: object) -> None:
+    kv = header_of(llama()).kv | {
+        "llama.attention.sliding_window": 512, f"llama.{key}": value,
+        "llama.ssm.conv_kernel": 4, "llama.ssm.inner_size": 8,
+    }  # fmt: skip
+    with pytest.raises(BadFacts) as caught:
+        from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+    assert f"llama.{key}" in caught.value.detail
+    assert caught.value.hint
+    assert all(line.isprintable() and len(line) < 300 for line in caught.value.lines())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        FakeTensor("blk.9.ffn_up.weight", (64, 64), "F16", 8192),
+        FakeTensor("blk.0.ffn_up.weight", (2**40, 2**40), "F16", 2**60),
+        FakeTensor("blk.0.ffn_up.weight", (1,), "F16", -5),
+    ],
+    ids=["no such block", "too large", "negative"],
+)
+def test_tensors_that_cannot_be_are_refused(tensor: FakeTensor) -> None:
+    with pytest.raises(BadFacts):
+        from_gguf(FakeHeader(header_of(llama()).kv, [tensor]))
+
+
+def test_names_are_clean() -> None:
+    kv = {"general.architecture": "ll\x1b[31mama", "ll\x1b[31mama.block_count": 1}
+    facts = from_gguf(FakeHeader(kv, [FakeTensor("a\x1b]0;b\x07", (1,), "F32", 4)]))
+    assert facts.architecture.isprintable()
+    assert all(weight.name.isprintable() for weight in facts.weights)
+    assert all(words.isprintable() for words in facts.missing)
+
+
+def of(config: dict[str, object], size: int = 100 * GIB) -> ModelFacts:
+    return from_config(config, size)
+
+
+def test_a_config_gives_parameters_close_to_the_published_ones() -> None:
+    published = {"DEEPSEEK_R1": 684.5e9, "DISTILL_32B": 32.8e9, "MIXTRAL": 46.7e9,
+                 "GEMMA3_27B": 27.0e9, "QWEN3_235B": 235.1e9}  # fmt: skip
+    for name, count in published.items():
+        facts = of(getattr(configs, name))
+        assert facts.missing == ()
+        assert sum(w.elements for w in facts.weights) == pytest.approx(count, rel=0.03), name
+
+
+def test_the_bytes_of_a_checkpoint_are_shared_out() -> None:
+    facts = of(configs.DEEPSEEK_R1, 642 * GIB)
+    assert facts.weight_bytes == pytest.approx(642 * GIB, rel=1e-6)
+    assert facts.bytes_of(Kind.EXPERTS) / GIB == pytest.approx(615, abs=2)
+    assert facts.spare_layers == 1
+    assert facts.bytes_of(Kind.SKIPPED) / GIB == pytest.approx(10.8, abs=0.3)
+
+
+def test_windows_of_a_config() -> None:
+    assert not of(configs.DISTILL_32B).attention.has_window
+    gemma = of(configs.GEMMA3_27B)
+    assert gemma.attention.window == 1024
+    assert sum(gemma.attention.windowed) == 52
+    listed = configs.MIXTRAL | {
+        "sliding_window": 4096, "layer_types": ["sliding_attention", "full_attention"] * 16,
+    }  # fmt: skip
+    assert sum(of(listed).attention.windowed) == 16
+
+
+def test_states_of_a_config_are_not_guessed() -> None:
+    assert any("recurrent" in words for words in of(configs.QWEN3_NEXT).missing)
+
+
+@pytest.mark.parametrize(
+    "key", ["num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"]
+)
+def test_a_config_that_lacks_a_key_says_which(key: str) -> None:
+    config = {name: value for name, value in configs.DISTILL_32B.items() if name != key}
+    assert any(key in words for words in of(config).missing)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_hidden_layers", -61), ("num_hidden_layers", "61"), ("hidden_size", 10**30),
+        ("num_key_value_heads", [1, 2]), ("num_attention_heads", 1.5), ("vocab_size", {}),
+        ("kv_lora_rank", -1), ("num_experts_per_tok", 300), ("sliding_window", "wide"),
+    ],
+)  # fmt: skip
+def test_a_config_of_nonsense_is_refused(key: str, value: object) -> None:
+    config = {**configs.DEEPSEEK_R1, key: value}
+    if key in ("num_key_value_heads", "sliding_window"):
+        config = {**configs.DISTILL_32B, "use_sliding_window": True, key: value}
+    with pytest.raises(BadFacts) as caught:
+        of(config)
+    assert key in caught.value.detail
+
+
+def test_weight_bytes_are_bounded() -> None:
+    for size in (-1, 1 << 60):
+        with pytest.raises(BadFacts):
+            of(configs.MIXTRAL, size)

@@ -1,0 +1,185 @@
+"""Command lines as operators write them, read as far as memory goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.fit.flags import conversion_plan, llama_plan, sglang_plan
+from console.fit.plan import ALL, LlamaPlan, SglangPlan, Strategy
+
+BASELINE = ["llama-server", "--model", "/models/x.gguf", "--host", "0.0.0.0", "--n-gpu-layers",
+            "19", "--tensor-split", "75,25", "--ctx-size", "8192", "--flash-attn"]  # fmt: skip
+
+
+def test_the_baseline() -> None:
+    plan = llama_plan(BASELINE)
+    assert (plan.gpu_layers, plan.tensor_split, plan.ctx) == (19, (75.0, 25.0), 8192)
+    assert plan.flash
+    assert plan.strategy() is Strategy.MMAP
+    assert plan.problems == ()
+    assert any("newer builds refuse" in note for note in plan.notes)
+
+
+def test_defaults_are_those_of_the_server() -> None:
+    plan = llama_plan([])
+    assert plan == LlamaPlan()
+    assert (plan.gpu_layers, plan.ctx, plan.slots, plan.unified) == (None, None, 4, True)
+    assert (plan.ubatch, plan.type_k, plan.cache_ram_mib, plan.fit) == (512, "f16", 8192, True)
+
+
+def test_defaults_agree_with_the_package() -> None:
+    xllamacpp = pytest.importorskip("xllamacpp")
+    params, plan = xllamacpp.CommonParams(), LlamaPlan()
+    assert params.n_ubatch == plan.ubatch
+    assert params.cache_ram_mib == plan.cache_ram_mib
+    assert params.n_gpu_layers == -1
+    assert params.fit_params is plan.fit
+    assert params.swa_full is plan.swa_full
+    assert params.no_kv_offload is not plan.kv_offload
+    assert params.no_op_offload is not plan.op_offload
+    assert params.no_host is plan.no_host
+    assert params.fit_params_min_ctx == 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-ngl 99", {"gpu_layers": 99}),
+        ("--gpu-layers all", {"gpu_layers": ALL}),
+        ("-ngl auto", {"gpu_layers": None}),
+        ("-ngl=7", {"gpu_layers": 7}),
+        ("-c 4096 --ctx-size 8192", {"ctx": 8192}),
+        ("-c 0", {"ctx": None}),
+        ("-ts 3/1", {"tensor_split": (3.0, 1.0)}),
+        ("-ts 3,0,1", {"tensor_split": (3.0, 0.0, 1.0)}),
+        ("-np 3", {"parallel": 3, "slots": 3, "unified": False}),
+        ("-np 3 -kvu", {"unified": True}),
+        ("--no-kv-unified", {"unified": False, "slots": 4}),
+        ("-ctk q8_0 -ctv q4_0", {"type_k": "q8_0", "type_v": "q4_0"}),
+        ("-ub 2048 --swa-full -nkvo", {"ubatch": 2048, "swa_full": True, "kv_offload": False}),
+        ("-cmoe", {"cpu_experts": ALL}),
+        ("--n-cpu-moe 12 -ncffn 3", {"cpu_experts": 12, "cpu_dense": 3}),
+        ("-ot exps=CPU -ot attn=CUDA0", {"overrides": (("exps", "CPU"), ("attn", "CUDA0"))}),
+        ("-ot a=CPU,b=CUDA1", {"overrides": (("a", "CPU"), ("b", "CUDA1"))}),
+        ("-fa off", {"flash": False}),
+        ("-fa auto", {"flash": True}),
+        ("-fa -c 512", {"flash": True, "ctx": 512}),
+        ("--cache-ram 0", {"cache_ram_mib": 0}),
+        ("--cache-ram -1", {"cache_ram_mib": -1}),
+        ("-sm none -mg 1", {"split_mode": "none", "main_gpu": 1}),
+        ("-dev CUDA1,CUDA0", {"devices": (1, 0)}),
+        ("-dev none", {"devices": ()}),
+        ("--no-op-offload --no-host -nr", {"op_offload": False, "no_host": True, "repack": False}),
+        ("--moe-cache-mib 4096 -fit off", {"moe_cache_mib": 4096, "fit": False}),
+        ("--rope-scaling yarn", {"rope_scaled": True}),
+        ("-sm graph", {"split_mode": "layer"}),
+    ],
+)  # fmt: skip
+def test_options(words: str, expected: dict[str, object]) -> None:
+    plan = llama_plan(words.split())
+    assert {name: getattr(plan, name) for name in expected} == expected
+    assert plan.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "strategy"),
+    [
+        ("", Strategy.MMAP),
+        ("--load-mode mmap", Strategy.MMAP),
+        ("--load-mode none", Strategy.RESIDENT),
+        ("-lm mlock", Strategy.RESIDENT),
+        ("-lm mmap+mlock", Strategy.RESIDENT),
+        ("-lm dio", Strategy.RESIDENT),
+        ("--direct-io", Strategy.RESIDENT),
+        ("--no-mmap", Strategy.RESIDENT),
+        ("--mlock", Strategy.RESIDENT),
+        ("--no-host", Strategy.RESIDENT),
+        ("--no-host --no-repack", Strategy.MMAP),
+    ],
+)
+def test_what_is_mapped(words: str, strategy: Strategy) -> None:
+    assert llama_plan(words.split()).strategy() is strategy
+
+
+def test_without_a_card_weights_are_repacked_into_memory() -> None:
+    assert llama_plan([]).strategy(has_cards=False) is Strategy.RESIDENT
+    assert llama_plan(["--no-repack"]).strategy(has_cards=False) is Strategy.MMAP
+
+
+def test_the_environment_speaks_and_the_command_line_wins() -> None:
+    env = {
+        "LLAMA_ARG_N_GPU_LAYERS": "10", "LLAMA_ARG_CTX_SIZE": "2048", "LLAMA_ARG_SWA_FULL": "true",
+        "LLAMA_ARG_NO_KV_OFFLOAD": "1", "LLAMA_ARG_LOAD_MODE": "none", "LLAMA_ARG_MMAP": "0",
+        "LLAMA_ARG_KV_UNIFIED": "off", "LLAMA_ARG_CPU_MOE": "no",
+    }  # fmt: skip
+    plan = llama_plan(["-c", "4096"], env)
+    assert (plan.gpu_layers, plan.ctx, plan.swa_full, plan.kv_offload) == (10, 4096, True, False)
+    assert (plan.load_mode, plan.mmap, plan.unified, plan.cpu_experts) == ("none", False, False, 0)
+
+
+def test_an_item_of_a_compose_file_may_hold_two_words() -> None:
+    plan = llama_plan(["--n-gpu-layers 999", "--split-mode layer", "--ctx-size 8192"])
+    assert (plan.gpu_layers, plan.ctx) == (999, 8192)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["-ngl many", "-ngl -5", "-c 8k", "-c 99999999999999", "-np 0", "-ts a,b", "-ts -1,2",
+     "-ts 0,0", "-ctk q3_0", "-ub 0", "-sm rings", "-ot exps", "-ot [=CPU", "-lm fast",
+     "-c"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_said(words: str) -> None:
+    plan = llama_plan(words.split())
+    assert len(plan.problems) == 1
+    assert "expected" in plan.problems[0]
+    assert plan == LlamaPlan(problems=plan.problems)
+
+
+def test_problems_are_clean() -> None:
+    plan = llama_plan(["-c", "\x1b[31m" + "9" * 500])
+    assert all(one.isprintable() and len(one) < 120 for one in plan.problems)
+
+
+def test_what_is_not_counted_is_named() -> None:
+    plan = llama_plan(["-md", "draft.gguf", "--mmproj", "p.gguf", "--lora", "a.gguf"])
+    assert [one.split(" (")[0] for one in plan.uncounted] == [
+        "a draft model", "a projector", "an adapter",
+    ]  # fmt: skip
+
+
+def test_sglang_of_the_resurrection() -> None:
+    words = (
+        "python -m sglang.launch_server --model deepseek-ai/DeepSeek-R1 --trust-remote-code "
+        "--kt-method AMXINT8 --kt-weight-path /models/deepseek-r1-cpu-int8 --kt-cpuinfer 96 "
+        "--kt-threadpool-count 2 --kt-num-gpu-experts 32 --tensor-parallel-size 2 --port 8000"
+    )
+    plan = sglang_plan(words.split())
+    assert (plan.ranks, plan.kt, plan.kt_method, plan.kt_gpu_experts) == (2, True, "AMXINT8", 32)
+    assert plan.strategy() is Strategy.KT
+
+
+def test_sglang_options() -> None:
+    words = "--tp=2 --pp 2 --mem-fraction-static 0.7 --cpu-offload-gb 300 --context-length 4096"
+    plan = sglang_plan([*words.split(), "--kv-cache-dtype", "fp8_e4m3", "--max-total-tokens", "99"])
+    assert (plan.ranks, plan.stages, plan.mem_fraction) == (2, 2, 0.7)
+    assert (plan.cpu_offload, plan.ctx, plan.cache_tokens) == (300 << 30, 4096, 99)
+    assert plan.type_kv == "fp8"
+    assert plan.strategy() is Strategy.SGLANG
+    assert sglang_plan([]) == SglangPlan()
+    mapped = sglang_plan(["--kt-weight-path", "x", "--kt-mmap-experts-dir", "y"])
+    assert mapped.strategy() is Strategy.KT_MMAP
+
+
+@pytest.mark.parametrize(
+    "words", ["--tp two", "--mem-fraction-static 2", "--cpu-offload-gb nan", "--kv-cache-dtype q4"]
+)
+def test_sglang_problems(words: str) -> None:
+    assert len(sglang_plan(words.split()).problems) == 1
+
+
+def test_a_converter() -> None:
+    words = "convert_cpu_weights.py --input-path a --input-type bf16 --output b --quant-method int4"
+    plan = conversion_plan(words.split())
+    assert (plan.method, plan.input_type) == ("int4", "bf16")
+    # as an operator once wrote it: a quantization is no input type
+    assert len(conversion_plan(["--input-type", "q4_k_m"]).problems) == 1

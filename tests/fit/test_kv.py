@@ -1,0 +1,86 @@
+"""The cache in figures that are known, and what its formula says in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from console.fit.from_config import from_config
+from console.fit.from_gguf import from_gguf
+from console.fit.kv import CACHE_TYPES, CacheAsk, cache_of, row_bytes
+from tests.fit import configs, shapes
+from tests.fit.headers import header_of
+from tests.fit.tiny import MODELS
+
+GIB = 1 << 30
+R1 = from_gguf(shapes.deepseek_r1("Q4_K_M"))
+R1_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
+
+
+def gib(facts: object, **ask: object) -> float:
+    cache = cache_of(facts, CacheAsk(**ask))  # type: ignore[arg-type]
+    assert cache is not None
+    assert cache.bytes == sum(cache.layers) == sum(part.bytes for part in cache.parts)
+    return cache.bytes / GIB
+
+
+def test_deepseek_at_known_contexts() -> None:
+    assert gib(R1, ctx=32768) == pytest.approx(2.145, abs=0.001)
+    assert gib(R1, ctx=163840) == pytest.approx(10.72, abs=0.01)
+    assert gib(R1_OLD, ctx=32768) == pytest.approx(152.5, abs=0.1)
+
+
+def test_the_indexer_adds_its_keys() -> None:
+    with_indexer = replace(R1, attention=replace(R1.attention, indexer=128, indexed=(True,) * 61))
+    assert gib(with_indexer, ctx=32768) == pytest.approx(2.62, abs=0.005)
+
+
+def test_a_config_gives_the_same_latent_cache() -> None:
+    assert gib(from_config(configs.DEEPSEEK_R1, GIB), ctx=32768) == pytest.approx(2.145, abs=0.001)
+
+
+def test_the_models_own_context_is_the_default() -> None:
+    assert gib(R1) == gib(R1, ctx=163840)
+    assert cache_of(replace(R1, context_length=None), CacheAsk()) is None
+
+
+def test_types_have_their_size() -> None:
+    assert row_bytes("f16", 576) == 1152
+    assert row_bytes("q8_0", 576) == 612
+    assert row_bytes("q4_0", 576) == 324
+    assert row_bytes("q8_0", 33) == 68  # a broken block is a whole one
+    assert gib(R1, ctx=8192, type_k="q8_0") == pytest.approx(gib(R1, ctx=8192) * 34 / 64)
+    assert set(CACHE_TYPES) > {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0"}
+
+
+def test_without_flash_attention_v_is_padded_to_the_widest_layer() -> None:
+    uneven = replace(
+        from_gguf(shapes.distill_32b()),
+        attention=replace(from_gguf(shapes.distill_32b()).attention, kv_heads=(8,) * 63 + (16,)),
+    )
+    assert gib(uneven, ctx=8192, flash=False) > gib(uneven, ctx=8192)
+    even = from_gguf(shapes.distill_32b())
+    assert gib(even, ctx=8192, flash=False) == gib(even, ctx=8192)
+
+
+def test_a_model_of_states_costs_the_same_at_any_context() -> None:
+    mamba = from_gguf(header_of(MODELS["mamba"]()))
+    assert gib(mamba, ctx=512) == gib(mamba, ctx=32768) > 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (R1, "61 layers x 8192 cells x K only, 576 f16 (latent attention)"),
+        (R1_OLD, "every head (old conversion)"),
+        (from_gguf(header_of(MODELS["lfm2"]())), "states: 2 layers x 1 sequences x F32"),
+        (from_gguf(header_of(MODELS["gemma3"]())), "window cache: 6 layers x 1024 cells"),
+        (from_gguf(header_of(MODELS["deepseek32"]())), "indexer cache: 2 layers x 8192 cells"),
+    ],
+    ids=["latent", "old", "states", "window", "indexer"],
+)
+def test_the_formula_is_told(facts: object, words: str) -> None:
+    cache = cache_of(facts, CacheAsk(ctx=8192))  # type: ignore[arg-type]
+    assert cache is not None
+    assert words in cache.how

@@ -1,0 +1,157 @@
+"""Kept headers: the same again, and nothing from an entry that is not quite right."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.gguf import cache as module
+from console.gguf.cache import HeaderCache
+from console.gguf.read import Reading, read_architecture, read_header
+from console.gguf.types import ValueType as T
+from console.gguf.write import Typed, encode
+from tests.gguf.raw import LLAMA, array, header, tensor
+from tests.testbed.models import tiny_deepseek2
+
+KEY = "sha256:" + "a" * 64
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[HeaderCache, Reading, Path]:
+    """A cache with one entry, what was kept, and its file."""
+    tiny_deepseek2(tmp_path / "m.gguf")
+    cache = HeaderCache(tmp_path / "cache")
+    reading = read_header(tmp_path / "m.gguf", content=KEY, cache=cache)
+    (entry,) = (tmp_path / "cache").iterdir()
+    return cache, reading, entry
+
+
+def test_the_same_again(kept: tuple[HeaderCache, Reading, Path]) -> None:
+    cache, reading, entry = kept
+    again = cache.get(KEY)
+    assert again is not None
+    assert again.header == reading.header
+    assert (again.name, again.file_bytes) == (reading.name, reading.file_bytes)
+    assert (again.exchanges, again.body_bytes) == (0, 0)
+    assert cache.get("sha256:" + "b" * 64) is None
+    assert entry.stat().st_mode & 0o777 == 0o600
+    assert entry.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_values_of_every_kind(tmp_path: Path) -> None:
+    kv = {"general.architecture": "x", "f": Typed(T.FLOAT64, float("inf")), "n": -1, "b": True,
+          "heads": Typed(T.INT32, [1, 2]), "swa": Typed(T.BOOL, [True, False]),
+          "empty": Typed(T.UINT8, []), "words": Typed(T.STRING, ["a"])}  # fmt: skip
+    data = encode(kv)
+    (tmp_path / "m.gguf").write_bytes(data)
+    cache = HeaderCache(tmp_path / "cache")
+    reading = read_header(tmp_path / "m.gguf", content="k", cache=cache)
+    again = cache.get("k")
+    assert again is not None
+    assert repr(again.header) == repr(reading.header)
+
+
+def test_unknown_types_stay_unknown(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(header(LLAMA, tensors=[tensor(b"a", [64], 999)]))
+    cache = HeaderCache(tmp_path / "cache")
+    reading = read_header(tmp_path / "m.gguf", content="k", cache=cache)
+    again = cache.get("k")
+    assert again is not None
+    assert (again.header, again.notes) == (reading.header, reading.notes)
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def edit(entry: Path) -> None:
+        value = json.loads(entry.read_text())
+        change(value)
+        entry.write_text(json.dumps(value))
+
+    return edit
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "empty": lambda entry: entry.write_bytes(b""),
+    "cut": lambda entry: entry.write_bytes(entry.read_bytes()[:-7]),
+    "noise": lambda entry: entry.write_bytes(b"\xff\x00" * 99),
+    "nested": lambda entry: entry.write_bytes(b"[" * 100_000),
+    "another list": lambda entry: entry.write_bytes(b"[]"),
+    "too long": lambda entry: entry.write_bytes(entry.read_bytes() + b" " * module.MOST_BYTES),
+    "a directory": lambda entry: (entry.unlink(), entry.mkdir()),
+    "a link": lambda entry: (entry.rename(f"{entry}.x"), entry.symlink_to(f"{entry}.x")),
+    "a pipe": lambda entry: (entry.unlink(), os.mkfifo(entry)),
+    "another schema": edited(lambda value: value.update(schema="omni.gguf/v0")),
+    "another file's": edited(lambda value: value.update(content="sha256:other")),
+    "no alignment": edited(lambda value: value.update(alignment=0)),
+    "a size below zero": edited(lambda value: value.update(file_bytes=-1)),
+    "a tensor short": edited(lambda value: value["tensors"][0].pop()),
+    "a tensor of text": edited(lambda value: value["tensors"][0].__setitem__(3, "1")),
+    "a list for a number": edited(lambda value: value["kv"].update(x=["INT32", 1])),
+    "a value of None": edited(lambda value: value["kv"].update(x=None)),
+    "no metadata": edited(lambda value: value.pop("kv")),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_spoiled_entry_is_read_again(
+    kept: tuple[HeaderCache, Reading, Path], tmp_path: Path, name: str
+) -> None:
+    cache, reading, entry = kept
+    SPOILED[name](entry)
+    assert cache.get(KEY) is None
+    again = read_header(tmp_path / "m.gguf", content=KEY, cache=cache)
+    assert again.header == reading.header
+    assert again.exchanges > 0
+
+
+def test_an_entry_of_somebody_else(
+    kept: tuple[HeaderCache, Reading, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert kept[0].get(KEY) is None
+
+
+def test_escapes_in_an_entry_do_not_come_through(kept: tuple[HeaderCache, Reading, Path]) -> None:
+    cache, _, entry = kept
+    edited(lambda value: value.update(name="\x1b[31mred"))(entry)
+    again = cache.get(KEY)
+    assert again is not None
+    assert again.name == "red"
+
+
+def test_only_so_many_are_kept(
+    kept: tuple[HeaderCache, Reading, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, reading, entry = kept
+    monkeypatch.setattr(module, "MOST_FILES", 3)
+    os.utime(entry, (1, 1))
+    for number in range(5):
+        cache.put(f"other {number}", reading)
+    names = list(entry.parent.iterdir())
+    assert len(names) == 3
+    assert cache.get(KEY) is None, "the longest unused went"
+    assert cache.get("other 4") is not None
+
+
+def test_what_is_too_long_or_half_read_is_not_kept(
+    kept: tuple[HeaderCache, Reading, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache, reading, _ = kept
+    cache.put("half", read_architecture(tmp_path / "m.gguf"))
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    cache.put("long", reading)
+    monkeypatch.undo()
+    assert cache.get("half") is cache.get("long") is None
+
+
+def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    data = tmp_path / "m.gguf"
+    data.write_bytes(header(LLAMA, array(b"a", T.UINT8, 1, b"\0")))
+    cache = HeaderCache(tmp_path / "file" / "cache")
+    assert read_header(data, content="k", cache=cache).header.architecture == "llama"
+    assert cache.get("k") is None

@@ -1,0 +1,187 @@
+"""Every hostile header gets a typed answer, at once, from little memory, fit for a terminal."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console.errors import Exit
+from console.gguf.errors import GgufError, Kind
+from console.gguf.header import Header
+from console.gguf.parse import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, Want, parse
+from console.gguf.read import read_architecture, read_header
+from console.gguf.splits import check, models
+from console.gguf.types import ValueType as T
+from tests.gguf.hostile import CASES, ESCAPES, TENSORS
+from tests.gguf.raw import ARCH, LLAMA, Pieces, array, header, pair, tensor, text, u32, u64
+
+MOST_MEMORY = 4 * 2**20
+MOST_CALLS = 2500
+"""Of functions, Python's and C's: some hundred nanoseconds each."""
+
+
+def costs(work: Callable[[], object]) -> tuple[int, int]:
+    """Peak of bytes allocated, and functions called."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    tracemalloc.start()
+    try:
+        work()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return peak, calls
+
+
+def refused(work: Callable[[], object]) -> GgufError:
+    with pytest.raises(GgufError) as caught:
+        work()
+    return caught.value
+
+
+@pytest.mark.parametrize("name", [*CASES, *TENSORS])
+def test_a_typed_answer(tmp_path: Path, name: str) -> None:
+    data, kind, words = {**CASES, **TENSORS}[name]
+    file = tmp_path / "x.gguf"
+    file.write_bytes(data)
+    error = refused(lambda: read_header(file))
+    said = "\n".join(error.lines())
+    assert (error.kind, words in said) == (kind, True), said
+    assert said.replace("\n", "").isprintable()
+    assert "x.gguf" in error.title
+    assert error.exit_code in (Exit.NO_GO, Exit.HOLD)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_asking_for_the_architecture_alone_is_no_way_around(tmp_path: Path, name: str) -> None:
+    data, kind, _ = CASES[name]
+    file = tmp_path / "x.gguf"
+    file.write_bytes(data)
+    assert refused(lambda: read_architecture(file)).kind is kind
+
+
+@pytest.mark.parametrize("name", [*CASES, *TENSORS])
+def test_little_memory_and_few_calls(name: str) -> None:
+    data = {**CASES, **TENSORS}[name][0]
+
+    def work() -> None:
+        try:
+            parse(Pieces(data))
+        except GgufError:
+            pass
+
+    peak, calls = costs(work)
+    assert peak < MOST_MEMORY
+    assert calls < MOST_CALLS
+
+
+def test_the_measure_of_costs_measures() -> None:
+    peak, calls = costs(lambda: [bytes(2 * MOST_MEMORY), *[abs(n) for n in range(MOST_CALLS)]])
+    assert peak > MOST_MEMORY
+    assert calls > MOST_CALLS
+
+
+def test_an_unknown_tensor_type_is_named_and_costs_only_the_sizes(tmp_path: Path) -> None:
+    file = tmp_path / "x.gguf"
+    file.write_bytes(header(LLAMA, tensors=[tensor(b"a", [64], 999), tensor(b"b", [32], 0, 4096)]))
+    reading = read_header(file)
+    assert reading.header.tensors is not None
+    first, second = reading.header.tensors
+    assert (first.type_name, first.bytes) == ("type 999 (unknown to this reader)", None)
+    assert (second.type_name, second.bytes) == ("F32", 128)
+    assert reading.header.file_bytes is reading.missing_bytes is None
+    assert "type 999" in reading.notes[0]
+
+
+def test_a_header_that_names_no_architecture(tmp_path: Path) -> None:
+    file = tmp_path / "x.gguf"
+    file.write_bytes(header(text(b"general.type", b"imatrix\x1b[2J")))
+    assert read_header(file).header.architecture is None
+    error = refused(lambda: read_architecture(file))
+    assert (error.kind, error.detail) == (Kind.NO_ARCHITECTURE, "general.type is imatrix")
+    shard = header(pair(b"split.no", T.UINT16, b"\2\0"), pair(b"split.count", T.UINT16, b"\5\0"))
+    file.write_bytes(shard)
+    assert "shard 3 of 5" in refused(lambda: read_architecture(file)).detail
+
+
+def test_one_file_that_says_it_is_one_of_65535() -> None:
+    found = parse(Pieces(header(LLAMA, pair(b"split.count", T.UINT16, b"\xff\xff"))))
+    (model,) = models([("x.gguf", 100)])
+    assert check(model, {1: found}) == ("x.gguf says it is one of 65535 shards, its name says 1",)
+
+
+def test_escapes_in_values_do_not_come_through() -> None:
+    found = parse(Pieces(header(LLAMA, text(b"general.name", ESCAPES))))
+    assert found.text("general.name") == "deepseek2[red]"
+
+
+def kept(found: Header) -> int:
+    return sum(len(one) for one in found.kv.values() if isinstance(one, str))
+
+
+def test_floods_stay_small() -> None:
+    """Not broken, only too much: what is kept has a bound, in all and each."""
+    long_text = [text(b"k%d" % n, b"\xf0\x9f\x98\x80" * 1000) for n in range(200)]
+    found = parse(Pieces(header(LLAMA, *long_text)))
+    assert kept(found) < KEPT_IN_ALL
+    assert str(found.kv["k0"]).endswith("…")
+    many = [text(b"k%d" % n, b"x" * 1024) for n in range(300)]
+    assert refused(lambda: parse(Pieces(header(LLAMA, *many)))).kind is Kind.TOO_BIG
+    numbers = [array(b"k%d" % n, T.UINT8, 4096, bytes(4096)) for n in range(100)]
+    assert refused(lambda: parse(Pieces(header(LLAMA, *numbers)))).kind is Kind.TOO_BIG
+    keys = [pair(b"%01000d" % n, T.BOOL, b"\1") for n in range(300)]
+    assert refused(lambda: parse(Pieces(header(LLAMA, *keys)))).kind is Kind.TOO_BIG
+
+
+def test_the_largest_header_that_passes_is_bounded() -> None:
+    pairs = [pair(b"k%d" % n, T.UINT64, u64(2**63)) for n in range(MAX_PAIRS - 1)]
+    table = [tensor(b"%063d" % n, [1, 1, 1, 1], 24, n * 32) for n in range(MAX_TENSORS)]
+    data = header(LLAMA, *pairs, tensors=table)
+    tracemalloc.start()
+    try:
+        found = parse(Pieces(data, (2**20,)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.tensor_count == MAX_TENSORS
+    assert peak < 64 * 2**20
+
+
+def test_a_list_of_empty_strings_is_passed_over_in_bounded_memory() -> None:
+    count = 300_000
+    data = header(array(b"tokens", T.STRING, count, bytes(8 * count)), LLAMA)
+    source = Pieces(data, (2**20,))
+    tracemalloc.start()
+    try:
+        found = parse(source)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.count("tokens") == count
+    assert peak < MOST_MEMORY
+
+
+def test_the_budget_ends_a_header_that_never_ends() -> None:
+    tokens = array(b"tokens", T.STRING, 2**20, (u64(100) + b"x" * 100) * 40_000)
+    with pytest.raises(GgufError, match="cannot be used") as caught:
+        parse(Pieces(header(tokens, count=2), sized=False), Want.ARCHITECTURE, 2**20)
+    assert caught.value.kind is Kind.TOO_BIG
+    assert "the architecture was not found within 1.0 MiB" in caught.value.detail
+
+
+def test_a_number_of_every_kind_fits_its_type() -> None:
+    data = header(text(ARCH, b"a" * 64), pair(b"n", T.UINT32, u32(2**32 - 1)))
+    assert parse(Pieces(data)).integer("n") == 2**32 - 1

@@ -1,0 +1,196 @@
+"""What is read of a good header, how far, and in which pieces."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.demo.model import write_llama
+from console.gguf.errors import GgufError, Kind
+from console.gguf.header import Array
+from console.gguf.parse import Want, parse
+from console.gguf.read import read_architecture, read_header
+from console.gguf.types import ValueType as T
+from console.gguf.window import FIRST_READ
+from console.gguf.write import Planned, Typed, encode
+from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, pair, string, text, u32, u64
+from tests.testbed.models import tiny_deepseek2
+
+LISTS = array(b"tokenizer.ggml.tokens", T.STRING, 50_000, string(b"token") * 50_000)
+TEMPLATE = pair(b"tokenizer.chat_template", T.STRING, u64(100 * 10**6))
+
+
+def test_everything_of_a_header(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.gguf"
+    size = tiny_deepseek2(file)
+    reading = read_header(file)
+    found = reading.header
+    assert (found.version, found.byte_order, found.alignment) == (3, "little", 32)
+    assert found.architecture == "deepseek2"
+    assert found.integer("deepseek2.attention.kv_lora_rank") == 32
+    assert found.number("deepseek2.rope.freq_base") == 10_000.0
+    assert found.flag("deepseek2.expert_weights_norm") is True
+    assert found.count("tokenizer.ggml.tokens") == 260
+    assert found.tensors is not None
+    assert found.tensor_count == len(found.tensors)
+    assert (found.tensors[0].name, found.tensors[0].type_name) == ("token_embd.weight", "F16")
+    assert found.file_bytes is not None
+    assert size - 32 < found.file_bytes <= size
+    assert (reading.file_bytes, reading.missing_bytes, reading.notes) == (size, 0, ())
+    assert reading.exchanges == 1
+
+
+def test_a_file_cut_short_says_by_how_much(tmp_path: Path) -> None:
+    file = tmp_path / "cut.gguf"
+    size = write_llama(file, blocks=1, width=64, heads=4, feed_forward=64, seed=1, name="x")
+    needed = read_header(file).header.file_bytes
+    assert needed is not None
+    with file.open("r+b") as opened:
+        opened.truncate(size - 5000)
+    reading = read_header(file)
+    assert reading.missing_bytes == needed - (size - 5000)
+    assert f"{reading.missing_bytes} bytes are missing" in reading.notes[0]
+
+
+def test_getters_take_no_wrong_type() -> None:
+    numbers = array(b"heads", T.INT32, 3, u32(8) + u32(0) + u32(16))
+    floats = array(b"scales", T.FLOAT32, 1, u32(0))
+    flags = array(b"swa", T.BOOL, 2, b"\1\0")
+    pairs = (LLAMA, numbers, floats, flags, pair(b"one", T.UINT16, b"\5\0"), LISTS)
+    found = parse(Pieces(header(*pairs, pair(b"yes", T.BOOL, b"\1"))))
+    assert found.integers("heads") == (8, 0, 16)
+    assert found.integers("one") == (5,)
+    assert found.integers("swa") == (1, 0)
+    assert found.integers("scales") is None
+    assert found.integers("tokenizer.ggml.tokens") is None
+    assert found.integer("heads") is found.integer("yes") is found.number("yes") is None
+    assert found.text("one") is found.flag("one") is found.count("one") is None
+    assert found.integers("nothing") is None
+    assert found.kv["tokenizer.ggml.tokens"] == Array("STRING", 50_000)
+
+
+def test_numbers_are_kept_where_they_are_few() -> None:
+    few = array(b"few", T.UINT8, 4096, bytes(4096))
+    many = array(b"many", T.UINT8, 4097, bytes(4097))
+    found = parse(Pieces(header(LLAMA, few, many)))
+    assert found.kv["few"] == Array("UINT8", 4096, (0,) * 4096)
+    assert found.kv["many"] == Array("UINT8", 4097)
+
+
+def test_the_architecture_ends_the_reading() -> None:
+    source = Pieces(header(LLAMA, LISTS), (FIRST_READ,))
+    found = parse(source, Want.ARCHITECTURE)
+    assert (found.architecture, found.tensors) == ("llama", None)
+    assert (source.pulled, source.reads) == (FIRST_READ, 1)
+    assert found.header_bytes <= FIRST_READ
+
+
+def test_the_first_range_is_looked_through_all_the_same() -> None:
+    twice = text(b"a", b"x" * 1000), text(b"a", b"y")
+    with pytest.raises(GgufError, match="cannot be used"):
+        parse(Pieces(header(LLAMA, *twice)), Want.ARCHITECTURE)
+    behind = parse(Pieces(header(LLAMA, LISTS, *twice)), Want.ARCHITECTURE)
+    assert behind.architecture == "llama"
+    with pytest.raises(GgufError):
+        parse(Pieces(header(LLAMA, LISTS, *twice)))
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_the_architecture_last(sized: bool) -> None:
+    data = header(LISTS, LLAMA)
+    source = Pieces(data, sized=sized)
+    assert parse(source, Want.ARCHITECTURE).architecture == "llama"
+    assert source.pulled <= len(data)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_long_string_is_not_fetched(sized: bool) -> None:
+    """A template of 100 MB before the architecture: what comes behind it is asked for alone."""
+    start, end = header(TEMPLATE, count=2), LLAMA
+
+    class Sparse(Pieces):
+        def read(self, offset: int) -> bytes:
+            far = len(start) + 100 * 10**6
+            self.pulled += 1
+            if offset < far - 1:
+                return (start + bytes(FIRST_READ))[offset : offset + FIRST_READ]
+            return (b"\0" + end)[offset - far + 1 :]
+
+    source = Sparse(b"", sized=False)
+    source.total = len(start) + 100 * 10**6 + len(end) if sized else None
+    found = parse(source, Want.ARCHITECTURE)
+    assert found.architecture == "llama"
+    assert source.pulled == 2
+
+
+def test_an_array_that_ends_the_header_has_to_be_there() -> None:
+    data = header(LLAMA, array(b"scores", T.FLOAT32, 20_000, bytes(80_000)))
+    whole = parse(Pieces(data, sized=False))
+    assert whole.header_bytes == len(data)
+    for sized in (True, False):
+        with pytest.raises(GgufError) as caught:
+            parse(Pieces(data[:-1], sized=sized))
+        assert caught.value.kind is Kind.TRUNCATED
+
+
+def test_big_endian_is_read_and_named(tmp_path: Path) -> None:
+    found = parse(Pieces(big_endian(b"qwen3")))
+    assert (found.byte_order, found.architecture) == ("big", "qwen3")
+    file = tmp_path / "big.gguf"
+    file.write_bytes(big_endian())
+    with pytest.raises(GgufError) as caught:
+        read_architecture(file)
+    assert caught.value.kind is Kind.UNSUPPORTED
+    assert "big-endian" in caught.value.detail
+
+
+def test_version_2_is_like_version_3() -> None:
+    assert parse(Pieces(header(LLAMA, version=2))).version == 2
+
+
+def test_offsets_follow_the_alignment() -> None:
+    planned = [Planned("a", (3,)), Planned("b", (32, 2), 8)]
+    kv = {"general.architecture": "llama", "general.alignment": Typed(T.UINT32, 256)}
+    data = encode(kv, planned)
+    found = parse(Pieces(data))
+    assert found.alignment == 256
+    assert found.file_bytes == len(data) + 256 + 68
+    assert found.header_bytes <= len(data)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "ernie4_5-moe", "minimax_m3", "deepseek2-ocr", "t5"])
+def test_names_of_real_architectures_pass(name: str) -> None:
+    assert parse(Pieces(encode({"general.architecture": name}))).architecture == name
+
+
+def test_local_files_need_no_http_library() -> None:
+    program = (
+        "import sys, console.gguf.splits, console.gguf.cache, console.gguf.write\n"
+        "print({'httpx', 'httpcore', 'ssl', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"
+
+
+class TestLocalFiles:
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.gguf")
+        for name, kind, words in (
+            ("gone.gguf", Kind.MISSING, "No such file"),
+            (".", Kind.UNREADABLE, "is a directory"),
+            ("pipe.gguf", Kind.UNREADABLE, "is no regular file"),
+            ("nul\0.gguf", Kind.UNREADABLE, "null byte"),
+            ("/dev/zero", Kind.UNREADABLE, "is no regular file"),
+        ):
+            with pytest.raises(GgufError) as caught:
+                read_header(tmp_path / name)
+            assert (caught.value.kind, words in str(caught.value)) == (kind, True), name
+
+    def test_no_more_than_needed_is_read(self, tmp_path: Path) -> None:
+        file = tmp_path / "x.gguf"
+        file.write_bytes(header(LLAMA, LISTS))
+        assert read_architecture(file).body_bytes == FIRST_READ

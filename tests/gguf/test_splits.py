@@ -1,0 +1,148 @@
+"""Sets of shards: whole, lacking, contradicting themselves; and their headers over the net."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from console.gguf.errors import GgufError, Kind
+from console.gguf.header import Header
+from console.gguf.parse import parse
+from console.gguf.splits import check, is_sidecar, merged, models, read_shards
+from console.gguf.types import ValueType as T
+from console.gguf.window import FIRST_READ
+from console.gguf.write import Item, Planned, Typed, encode
+from tests.gguf.raw import Pieces
+from tests.gguf.server import Exchange, serving
+
+
+def shard(number: int, count: int = 3, tensors: int = 6) -> bytes:
+    """A shard as a splitter writes it: the first holds the metadata, each two tensors."""
+    kv: dict[str, Item] = {"general.architecture": "llama", "llama.block_count": 4}
+    kv = (kv if number == 1 else {}) | {
+        "split.no": Typed(T.UINT16, number - 1),
+        "split.count": Typed(T.UINT16, count),
+        "split.tensors.count": Typed(T.INT32, tensors),
+    }
+    planned = [Planned(f"blk.{number}.{name}", (64,)) for name in "ab"]
+    return encode(kv, planned) + bytes(512)
+
+
+def name(number: int, count: int = 3) -> str:
+    return f"Q4/m-{number:05}-of-{count:05}.gguf"
+
+
+LISTING = [(name(number), len(shard(number))) for number in (3, 1, 2)]
+HEADERS = {number: parse(Pieces(shard(number))) for number in (1, 2, 3)}
+
+
+def test_a_whole_set_and_a_single_file() -> None:
+    other = [("README.md", 9), ("m-Q8.gguf", 100), ("mmproj-m-F16.gguf", 5), ("x/mtp-m.gguf", 5)]
+    whole, single = models([*LISTING, *other])
+    assert (whole.name, whole.count, whole.complete) == (name(1), 3, True)
+    assert [one.number for one in whole.shards] == [1, 2, 3]
+    assert whole.size == sum(size or 0 for _, size in LISTING)
+    assert check(whole, HEADERS) == ()
+    assert (single.name, single.count, single.size, single.complete) == ("m-Q8.gguf", 1, 100, True)
+    assert is_sidecar("x/MMPROJ-m.gguf")
+    assert not is_sidecar("my-mmproj.gguf")
+
+
+def test_a_missing_shard_is_named() -> None:
+    (found,) = models(LISTING[:2])
+    assert found.problems == (f"1 of 3 shards are missing: {name(2)}",)
+    assert found.size is None
+    assert found.name == name(1)
+
+
+def test_a_hundred_thousand_missing_shards_are_counted() -> None:
+    (found,) = models([(name(7, 99_999), 1)])
+    assert found.problems[0].startswith(f"99998 of 99999 shards are missing: {name(1, 99_999)},")
+    assert found.problems[0].endswith("and 99993 more")
+
+
+@pytest.mark.parametrize(
+    ("listing", "words"),
+    [
+        ([(name(1), 5), (name(2), 0), (name(3), 5)], "m-00002-of-00003.gguf is empty"),
+        ([*LISTING, (name(4), 5)], "number outside its set"),
+        ([*LISTING, (name(0), 5)], "number outside its set"),
+        ([*LISTING, (name(1, 2), 5), (name(2, 2), 5)], "stands for a set of 2"),
+        ([(name(0, 0), 5)], "number outside its set"),
+        ([("\x1b[31mm-00001-of-00002.gguf", 5)], "missing: m-00002-of-00002.gguf"),
+    ],
+)
+def test_listings_that_do_not_add_up(listing: list[tuple[str, int]], words: str) -> None:
+    found = [problem for one in models(listing) for problem in one.problems]
+    assert any(words in one for one in found), found
+    assert all(one.isprintable() for one in found)
+
+
+def without(header: Header, **kv: int) -> Header:
+    named = {key.replace("_", "."): value for key, value in kv.items()}
+    return replace(header, kv={**header.kv, **named})
+
+
+@pytest.mark.parametrize(
+    ("number", "header", "words"),
+    [
+        (2, without(HEADERS[2], split_count=4), "one of 4 shards, its name says 3"),
+        (2, without(HEADERS[2], split_no=2), "it is shard 3, its name says 2"),
+        (2, replace(HEADERS[2], tensors=HEADERS[1].tensors), "blk.1.a stands in shards 1, 2"),
+        (3, replace(HEADERS[3], tensor_count=1), "6 tensors are due, the shards have 5"),
+        (3, replace(HEADERS[3], header_bytes=9000), "m-00003-of-00003.gguf lacks"),
+    ],
+)
+def test_headers_that_contradict(number: int, header: Header, words: str) -> None:
+    (model,) = models(LISTING)
+    found = check(model, HEADERS | {number: header})
+    assert any(words in one for one in found), found
+
+
+def test_one_header_of_all() -> None:
+    found = merged([HEADERS[1], HEADERS[2], HEADERS[3]])
+    assert found.architecture == "llama"
+    assert found.tensors is not None
+    assert found.tensor_count == len(found.tensors) == 6
+    with pytest.raises(ValueError, match="no headers"):
+        merged([])
+
+
+def test_shards_are_read_four_at_a_time_with_one_range_each() -> None:
+    data = {f"/{number}.gguf": shard(number, 9) + bytes(2**20) for number in range(1, 10)}
+    at_once: list[int] = []
+    inside = threading.Semaphore(0)
+    lock = threading.Lock()
+    four = threading.Barrier(4)
+
+    def answer(exchange: Exchange) -> None:
+        with lock:
+            at_once.append(1)
+            first = len(exchange.server.requests) <= 4 and len(at_once) <= 4
+        if first:
+            four.wait(30)  # four of them are here together, or this breaks
+            inside.release()
+        exchange.part(data[exchange.path])
+
+    with serving(answer) as server:
+        found = read_shards([f"{server.url}{path}" for path in data])
+    assert inside.acquire(timeout=0)
+    assert [one.header.integer("split.no") for one in found] == list(range(9))
+    assert len(server.requests) == 9
+    assert all(one.range == (0, FIRST_READ - 1) for one in server.requests)
+    assert sum(one.exchanges for one in found) == 9
+
+
+def test_a_shard_that_is_gone_stops_the_reading() -> None:
+    def answer(exchange: Exchange) -> None:
+        if exchange.path == "/2":
+            exchange.send(404)
+        else:
+            exchange.part(shard(1))
+
+    with serving(answer) as server, pytest.raises(GgufError) as caught:
+        read_shards([f"{server.url}/{number}" for number in (1, 2, 3)])
+    assert caught.value.kind is Kind.MISSING
+    assert caught.value.title.endswith("/2 is not there")

@@ -1,0 +1,175 @@
+"""Small JSON from a repository, and everything that only looks like it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from console.hub import config, errors, quantization
+from console.hub.listing import Listing, read
+from console.hub.refusal import Asked
+from tests.testbed.hub import File, LocalHub, Repo, files
+
+CONFIG = {"architectures": ["X"], "hidden_size": 7168}
+
+
+def served(hub: LocalHub, body: bytes | File, **trouble: Any) -> Listing:
+    """config.json with that body, and its listing."""
+    repo = Repo("org/model", files({"config.json": body}), **trouble)
+    hub.add(repo)
+    rows = [{"path": path, "size": file.size} for path, file in repo.files.items()]
+    return read(
+        Asked(repo.name, "main", hub.url, False), {"commit": repo.commit, "files": rows}, None
+    )
+
+
+def test_the_file_of_the_pinned_commit(hub: LocalHub) -> None:
+    listing = served(hub, json.dumps(CONFIG).encode())
+    assert config.fetch_config(listing) == CONFIG
+    (seen,) = hub.seen
+    assert seen.path == f"/org/model/resolve/{listing.commit}/config.json"
+
+
+def test_a_repository_without_one(hub: LocalHub) -> None:
+    listing = Listing("org/model", "c" * 40, hub.url, ())
+    assert config.fetch_config(listing) is None
+    assert config.fetch_index(listing) is None
+    with pytest.raises(errors.FileMissing, match=r"no generation\.json"):
+        config.fetch_json(listing, "generation.json")
+    assert hub.seen == []
+
+
+def test_the_token_stays_with_the_hub(hub: LocalHub) -> None:
+    body = json.dumps(CONFIG).encode()
+    listing = served(hub, File.of(body, lfs=True))
+    assert config.fetch_config(listing, token="secret") == CONFIG
+    assert [(seen.cdn, seen.token) for seen in hub.seen] == [(False, "secret"), (True, "")]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "not JSON"),
+        (b"<html>", "not JSON"),
+        (b"\xff\xfe{}", "not JSON"),
+        (b"[1]", "no JSON object"),
+        (b'{"a": NaN}', "not JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b'{"a":' * 200_000, "nested too deeply"),
+        (b"[" * 2_000_001, "more than 2000000 values"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer"),
+    ],
+    ids=["empty", "html", "bytes", "list", "nan", "digits", "deep", "many", "pointer"],
+)
+def test_what_is_no_configuration(body: bytes, words: str) -> None:
+    with pytest.raises(errors.HubAnswer) as caught:
+        config.parse("config.json", body)
+    assert words in caught.value.title + caught.value.detail
+
+
+def test_too_large_by_the_listing_is_not_fetched(hub: LocalHub) -> None:
+    listing = served(hub, File(5 << 20))
+    with pytest.raises(errors.HubAnswer, match="larger than"):
+        config.fetch_config(listing)
+    assert hub.seen == []
+
+
+def test_too_large_although_the_listing_says_otherwise(hub: LocalHub) -> None:
+    listing = served(hub, File(900 << 20, b"{", lfs=False))
+    small = Listing(
+        "org/model", listing.commit, hub.url, (listing.files[0].__class__("config.json", 9),)
+    )
+    with pytest.raises(errors.HubAnswer, match="larger than"):
+        config.fetch_config(small)
+
+
+def test_a_packed_answer_is_read_within_the_limit() -> None:
+    httpx = pytest.importorskip("httpx")
+    asked = Asked("org/model", "c" * 40, "http://h", False)
+
+    def fetch(body: bytes, coding: str, limit: int = 1000) -> bytes:
+        transport = httpx.MockTransport(
+            lambda request: httpx.Response(200, stream=httpx.ByteStream(body),
+                                           headers={"content-encoding": coding})
+        )  # fmt: skip
+        with httpx.Client(transport=transport) as client:
+            return config._body(client, asked, "http://h/x", "config.json", limit)
+
+    assert fetch(gzip.compress(b"{}"), "gzip") == b"{}"
+    assert fetch(zlib.compress(b"{}"), "deflate") == b"{}"
+    with pytest.raises(errors.HubAnswer, match="larger than"):
+        fetch(gzip.compress(b"0" * (64 << 20)), "gzip")
+    with pytest.raises(errors.HubAnswer, match="damaged"):
+        fetch(b"not gzip", "gzip")
+    with pytest.raises(errors.HubAnswer, match="came as br"):
+        fetch(b"", "br")
+
+
+@pytest.mark.parametrize(
+    ("kind", "trouble"),
+    [
+        (errors.RepositoryGated, "gated"),
+        (errors.RepositoryMissing, "gone"),
+        (errors.RevisionMissing, "rewritten"),
+        (errors.HubTimeout, "silent"),
+        (errors.HubUnreachable, "unreachable"),
+    ],
+)
+def test_refusals(hub: LocalHub, kind: type[errors.HubError], trouble: str) -> None:
+    listing = served(hub, b'{"a": 1}', gated="auto" if trouble == "gated" else "")
+    if trouble == "gone":
+        hub.repos.clear()
+    if trouble == "rewritten":
+        hub.repos["org/model"].files["new"] = File(1)
+    if trouble == "silent":
+        hub.hold("config.json", 1)
+    if trouble == "unreachable":
+        listing = Listing("org/model", listing.commit, "http://127.0.0.1:1", listing.files)
+    with pytest.raises(errors.HubError) as caught:
+        config.fetch_json(listing, "config.json", deadline_s=0.3 if trouble == "silent" else 20.0)
+    assert type(caught.value) is kind
+    assert caught.value.hint
+
+
+def test_an_index() -> None:
+    shards = {"a.weight": "model-1.safetensors", "b.weight": "model-1.safetensors"}
+    found = config.read_index({"metadata": {"total_size": 12.0}, "weight_map": shards})
+    assert found == config.Index(frozenset({"model-1.safetensors"}), 12)
+    for total in (True, -1, "12", 2**70, float("inf"), None):
+        assert config.read_index({"metadata": {"total_size": total}, "weight_map": shards}) == (
+            config.Index(frozenset({"model-1.safetensors"}))
+        )
+    maps: list[Any] = [[], {}, {"a": 1}]
+    unnamed: list[dict[str, Any]] = [{}, *({"weight_map": odd} for odd in maps)]
+    for odd in unnamed:
+        with pytest.raises(errors.HubAnswer, match="names no files"):
+            config.read_index(odd)
+    with pytest.raises(errors.HubAnswer, match="no path"):
+        config.read_index({"weight_map": {"a": "../../etc/passwd"}})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"torch_dtype": "bfloat16"}, "bfloat16"),
+        ({"dtype": "torch.float16"}, "float16"),
+        ({"quantization_config": {"quant_method": "blockwise_int8",
+                                  "weight_block_size": [128, 128]}},
+         "blockwise_int8, blocks of 128x128"),
+        ({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3"}}, "fp8 (e4m3)"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}},
+         "awq, 4 bits, groups of 128"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+         "bitsandbytes, 4 bits"),
+        ({"text_config": {"dtype": "bfloat16"}}, "bfloat16"),
+        ({"quantization_config": {"quant_method": "\x1b[31mred"}}, "red"),
+        ({"quantization_config": "yes", "torch_dtype": 5}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_quantization_as_config_json_says(said: dict[str, Any], words: str) -> None:
+    assert quantization.describe(said) == words

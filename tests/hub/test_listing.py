@@ -1,0 +1,199 @@
+"""Asking a hub: the real library, in its own process, against the real routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from console.hub import errors, library, refusal
+from console.hub.listing import Listing, look_up, read
+from console.hub.reference import BadReference
+from console.hub.refusal import Asked
+from tests.testbed.hub import File, LocalHub, Repo, files
+
+MEMBERS = frozenset({"member"})
+COMMIT = "a" * 40
+ASKED = Asked("org/model", "main", "https://hub.example", False)
+
+
+def model(name: str = "org/model", **trouble: Any) -> Repo:
+    held = files(
+        {".gitattributes": "x", "config.json": "{}", "m.gguf": b"GGUF", "s.bin": 642 << 30}
+    )
+    held["odd.txt"] = File(3, b"odd", lfs=False, declared=False)
+    return Repo(name, held, members=MEMBERS, **trouble)
+
+
+def test_a_listing_is_pinned_and_true(hub: LocalHub) -> None:
+    repo = model()
+    hub.add(repo)
+    found = look_up("org/model")
+    assert found.commit == repo.commit
+    assert found.endpoint == hub.url
+    assert {file.path: file.size for file in found.files} == {
+        ".gitattributes": 1, "config.json": 2, "m.gguf": 4, "odd.txt": None, "s.bin": 642 << 30
+    }  # fmt: skip
+    gguf = found.find("m.gguf")
+    assert gguf is not None
+    assert gguf.lfs
+    assert gguf.sha256 == repo.files["m.gguf"].sha256
+    assert found.unknown == ("odd.txt",)
+    assert "odd.txt" in found.note
+    assert found.url("m.gguf") == f"{hub.url}/org/model/resolve/{repo.commit}/m.gguf"
+    assert len(hub.seen) == 1, "one request tells everything"
+
+
+def test_gated_is_listed_but_told(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.add(model(gated="manual"))
+    found = look_up("org/model")
+    assert found.gated == "manual"
+    with pytest.raises(errors.RepositoryGated) as caught:
+        found.require_access()
+    assert f"{hub.url}/org/model" in caught.value.hint
+    assert "HF_TOKEN" in caught.value.hint
+    monkeypatch.setenv("HF_TOKEN", "member")
+    found = look_up("org/model")
+    found.require_access()
+    assert "has access" in found.note
+    assert {seen.token for seen in hub.seen[-2:]} == {"member"}
+
+
+def test_a_private_repository_needs_its_token(hub: LocalHub) -> None:
+    hub.add(model(private=True))
+    with pytest.raises(errors.RepositoryMissing, match="no token was sent"):
+        look_up("org/model")
+    assert look_up("org/model", token="member").private
+
+
+def test_a_server_that_drips_meets_the_deadline(hub: LocalHub) -> None:
+    hub.add(model())
+    hub.drip_s = 0.2
+    with pytest.raises(errors.HubTimeout) as caught:
+        look_up("org/model", deadline_s=1.0)
+    assert not hub.dripped.is_set(), "nobody waited for the minute that the answer takes"
+    assert "within 1.00 s" in caught.value.title
+
+
+def test_a_token_never_comes_back(hub: LocalHub) -> None:
+    hub.broken = (403, b'{"error": "you sent hunter2hunter2"}', "application/json")
+    with pytest.raises(errors.TokenRefused) as caught:
+        look_up("org/model", token="hunter2hunter2")
+    said = "\n".join(caught.value.lines())
+    assert "you sent (token)" in said
+    assert "hunter2" not in said
+
+
+def test_offline_is_said_without_asking(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(errors.HubUnreachable, match="offline mode is on"):
+        look_up("org/model")
+    assert hub.seen == []
+
+
+@pytest.mark.parametrize("repo", ["../etc", "a/b/c", "org/na\x1bme", "-x/y", "org/name/..", ""])
+def test_a_bad_name_is_never_sent(hub: LocalHub, repo: str) -> None:
+    with pytest.raises(BadReference):
+        look_up(repo)
+    with pytest.raises(BadReference):
+        look_up("org/name", "re v")
+    assert hub.seen == []
+
+
+@pytest.fixture
+def asks(hub: LocalHub) -> Iterator[Any]:
+    """The library asked in this process: the same code, without the price of a process."""
+    from huggingface_hub.utils._http import close_session
+
+    def ask(repo: str = "org/model", revision: str = "main", endpoint: str = "") -> Exception:
+        answer = json.loads(json.dumps(library.main(repo, revision, endpoint or hub.url)))
+        if "error" in answer:
+            return refusal.explain(Asked(repo, revision, hub.url, False), answer["error"])
+        with pytest.raises(errors.HubError) as caught:
+            read(Asked(repo, revision, hub.url, False), answer["about"], None)
+        return caught.value
+
+    yield ask
+    close_session()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "trouble"),
+    [
+        (errors.RepositoryMissing, "missing, private or gated: no token was sent", "gone"),
+        (errors.RevisionMissing, "no revision v9", "revision"),
+        (errors.RepositoryDisabled, "is disabled", "disabled"),
+        (errors.RepositoryEmpty, "is empty", "empty"),
+        (errors.RateLimited, "in 55.0 s", "limited"),
+        (errors.HubUnreachable, "HTTP 503", "503"),
+        (errors.HubUnreachable, "cannot be reached", "refused"),
+        (errors.HubAnswer, "not JSON", "login page"),
+        (errors.HubAnswer, "lacks what the listing", "other json"),
+        (errors.HubAnswer, "nested or large", "nested"),
+        (errors.HubAnswer, "a file that is no path", "traversal"),
+        (errors.HubAnswer, "a file that is no path", "escape"),
+        (errors.HubAnswer, "names no commit", "no commit"),
+        (errors.HubAnswer, "lists a file twice", "twice"),
+    ],
+)
+def test_every_refusal_has_words(
+    hub: LocalHub, asks: Any, kind: type[errors.HubError], words: str, trouble: str
+) -> None:
+    hub.add(model(disabled=trouble == "disabled"))
+    if trouble == "empty":
+        hub.add(Repo("org/model", files({".gitattributes": "x"})))
+    if trouble == "limited":
+        hub.rate_limited_s = 55
+    hub.broken = {
+        "503": (503, b"oops", "text/plain"),
+        "login page": (200, b"<html>Sign in</html>", "text/html"),
+    }.get(trouble)
+    hub.body = {
+        "other json": b"{}",
+        "nested": b"[" * 100_000,
+        "traversal": about([{"rfilename": "../../root/.ssh/authorized_keys", "size": 1}]),
+        "escape": about([{"rfilename": "a\x1b]0;x\x07", "size": 1}]),
+        "no commit": about([], sha="main"),
+        "twice": about([{"rfilename": "a", "size": 1}, {"rfilename": "a", "size": 2}]),
+    }.get(trouble)
+    error = asks(
+        "org/gone" if trouble == "gone" else "org/model",
+        "v9" if trouble == "revision" else "main",
+        "http://127.0.0.1:1" if trouble == "refused" else "",
+    )
+    assert type(error) is kind
+    assert words in "\n".join(error.lines())
+    assert error.hint
+    assert all(line.isprintable() for line in error.lines())
+
+
+def about(rows: list[dict[str, Any]], sha: str = COMMIT) -> bytes:
+    return json.dumps({"id": "org/model", "sha": sha, "siblings": rows}).encode()
+
+
+def test_rate_limit_says_when() -> None:
+    told = refusal.rate_limited(ASKED, '"api";r=0;t=55')
+    assert told.seconds == 55
+    assert refusal.rate_limited(ASKED, "120").seconds == 120
+    assert refusal.rate_limited(ASKED, "Wed, 21 Oct 2026 07:28:00 GMT").seconds is None
+    assert refusal.rate_limited(ASKED, "٣").seconds is None
+    assert "HF_TOKEN" in told.hint
+
+
+@pytest.mark.parametrize("size", [None, -1, True, "5", 1.5, 1 << 63])
+def test_a_size_that_is_none_stays_unknown(size: object) -> None:
+    found = made([{"path": "a.gguf", "size": size}, {"path": "b.gguf", "size": 7}])
+    assert found.unknown == ("a.gguf",)
+    assert found.known_bytes == 7
+
+
+def test_a_listing_without_end_is_refused() -> None:
+    rows = [{"path": f"f{n}", "size": 1} for n in range(100_001)]
+    with pytest.raises(errors.HubAnswer, match="more than 100000 files"):
+        made(rows)
+
+
+def made(rows: list[dict[str, Any]]) -> Listing:
+    return read(ASKED, {"commit": COMMIT, "files": rows}, None)

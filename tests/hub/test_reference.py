@@ -1,0 +1,140 @@
+"""What an operator types, and what somebody else would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.hub.reference import (
+    BadReference,
+    LocalReference,
+    RepoReference,
+    check_path,
+    check_repo,
+    check_revision,
+    parse,
+)
+from console.text import clean
+
+SHARD = "Q4_K_M/m-00001-of-00009.gguf"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpt2", RepoReference("gpt2")),
+        (" org/name ", RepoReference("org/name")),
+        ("org/name@main", RepoReference("org/name", "main")),
+        ("org/name@refs/pr/7", RepoReference("org/name", "refs/pr/7")),
+        ("https://huggingface.co/org/name", RepoReference("org/name")),
+        ("https://huggingface.co/org/name/", RepoReference("org/name")),
+        ("https://hf.co/org/name/tree/v1.0", RepoReference("org/name", "v1.0")),
+        ("https://huggingface.co/org/name/tree/main/Q4_K_M",
+         RepoReference("org/name", "", "Q4_K_M")),
+        (f"https://huggingface.co/org/name/resolve/main/{SHARD}?download=true",
+         RepoReference("org/name", "", SHARD)),
+        (f"https://huggingface.co/org/name/blob/abc/{SHARD}#L1",
+         RepoReference("org/name", "abc", SHARD)),
+        ("https://huggingface.co/org/name/tree/refs%2Fpr%2F1/a",
+         RepoReference("org/name", "refs/pr/1", "a")),
+        ("https://huggingface.co/org/name/tree/refs/pr/1/a",
+         RepoReference("org/name", "refs/pr/1", "a")),
+        ("https://huggingface.co/gpt2/tree/main", RepoReference("gpt2")),
+        ("http://mirror.lan:8080/base/org/name/raw/v2/a.gguf",
+         RepoReference("org/name", "v2", "a.gguf")),
+        ("hf://org/name", RepoReference("org/name")),
+        ("hf://models/org/name@v2/dir/a.gguf", RepoReference("org/name", "v2", "dir/a.gguf")),
+        ("hf://org/name@refs/pr/3/a.gguf", RepoReference("org/name", "refs/pr/3", "a.gguf")),
+        ("/nvme/models/r1", LocalReference(Path("/nvme/models/r1"))),
+        ("./org/name", LocalReference(Path("org/name"))),
+        ("..", LocalReference(Path(".."))),
+        ("here/deep/model.gguf", LocalReference(Path("here/deep/model.gguf"))),
+        ("here.gguf", LocalReference(Path("here.gguf"))),
+    ],
+)  # fmt: skip
+def test_forms(text: str, expected: object) -> None:
+    there = {"here/deep/model.gguf", "here.gguf", "org/name"}
+    found = parse(text, endpoint="http://mirror.lan:8080/base", exists=there.__contains__)
+    assert found == expected
+
+
+def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/op")
+    assert parse("~/models") == LocalReference(Path("/home/op/models"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("org/../etc", "no such file"),
+        ("org/na..me", "form org/name"),
+        ("org/name@", "after the @"),
+        ("org/name@../../x", "a revision is"),
+        ("org/name@--upload-pack=x", "a revision is"),
+        ("-rf/name", "form org/name"),
+        ("org/\x1b[31mname", "cannot be shown"),
+        ("org/na\u202eme", "cannot be shown"),
+        ("a/b/c", "no such file"),
+        ("missing.gguf", "no such file"),
+        ("org/name.git", "form org/name"),
+        ("org/" + "x" * 97, "form org/name"),
+        ("https://huggingface.co/datasets/org/name", "model repositories"),
+        ("hf://spaces/org/name", "model repositories"),
+        ("https://huggingface.co/org/name/discussions/1", "one of its files"),
+        ("https://huggingface.co/org/name/resolve/main/../../x", "stays inside"),
+        ("https://huggingface.co/org/name/resolve/main/%2e%2e/x", "stays inside"),
+        ("https://huggingface.co/org/name/resolve/main/a%00b", "stays inside"),
+        ("https://hub:secret@huggingface.co/org/name", "user or password"),
+        ("https://huggingface.co.evil.example/org/name", "no address on the hub"),
+        ("file:///etc/passwd", "no address on the hub"),
+        ("https://[::1/org/name", "no address"),
+        ("https://huggingface.co", "no repository is named"),
+        ("org/name:Q4_K_M", "names no repository"),
+    ],
+)
+def test_refusals(text: str, words: str) -> None:
+    with pytest.raises(BadReference) as caught:
+        parse(text, exists=lambda path: False)
+    said = "\n".join(caught.value.lines())
+    assert words in said
+    assert caught.value.hint
+    assert "secret" not in said
+    assert all(line.isprintable() for line in caught.value.lines())
+
+
+def test_another_host_is_told_which_one_the_hub_is() -> None:
+    with pytest.raises(BadReference) as caught:
+        parse("https://huggingface.co.evil.example/org/name", endpoint="https://mirror.lan")
+    assert "mirror.lan" in caught.value.hint
+
+
+def test_a_quantization_tag_is_told_how_to_say_it() -> None:
+    with pytest.raises(BadReference) as caught:
+        parse("org/name:Q4_K_M")
+    assert "--include" in caught.value.hint
+
+
+PIECES = st.sampled_from(
+    ["hf://", "https://huggingface.co/", "org", "name", "/", "@", "..", "\x1b[2J", "%2e%2e", "%00",
+     "\\", "-", "main", "tree", "resolve", ":", "?", "#", "\u202e", "é", " ", "\n"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=4), max_size=12).map("".join))
+def test_anything_is_a_harmless_reference_or_refused(text: str) -> None:
+    found: object = None
+    lines: list[str] = []
+    try:
+        found = parse(text, exists=lambda path: False)
+    except BadReference as error:
+        lines = error.lines()
+    assert [clean(line) for line in lines] == lines
+    if isinstance(found, RepoReference):
+        assert check_repo(found.repo)
+        assert not found.repo.startswith("-")
+        assert not found.revision or check_revision(found.revision)
+        assert not found.path or check_path(found.path)

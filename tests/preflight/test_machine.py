@@ -1,0 +1,192 @@
+"""The machine as found under made-up /proc and /sys trees, and under a real limit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from console.fit.machine import Card
+from console.preflight import machine
+from console.preflight.cards import Cards
+from console.preflight.cgroup import limits
+from console.preflight.machine import look, nearest, numa_nodes
+from tests.preflight.conftest import Labels
+from tests.testbed.engine import Engine
+
+MIB, GIB = 1 << 20, 1 << 30
+NO_CARDS = Cards(words="no NVIDIA driver")
+V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+V1 = "35 31 0:32 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+CPU = (
+    "processor\t: {n}\nmodel name\t: AMD Ryzen Threadripper PRO 9995WX 96-Cores\n"
+    "physical id\t: 0\ncore id\t\t: {core}\nflags\t\t: fpu avx2 avx512f avx512_bf16\n"
+)
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """384 GiB with 300 available, 4 threads of 2 cores, one node, no limit."""
+    meminfo = {"MemTotal": 384, "MemAvailable": 300, "SwapTotal": 207, "SwapFree": 200}
+    cpus = (CPU.format(n=n, core=n % 2) for n in range(4))
+    files = {
+        "proc/meminfo": "".join(f"{k}: {v * GIB // 1024} kB\n" for k, v in meminfo.items()),
+        "proc/cpuinfo": "\n".join(cpus),
+        "proc/self/cgroup": "0::/user.slice/me\n",
+        "proc/self/mountinfo": V2,
+        "sys/devices/system/node/node0/cpulist": "0-3\n",
+        "sys/devices/system/node/online": "0\n",
+    }
+    return tree(tmp_path / "host", files)
+
+
+def v2(root: Path, group: str, most: int | str, used: int, cache: int = 0) -> None:
+    folder = f"sys/fs/cgroup/{group}".rstrip("/")
+    stat = f"anon 1\ninactive_file {cache // 2}\nactive_file {cache - cache // 2}\n"
+    tree(root, {f"{folder}/memory.max": f"{most}\n", f"{folder}/memory.current": f"{used}\n",
+                f"{folder}/memory.stat": stat})  # fmt: skip
+
+
+def test_a_machine_without_limits(host: Path) -> None:
+    found = look(host, root=host, cards=NO_CARDS)
+    assert (found.ram_total, found.ram_available) == (384 * GIB, 300 * GIB)
+    assert (found.swap_total, found.swap_free) == (207 * GIB, 200 * GIB)
+    assert (found.cores, found.numa_nodes) == (2, 1)
+    assert found.cpu_flags == {"fpu", "avx2", "avx512f", "avx512_bf16"}
+    assert "9995WX" in found.cpu_name
+    assert found.disk_free is not None
+    assert found.disk_free > 0
+    assert found.disk_read_bps is None, "nothing is measured unasked"
+    assert found.given["ram_available"] == "measured now, MemAvailable"
+    assert found.given["cards"] == "no NVIDIA driver"
+
+
+def test_page_cache_is_no_use(host: Path) -> None:
+    """A group at its limit by file pages alone has nearly all of it left."""
+    v2(host, "user.slice", 70 * GIB, 69 * GIB, cache=68 * GIB)
+    v2(host, "user.slice/me", "max", 69 * GIB, cache=68 * GIB)
+    found = look(root=host, cards=NO_CARDS)
+    assert found.ram_available == 69 * GIB
+    assert found.ram_total == 70 * GIB
+    assert found.given["ram_available"].endswith("what cgroup cgroup/user.slice leaves")
+
+
+def test_the_tightest_group_counts(host: Path) -> None:
+    v2(host, "user.slice", 100 * GIB, 90 * GIB)
+    v2(host, "user.slice/me", 50 * GIB, 10 * GIB)
+    assert look(root=host, cards=NO_CARDS).ram_available == 10 * GIB
+    v2(host, "user.slice/me", 5 * GIB, 6 * GIB)
+    assert look(root=host, cards=NO_CARDS).ram_available == 0, "over its limit, never below zero"
+
+
+def test_swap_of_a_group(host: Path) -> None:
+    v2(host, "user.slice/me", 50 * GIB, GIB)
+    tree(host, {"sys/fs/cgroup/user.slice/me/memory.swap.max": f"{4 * GIB}\n",
+                "sys/fs/cgroup/user.slice/me/memory.swap.current": f"{GIB}\n"})  # fmt: skip
+    assert look(root=host, cards=NO_CARDS).swap_free == 3 * GIB
+
+
+@pytest.mark.parametrize(("mounted", "inner"), [("/", "docker/c1"), ("/docker/c1", "")])
+def test_version_one_also_inside_a_container(host: Path, mounted: str, inner: str) -> None:
+    place = f"sys/fs/cgroup/memory/{inner}".rstrip("/")
+    tree(host, {
+        "proc/self/cgroup": "4:memory:/docker/c1\n3:cpuset:/\n0::/\n",
+        "proc/self/mountinfo": V1.format(root=mounted) + V2,
+        f"{place}/memory.limit_in_bytes": f"{8 * GIB}\n",
+        f"{place}/memory.usage_in_bytes": f"{5 * GIB}\n",
+        f"{place}/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB}\n"
+                                f"total_active_file {2 * GIB}\n",
+    })  # fmt: skip
+    if inner:
+        tree(host, {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                    "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n"})  # fmt: skip
+    (limit,) = limits(host)
+    assert (limit.most, limit.left) == (8 * GIB, 6 * GIB)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"proc/self/mountinfo": "nonsense\n1 2 - x\n", "proc/self/cgroup": "::\n4\n"},
+        {"proc/self/cgroup": "0::/../../../etc\n"},
+        {"sys/fs/cgroup/user.slice/me/memory.max": "-1\n"},
+        {"sys/fs/cgroup/user.slice/me/memory.max": "\x1b[31m"},
+    ],
+)
+def test_a_damaged_tree_is_no_limit(host: Path, damage: dict[str, str]) -> None:
+    tree(host, damage)
+    assert look(root=host, cards=NO_CARDS).ram_available == 300 * GIB
+
+
+def test_what_cannot_be_had_is_none_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(machine.os, "statvfs", refuse)
+    found = look(tmp_path, root=tmp_path / "nothing", cards=NO_CARDS)
+    assert found.ram_total is found.ram_available is found.swap_free is None
+    assert found.cores is found.numa_nodes is found.disk_free is None
+    assert found.cpu_flags == frozenset()
+    assert found.given["disk_free"] == "Permission denied"
+    assert "memory cannot be read" in found.given["ram_available"]
+    assert "No such file" in found.given["cpu_flags"]
+
+
+def test_a_dead_mount_does_not_hold_it_up(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forever = threading.Event()
+    monkeypatch.setattr(machine, "DISK_S", 0.05)
+    monkeypatch.setattr(machine.os, "statvfs", lambda path: forever.wait(20))
+    found = look(host, root=host, cards=NO_CARDS)
+    forever.set()
+    assert found.disk_free is None
+    assert "did not answer" in found.given["disk_free"]
+
+
+def test_places(tmp_path: Path) -> None:
+    assert nearest(tmp_path / "not/yet/made") == tmp_path
+    for number in range(3):
+        (tmp_path / f"sys/devices/system/node/node{number}").mkdir(parents=True)
+    (tmp_path / "sys/devices/system/node/possible").touch()
+    assert numa_nodes(tmp_path) == 3
+
+
+def test_cards_are_handed_on(host: Path) -> None:
+    card = Card("RTX 5090", "GPU-1", 32 * GIB, 31 * GIB, (12, 0))
+    found = look(root=host, cards=Cards((card,), "580.95.05", (13, 0)))
+    assert found.cards == (card,)
+    assert "580.95.05" in found.given["cards"]
+
+
+SHOW = (
+    "import json; from console.preflight.machine import look; m = look(); "
+    "print(json.dumps([m.ram_total, m.ram_available, m.given['ram_available']]))"
+)
+
+
+@pytest.mark.engine
+def test_a_real_limit(engine: Engine, python: str, mine: Labels) -> None:
+    """In a container with 96 MiB, most of them page cache: what the kernel says is read right."""
+    (label,) = mine.items()
+    source = Path(machine.__file__).parents[1]
+    fill = 'head -c 56M /dev/zero > /tmp/f; cat /tmp/f >/dev/null; exec python3 -c "$0"'
+    out = engine.run(
+        *("run", "--rm", "-m", "96m", "--network", "none", "--label", "=".join(label)),
+        *("-v", f"{source}:/src/console:ro", "-e", "PYTHONPATH=/src"),
+        *(python, "sh", "-c", fill, SHOW),
+    )
+    total, available, given = json.loads(out.splitlines()[-1])
+    assert total == 96 * MIB
+    assert 48 * MIB < available < 96 * MIB, "56 MiB of page cache are not counted as used"
+    assert "cgroup" in given

@@ -1,0 +1,138 @@
+"""The oracle against real builds on this machine: what it says is what happens to whole models."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.errors import ServiceError
+from console.preflight import oracle_host
+from console.preflight.names import Presence
+from console.preflight.oracle import Witness, accepts
+from console.preflight.oracle_host import HostLibrary, HostProgram, demo_engine, package_library
+from tests.testbed.plugin import lacking
+
+ROOT = Path(__file__).parents[2]
+DEMO = (sys.executable, "-P", "-m", "console.demo.engine", "--model", "x.gguf", "--port", "1")
+
+
+@pytest.fixture(scope="module")
+def library() -> HostLibrary:
+    path = package_library()
+    if path is None:
+        lacking("no real part: xllamacpp is not installed")
+    return HostLibrary(path)
+
+
+@pytest.fixture(scope="module")
+def loaded(models: dict[str, Path]) -> dict[str, bool]:
+    """Of each architecture, whether this build loaded a whole model of it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.preflight.loading", *map(str, models.values())],
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+    answers = json.loads(done.stdout)
+    return {name: answers[str(path)] for name, path in models.items()}
+
+
+def test_the_loader_says_what_happens_to_whole_models(
+    library: HostLibrary, loaded: dict[str, bool]
+) -> None:
+    answers = library.ask(list(loaded))
+    assert {name: said.accepted for name, said in answers.items()} == loaded
+    assert sum(loaded.values()) >= 12
+    assert sum(not one for one in loaded.values()) >= 4
+    assert loaded["deepseek2"]
+    assert not loaded["deepseek3_2"]
+
+
+def test_a_name_that_is_absent_from_the_library_never_loads(
+    library: HostLibrary, loaded: dict[str, bool]
+) -> None:
+    """The second witness: it may hold names that do not load, never lack one that does."""
+    for name in ("llama", "qwen2", "deepseek2", "deepseek32", "starcoder2", "exaone"):
+        scan = library.scan(name)
+        assert scan is not None
+        assert loaded[name]
+        assert scan.presence is not Presence.ABSENT, name
+    missing = library.scan("deepseek3_2")
+    assert missing is not None
+    assert missing.presence is Presence.ABSENT
+
+
+def test_the_lesson_before_the_download(library: HostLibrary) -> None:
+    verdict = accepts("deepseek3_2", library)
+    assert (verdict.accepted, verdict.witness, verdict.agree) == (False, Witness.LOADER, True)
+    assert "unknown model architecture: 'deepseek3_2'" in verdict.words
+    assert verdict.lessons == ("F-008",)
+    assert verdict.knows[0] == "deepseek32", "the most alike first"
+    assert "deepseek2" in verdict.knows
+    assert accepts("deepseek3_2", library).remembered
+
+
+def test_a_listed_architecture_that_is_not_built_is_refused(library: HostLibrary) -> None:
+    verdict = accepts("gptj", library)
+    assert (verdict.accepted, verdict.agree) == (False, False)
+    assert "unsupported model architecture" in verdict.said
+    assert "the loader decides" in verdict.second
+
+
+def test_a_process_service_is_asked_as_it_is_run(library: HostLibrary) -> None:
+    engine = demo_engine(DEMO)
+    assert isinstance(engine, HostProgram)
+    verdict = accepts("deepseek2", engine)
+    assert (verdict.accepted, verdict.agree) == (True, True)
+    assert verdict.engine.digest
+    assert verdict.engine.name.endswith("with xllamacpp.abi3.so")
+    assert isinstance(demo_engine(), HostLibrary)
+
+
+def test_a_server_program_is_called_with_nothing_but_the_model(
+    tmp_path: Path, library: HostLibrary
+) -> None:
+    """A real loader behind a program of the usual name, which refuses what it does not know."""
+    script = tmp_path / "llama-server"
+    script.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && { echo "version: 6512 (0cb51d1)"; exit 0; }\n'
+        '[ "$1 $3 $5" = "-m --host --port" ] && [ $# = 6 ] || { echo "error: $*"; exit 1; }\n'
+        f'exec {sys.executable} -P -m console.demo.engine --model "$2" --port "$6"\n'
+    )
+    script.chmod(stat.S_IRWXU)
+    engine = HostProgram([str(script), "-m", "/models/x.gguf", "--device", "CUDA0"])
+    verdict = accepts("deepseek32", engine)
+    assert verdict.accepted is True
+    assert verdict.engine.build == "build 6512"
+    assert verdict.second == "Its library was not found, so the name was not looked for there"
+    assert verdict.engine.key == "", "its library may change: nothing is remembered"
+    assert accepts("deepseek3_2", engine).accepted is False
+
+
+def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle_host, "ASK_S", 0.2)
+    never = tmp_path / "llama-server"
+    never.write_text("#!/bin/sh\nexec sleep 100\n")
+    never.chmod(stat.S_IRWXU)
+    for argv, words in (
+        ([str(never)], "did not end within"),
+        (["/nowhere/llama-server"], "no program"),
+        (["sleep", "0"], "not known as a llama.cpp program"),
+    ):
+        verdict = accepts("llama", HostProgram(argv))
+        assert verdict.accepted is None
+        assert words in verdict.words
+        assert verdict.witness is Witness.PACKAGE
+
+
+def test_a_library_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "libllama.so"
+    path.write_bytes(b"\x7fELF and no more")
+    verdict = accepts("llama", HostLibrary(path))
+    assert verdict.accepted is not True
+    assert "the library cannot be used" in verdict.words
+    with pytest.raises(ServiceError, match="cannot be read"):
+        HostLibrary(tmp_path / "missing.so").identity()
