@@ -20,11 +20,11 @@ from widgets.log_pane import LogPane
 from widgets.options import KeyLine, option_rows, verbs_now
 from widgets.pick_list import TextView
 from widgets.rows import Row
-from widgets.status_line import StatusLine, status
+from widgets.status_line import STANDING, TENS, StatusLine, status
 from widgets.step_list import StepList
 from widgets.step_text import detail_rows, result_row, summary_rows, wrapped
 
-TICK_S = 1.0
+TICK_S = 2.5
 STALE_S = 2.5
 
 FIRST = (
@@ -48,6 +48,7 @@ class OperationsScreen(Verbs):
         super().__init__()
         self.feed: LogFeed | None = None
         self.live = False
+        self.tens = -1
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge(id="badge")
@@ -96,17 +97,28 @@ class OperationsScreen(Verbs):
         self.draw()
 
     def sampled(self, sample: Sample) -> None:
+        """Once a second; what counts, counts on in the same frame."""
         self.query_one(GaugeStrip).show(sample, sample.at)
+        self.count_on()
 
     def tick(self) -> None:
-        """Once a second: what counts, counts on; so does the age of a sample that stays."""
+        """Without a sample time goes on all the same, and so does the age of the last one."""
         sample = self.console.sample
-        if sample is not None and time.monotonic() - sample.at > STALE_S:
-            self.query_one(GaugeStrip).show(sample, time.monotonic())
-        snapshot = self.console.snapshot
-        if snapshot is not None and (snapshot.alive or snapshot.climbing):
-            if snapshot.view.state is RunState.RUNNING:
-                self.query_one(StepList).draw(snapshot.view, time.time(), self.at)
+        if sample is None or time.monotonic() - sample.at > STALE_S:
+            if sample is not None:
+                self.query_one(GaugeStrip).show(sample, time.monotonic())
+            self.count_on()
+
+    def count_on(self) -> None:
+        """Draw what depends on the time; a run that waits for a person does so in tens."""
+        snapshot, now = self.console.snapshot, time.time()
+        if snapshot is None or not (snapshot.alive or snapshot.climbing):
+            return
+        if snapshot.view.state is RunState.RUNNING:
+            self.query_one(StepList).draw(snapshot.view, now, self.at)
+        tens = int(now - snapshot.view.created) // TENS
+        if snapshot.view.state not in STANDING or tens != self.tens:
+            self.tens = tens
             self.draw_status()
 
     # -- drawing -----------------------------------------------------------------------------

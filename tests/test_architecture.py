@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("console", "screens", "widgets", "tests")
 MOST_LINES, MOST_CLASS, MOST_FUNCTION = 400, 250, 50
 DRAWING = {"textual", "rich"}
-HEAVY = DRAWING | {"pydantic", "docker", "httpx", "ruamel"}
+HEAVY = DRAWING | {"pydantic", "docker", "httpx", "httpx2", "huggingface_hub", "ruamel"}
 
 
 def sources(*rooms: str) -> list[Path]:

@@ -14,6 +14,8 @@ STATE_TONE = {
     "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
+STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
+TENS = 10
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
 
@@ -42,8 +44,16 @@ def status(view: RunView, word: str, mode: str, now: float, width: int, at: str 
     if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
     took = (view.ended or now) - view.created if view.created else 0.0
-    right: Row = ((f"{progress_words(view)}{dot}{short(took)}", "dim"),)
+    shown = standing(took) if view.state in STANDING else short(took)
+    right: Row = ((f"{progress_words(view)}{dot}{shown}", "dim"),)
     return spread(tuple(left), right, width, glyphs().ellipsis)
+
+
+def standing(took: float) -> str:
+    """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to
+    the terminal while nothing happens."""
+    tens = int(took) // TENS * TENS
+    return f"{tens}s" if tens < 100 else short(tens)
 
 
 MODES = {"step": "step by step", "gate": "to the next gate", "all": "to the end"}

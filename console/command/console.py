@@ -7,7 +7,6 @@ import gc
 import locale
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from console.errors import Exit
 from console.text import clean
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from console.viewer.desk import Desk
 
 DUMB = ("dumb", "unknown", "")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.errors import Exit
 from console.fit import text as fit_text
 from console.fit.assessment import Assessment, Reference, Verdict
 from console.fit.facts import BadFacts, ModelFacts
@@ -153,30 +154,22 @@ def preflight(
     findings = [*_access(listing), *_whole(chosen), *_format(ask.loader, chosen)]
     if ask.to is not None:
         findings.append(_disk(ask.to, found, machine))
-    plan = plan_of(ask.loader, chosen.format)
-    facts, why = None, ""
     if listing.refused is not None:
-        return Preflight(
-            contents, chosen, found, machine, None, tuple(findings),
-            "the hub shows the files of this repository, not what is in them",
-        )  # fmt: skip
+        why = "the hub shows the files of this repository, not what is in them"
+        return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
+    facts, why = None, ""
     try:
         facts = facts_of(listing, chosen, ask.token, cache)
     except (GgufError, BadFacts) as error:
-        why = "; ".join([str(error), error.hint]) if error.hint else str(error)
-        if getattr(error, "kind", None) is None or error.exit_code == 3:
+        why = "; ".join(part for part in (str(error), error.hint) if part)
+        if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
     assessment = None
     if facts is not None:
-        findings += compatibility.check(
-            compatibility.Question(
-                engine_of(ask.loader, plan, chosen.format), _table_format(chosen.format),
-                facts.architecture, chosen.quantization.lower(), method_of(plan),
-                getattr(plan, "split_mode", ""), machine,
-            )
-        )  # fmt: skip
+        findings += _table(ask, chosen, facts, machine)
         assessment = assess(
-            facts, plan, machine, alternatives=_others(contents, chosen),
+            facts, plan_of(ask.loader, chosen.format), machine,
+            alternatives=_others(contents, chosen),
             reference=reference(Path(chosen.files[0].path).name if ask.loader.own else ""),
             ram_read_bps=ask.memory_read_bps,
         )  # fmt: skip
@@ -185,6 +178,18 @@ def preflight(
         contents, chosen, found, machine, assessment, tuple(findings), why,
         facts.architecture if facts else "",
         one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
+    )  # fmt: skip
+
+
+def _table(ask: Ask, chosen: WeightSet, facts: ModelFacts, machine: Machine) -> tuple[Finding, ...]:
+    """What the compatibility table says on engine, format, architecture and quantization."""
+    plan = plan_of(ask.loader, chosen.format)
+    return compatibility.check(
+        compatibility.Question(
+            engine_of(ask.loader, plan, chosen.format), _table_format(chosen.format),
+            facts.architecture, chosen.quantization.lower(), method_of(plan),
+            getattr(plan, "split_mode", ""), machine,
+        )
     )  # fmt: skip
 
 

@@ -1,0 +1,190 @@
+"""Every command with its arguments, and nothing of what they do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from console.errors import EXIT_MEANING, Exit
+
+VERSION = "0.1.0"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that says what to do next, and exits with this project's code for bad usage."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
+        sys.exit(int(Exit.USAGE))
+
+
+def parser_for(argv: list[str]) -> argparse.ArgumentParser:
+    """A parser with the commands that `argv` may mean: making all of them takes a tenth of the
+    time to the first frame."""
+    codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
+    parser = Parser(
+        prog="omni-console",
+        description="Operator console for large language models on your own workstation. "
+        "Without a command it opens its screens.",
+        epilog=f"exit codes:\n  {codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
+    parser.set_defaults(handler="console:open_console", json=False)
+    parser.add_argument(
+        "--site", dest="console_site", metavar="FILE", help="site file (default: OMNI_SITE, …)"
+    )
+    parser.add_argument(
+        "--readonly", action="store_true", help="the console's screens look, and change nothing"
+    )
+    if argv and argv != ["--readonly"]:
+        commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+        for make, names in GROUPS:
+            if argv[0] in names or not any(argv[0] in known for _, known in GROUPS):
+                make(commands)
+    return parser
+
+
+def _add(
+    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False
+) -> argparse.ArgumentParser:
+    extra = {} if hidden else {"help": text}
+    parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
+    parser.set_defaults(handler=handler)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    if site:
+        parser.add_argument("--site", metavar="FILE", help="site file (default: OMNI_SITE, …)")
+    return parser
+
+
+def _run_commands(commands: Any) -> None:
+    run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
+    run.add_argument("playbook", metavar="PLAYBOOK")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    run.add_argument("--yes", action="store_true", help="answer approvals (recorded as such)")
+    run.add_argument("--step", action="store_true", help="stand still before every step")
+    run.add_argument("--detach", action="store_true", help="do not follow")
+    attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
+    attach.add_argument("run", nargs="?", metavar="RUN")
+    resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
+    resume.add_argument("run", nargs="?", metavar="RUN")
+    resume.add_argument("--from", dest="from_step", metavar="STEP", help="run again from STEP")
+    resume.add_argument("--detach", action="store_true", help="do not follow")
+    abort = _add(commands, "abort", "run:abort", "stop a run; what is alive is rolled back")
+    abort.add_argument("run", nargs="?", metavar="RUN")
+    abort.add_argument("--reason", default="", metavar="TEXT")
+    tell = _add(commands, "tell", "run:tell", "give a run a verb: next, auto, pause, approve, …")
+    tell.add_argument("run", metavar="RUN")
+    tell.add_argument(
+        "verb",
+        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "skip",
+                 "abort", "rollback", "status"],
+    )  # fmt: skip
+    tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
+    tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
+    tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    tell.add_argument("--step", default="", help="only if this is the current step")
+    runner = _add(commands, "runner", "runner:runner", "(internal)", hidden=True)
+    runner.add_argument("run")
+    runner.add_argument("--ready-fd", type=int, default=-1)
+    runner.add_argument("--resume", action="store_true")
+    runner.add_argument("--from", dest="from_step", default="")
+    runner.add_argument("--close", action="store_true")
+
+
+def _look_commands(commands: Any) -> None:
+    plan = _add(
+        commands, "plan", "plan:plan", "what a playbook would do, effect by effect", site=True
+    )
+    plan.add_argument("playbook", metavar="PLAYBOOK")
+    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    lint = _add(commands, "lint", "plan:lint", "check playbooks and site files", site=True)
+    lint.add_argument("paths", nargs="+", metavar="PATH")
+    _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
+    _add(commands, "runs", "show:runs", "every run, newest first")
+    show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
+    show.add_argument("run", nargs="?", metavar="RUN")
+    report = _add(commands, "report", "show:report", "the report of a run")
+    report.add_argument("run", nargs="*", metavar="RUN")
+    logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
+    logs.add_argument("name", metavar="SERVICE|STEP")
+    logs.add_argument("--run", default=None, metavar="RUN")
+    logs.add_argument("--lines", type=int, default=50, metavar="N")
+    _add(
+        commands, "doctor", "doctor:doctor", "what this machine has, and what is missing", site=True
+    )
+    gauges = _add(commands, "gauges", "gauges:gauges", "GPU, RAM, swap, pressure and disk now")
+    gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
+    gauges.add_argument(
+        "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
+    )
+    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
+    bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
+    bench.add_argument("url", metavar="URL")
+    bench.add_argument("--runs", type=int, default=9)
+    bench.add_argument("--max-tokens", type=int, default=256)
+    bench.add_argument("--model", default="")
+
+
+def _check_commands(commands: Any) -> None:
+    check = commands.add_parser(
+        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host",
+        description="what can be known before anything is downloaded or started",
+    )  # fmt: skip
+    parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    gguf = _add(parts, "gguf", "check:gguf", "the architecture, asked of the installed build",
+                site=True)  # fmt: skip
+    gguf.add_argument("what", metavar="PATH|URL|REPO")
+    gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
+    gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
+    gguf.add_argument("--service", default="baseline", metavar="NAME", help="ask this service's")
+    gguf.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit = _add(parts, "checkpoint", "check:checkpoint", "true size, fit and arithmetic", site=True)
+    fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
+    fit.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
+                     metavar="mmap|resident|convert")  # fmt: skip
+    fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
+    fit.add_argument("--ctx", type=int, default=None, metavar="N", help="tokens of context")
+    fit.add_argument("--to", default="", metavar="DIR", help="where it would be downloaded to")
+    fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
+    fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
+    fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
+                     help="the engine's own arguments; everything behind it")  # fmt: skip
+    host = _add(parts, "host", "check:host", "what this machine has for what is asked", site=True)
+    host.add_argument("--method", default="", metavar="NAME", help="kt-kernel's, like AMXINT8")
+    host.add_argument("--port", action="append", type=int, default=[], metavar="N")
+    host.add_argument("--image", action="append", default=[], metavar="REF")
+    host.add_argument("--torch", action="append", default=[], metavar="REF",
+                      help="image whose PyTorch needs kernels for the cards")  # fmt: skip
+    host.add_argument("--compose", action="append", default=[], metavar="FILE")
+    host.add_argument("--disk", default="", metavar="DIR")
+    host.add_argument("--cuda", default="", metavar="VERSION")
+    host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
+    host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")
+    imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
+    imports.add_argument("image", metavar="IMAGE")
+    imports.add_argument("modules", nargs="+", metavar="MODULE")
+
+
+def _emergency_commands(commands: Any) -> None:
+    _add(
+        commands, "rollback", "rollback:rollback",
+        "bring the baseline back, now; nothing is deleted", site=True,
+    )  # fmt: skip
+    demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
+    demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
+    demo.add_argument("--plain", action="store_true", help="lines instead of screens")
+    demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
+
+
+GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
+    (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
+    (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
+                                "doctor", "gauges", "keys", "bench"})),
+    (_check_commands, frozenset({"check"})),
+    (_emergency_commands, frozenset({"rollback", "demo"})),
+)  # fmt: skip
