@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 EAGER_S = 0.5
+TURNS = 8
+"""Turns of the event loop in which nothing new was laid out, before a first frame is painted."""
 
 
 class Base(Screen[T]):
@@ -30,6 +33,7 @@ class Base(Screen[T]):
         self._compositor = FineCompositor()
         self._home: App[object] | None = None
         self._made = time.monotonic()
+        self._turns = 0
 
     @property
     def console(self) -> ConsoleApp:
@@ -41,6 +45,24 @@ class Base(Screen[T]):
         if time.monotonic() - self._made < EAGER_S and self._unpainted:
             event.prevent_default()
             self._on_timer_update()
+
+    def _compositor_refresh(self) -> None:
+        """At the start one frame instead of five: the first layout sends each part its size, and
+        they lay out anew; what is painted in between is thrown away a moment later."""
+        if time.monotonic() - self._made >= EAGER_S:
+            super()._compositor_refresh()
+            return
+        waiting, self._turns = self._turns > 0, TURNS
+        if not waiting:
+            asyncio.get_running_loop().call_soon(self._one_turn)
+
+    def _one_turn(self) -> None:
+        self._turns -= 1
+        if self._turns > 0:
+            asyncio.get_running_loop().call_soon(self._one_turn)
+        elif self.is_attached:
+            with self._context():
+                super()._compositor_refresh()
 
     @property
     def _unpainted(self) -> bool:

@@ -6,6 +6,7 @@ import time
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.geometry import Size
 
 from console.gauges.sample import Sample
 from console.run.state import RunState
@@ -68,6 +69,7 @@ class OperationsScreen(Verbs):
         app.sampled.subscribe(self, self.sampled)
         self.set_focus(self.query_one(StepList))
         self.set_interval(TICK_S, self.tick)
+        self._shape(self.app.size)  # before the first layout: it is the only one then
         if app.sample is not None:
             self.sampled(app.sample)
         self.draw()
@@ -82,11 +84,13 @@ class OperationsScreen(Verbs):
             self.feed.close()
 
     def on_resize(self) -> None:
-        width = self.size.width
-        self.set_class(width < 80, "narrow")
-        self.set_class(width >= 120, "wide")
-        self.query_one(GaugeStrip).max_rows = 2 if self.size.height < 24 else 5
+        self._shape(self.size)
         self.call_after_refresh(self.draw)
+
+    def _shape(self, size: Size) -> None:
+        self.set_class(size.width < 80, "narrow")
+        self.set_class(size.width >= 120, "wide")
+        self.query_one(GaugeStrip).max_rows = 2 if size.height < 24 else 5
 
     # -- what changed ------------------------------------------------------------------------
 
@@ -164,7 +168,7 @@ class OperationsScreen(Verbs):
     def draw_head(self) -> None:
         app, line = self.console, self.query_one(BaselineBadge)
         snapshot = app.snapshot
-        width = line.size.width or self.size.width
+        width = line.size.width or self.app.size.width
         live = snapshot is not None and snapshot.live
         climbing = snapshot is not None and snapshot.climbing
         restore_s = snapshot.restore_s if snapshot is not None and live else None
@@ -175,7 +179,7 @@ class OperationsScreen(Verbs):
 
     def draw_status(self) -> None:
         line, view, word = self.query_one(StatusLine), self.view, self.word
-        width = line.size.width or self.size.width
+        width = line.size.width or self.app.size.width
         if word == "none":
             line.show([(("no run", "dim"),)])
             return
