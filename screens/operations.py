@@ -20,7 +20,7 @@ from widgets.keys import bindings
 from widgets.log_pane import LogPane
 from widgets.options import KeyLine, option_rows, verbs_now
 from widgets.pick_list import TextView
-from widgets.rows import Row
+from widgets.rows import Row, RowsView
 from widgets.status_line import STANDING, TENS, StatusLine, status
 from widgets.step_list import StepList
 from widgets.step_text import detail_rows, result_row, summary_rows, wrapped
@@ -86,6 +86,10 @@ class OperationsScreen(Verbs):
     def on_resize(self) -> None:
         self._shape(self.size)
         self.call_after_refresh(self.draw)
+
+    def on_rows_view_resized(self, event: RowsView.Resized) -> None:
+        event.stop()
+        self.draw_steps()
 
     def _shape(self, size: Size) -> None:
         self.set_class(size.width < 80, "narrow")

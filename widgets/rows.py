@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -121,9 +122,13 @@ class RowsView(ScrollView, can_focus=True):
         "scrollbar-size-horizontal: 0; }"
     )
 
+    class Resized(Message):
+        """It has another width: rows that were fitted to the old one are to be made anew."""
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._rows: tuple[Row, ...] = ()
+        self._width = 0
         self.cursor: int | None = None
 
     def show(self, rows: Sequence[Row], cursor: int | None = None) -> None:
@@ -166,6 +171,9 @@ class RowsView(ScrollView, can_focus=True):
         self.virtual_size = Size(self.size.width, len(self._rows))
         if self.cursor is not None:
             self.keep_in_view(self.cursor)
+        if self.size.width != self._width:
+            self._width = self.size.width
+            self.post_message(self.Resized())
 
     def render_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
