@@ -40,7 +40,6 @@ class PreflightScreen(Page):
     BINDINGS = bindings("preflight")
     DEFAULT_CSS = """
     PreflightScreen #head { background: $panel; }
-    PreflightScreen TextView { padding: 0 1; }
     """
 
     def __init__(self) -> None:
@@ -66,7 +65,13 @@ class PreflightScreen(Page):
         from console.viewer import preflight
 
         fields = [
-            FormField(name, self.values.get(name, ""), title, note, tuple(choices))
+            FormField(
+                name,
+                self.values.get(name, preflight.AUTO if choices else ""),
+                title,
+                note,
+                tuple(choices),
+            )
             for name, title, note in preflight.FIELDS
             for choices in [preflight.CHOICES.get(name, [])]
         ]
@@ -103,7 +108,7 @@ class PreflightScreen(Page):
         view = self.query_one(TextView)
         if not view.size.width:
             return  # it is drawn when its size is known
-        width = max(20, view.size.width - 3)
+        width = max(20, view.size.width - 1)
         self.query_one("#head", Rows).show([self._head()])
         if self.shown is None or self.busy:
             words = "reading listings and headers …" if self.busy else EMPTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ from console.hub.reference import LocalReference, RepoReference, parse
 from console.preflight import compatibility
 from console.preflight import host as host_checks
 from console.preflight.finding import Finding, Level
-from console.preflight.loader import Loader, engine_of, method_of, plan_of, speaks_gguf
+from console.preflight.loader import (
+    Loader,
+    engine_of,
+    fitting,
+    method_of,
+    plan_of,
+    speaks_gguf,
+)
 from console.text import one_line
 
 READ_S = 120.0
@@ -150,6 +157,7 @@ def preflight(
     listing = listing_of(ask.what, ask.token)
     contents = contents_of(listing, ask.include, ask.exclude, ask.token)
     chosen = contents.choose()
+    ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
     findings = [*_access(listing), *_whole(chosen), *_format(ask.loader, chosen)]
     if ask.to is not None:
@@ -170,7 +178,7 @@ def preflight(
         assessment = assess(
             facts, plan_of(ask.loader, chosen.format), machine,
             alternatives=_others(contents, chosen),
-            reference=reference(Path(chosen.files[0].path).name if ask.loader.own else ""),
+            reference=reference(Path(chosen.files[0].path).name if _as_served(ask) else ""),
             ram_read_bps=ask.memory_read_bps,
         )  # fmt: skip
     arguments = " ".join(ask.loader.args)
@@ -179,6 +187,11 @@ def preflight(
         facts.architecture if facts else "",
         one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
     )  # fmt: skip
+
+
+def _as_served(ask: Ask) -> bool:
+    """Whether it is asked about with the very flags that serve today."""
+    return ask.loader.own and ask.loader.ctx is None
 
 
 def _table(ask: Ask, chosen: WeightSet, facts: ModelFacts, machine: Machine) -> tuple[Finding, ...]:

@@ -44,6 +44,13 @@ class Loader:
                 raise UsageError(f"unknown {name} {one_line(value, 40)}", hint=", ".join(known))
 
 
+def fitting(loader: Loader, format_: Format) -> Loader:
+    """The loader for this format: llama.cpp's own arguments say nothing of another engine."""
+    if loader.own and not speaks_gguf(loader, format_):
+        return replace(loader, args=(), env={}, of="", own=False)
+    return loader
+
+
 def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
     """The arguments as a plan for a checkpoint of this format."""
     if loader.kind == "convert":

@@ -57,13 +57,13 @@ def loader_for(
 ) -> Loader:
     """The loader that is meant: with arguments given, lent by a service, or the baseline's own."""
     if lent is not None:
-        mine = lent.name == "baseline" and ctx is None
+        mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
         return Loader(kind, engine, lent.argv, dict(lent.env), ctx, whose, mine)
     known = site.baseline.args
     if known and not args and kind in MAPS and engine in LLAMA:
         whose = f"the arguments of {site.name}'s baseline"
-        return Loader(kind, engine, tuple(known), {}, ctx, whose, ctx is None)
+        return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True)
     return Loader(kind, engine, tuple(args), {}, ctx)
 
 

@@ -11,17 +11,19 @@ from console.text import clean
 from console.viewer.site import site as load_site
 
 FIELDS = (
-    ("what", "repository, URL, file or directory", "org/name[@revision], or a path"),
+    ("what", "repository, URL, file or directory", "org/name[@revision]"),
     ("include", "files", "patterns, like *Q4_K_M*"),
-    ("loader", "how it is loaded", ""),
-    ("engine", "engine", ""),
-    ("ctx", "context", "tokens"),
-    ("to", "downloaded to", "a directory: its disk is looked at"),
-    ("args", "the engine's arguments", "empty: the baseline's where it is llama.cpp"),
+    ("loader", "how it is loaded", "up/down"),
+    ("engine", "what runs it", "up/down"),
+    ("ctx", "tokens of context", "empty: as the arguments say"),
+    ("to", "downloaded to", "its disk is looked at"),
+    ("args", "the engine's arguments", "empty: the baseline's"),
 )
+AUTO = "auto"
+"""As the format asks."""
 CHOICES = {
-    "loader": ["", "mmap", "resident", "convert"],
-    "engine": ["", "llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"],
+    "loader": [AUTO, "mmap", "resident", "convert"],
+    "engine": [AUTO, "llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"],
 }
 
 
@@ -63,6 +65,7 @@ def look(values: Mapping[str, str], site: str | None) -> Shown:
 def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     import shlex
 
+    from console.fit.text import wrapped
     from console.gguf.address import is_address
     from console.gguf.cache import HeaderCache
     from console.hub import settings
@@ -71,6 +74,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     from console.preflight.checkpoint import Ask, preflight
     from console.site.planning import build_of, loader_for, machine_for, reference_for
 
+    values = {name: "" if value == AUTO else value for name, value in values.items()}
     place = load_site(site)
     what = values.get("what", "").strip()
     include = tuple(values.get("include", "").split())
@@ -103,8 +107,11 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     known = "GO"
     if found.chosen.format is Format.GGUF and found.chosen.whole:
         known = ask_build()
+    verdict = "NO-GO" if known == "NO-GO" else str(found.verdict)
+    if verdict == str(found.verdict):
+        lines[:0] = [*wrapped(f"{verdict}: {found.because}", "  "), ""]
     lines.extend(found.lines())
-    return "NO-GO" if known == "NO-GO" else str(found.verdict)
+    return verdict
 
 
 def _connect(host: str):  # type: ignore[no-untyped-def]
