@@ -31,13 +31,14 @@ LEVELS = {
 
 def gguf(args: Namespace) -> int:
     """The architecture of a file, and whether the installed build accepts it."""
+    from console.fit.text import wrapped
     from console.preflight.architecture import check
 
     engine, why = _engine(args)
     answer = check(args.what, engine, include=tuple(args.include))
     lines = answer.lines()
     if engine is None:
-        lines.append(f"unknown whether a build accepts it: {why}")
+        lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
     _print(args, lines, answer.to_json())
     if answer.verdict is None:
         return int(Exit.HOLD)
