@@ -35,6 +35,7 @@ POINTER_S = 1.0
 DESK_S = 2.0
 DESK_LIMIT_S = 1.0
 AGAIN_S = 0.05
+SELDOM = 4
 STANDS = (RunState.PAUSED, RunState.WAITING_APPROVAL)
 
 
@@ -131,9 +132,8 @@ class RunWatch:
     def _pause(self) -> float:
         """What is over changes seldom, and what stands still is nudged by the runner's answers."""
         source = self._source
-        if source is None or not _goes_on(source):
-            return self._poll_s * 4
-        return self._poll_s * (2 if source.view.state in STANDS else 1)
+        still = source is None or not _goes_on(source) or source.view.state in STANDS
+        return self._poll_s * (SELDOM if still else 1)
 
     def _look(self) -> None:
         while self._wanted:
