@@ -98,7 +98,7 @@ def _plain(program: tuple[str, ...], model: str, port: int) -> Call:
     more: tuple[str, ...] = ()
     if program[-1].endswith("server"):
         more = ("--host", "127.0.0.1", _PORT, str(port))
-    return Call((*program, "-m", model, *more), program)
+    return Call((*program, _MODEL[0], model, *more), program)
 
 
 def _is_program(word: str, first: bool = False) -> bool:
