@@ -300,9 +300,13 @@ async def test_the_palette_has_every_action_of_the_registry(run: RunDir) -> None
 async def test_every_action_of_the_registry_is_bound_and_does_something(run: RunDir) -> None:
     from console.actions import ACTIONS
     from screens.plan import PlanScreen
+    from screens.preflight import PreflightScreen
     from widgets.log_pane import LogPane
 
-    owners = {"app": ConsoleApp, "run": OperationsScreen, "log": LogPane, "plan": PlanScreen}
+    owners = {
+        "app": ConsoleApp, "run": OperationsScreen, "log": LogPane, "plan": PlanScreen,
+        "preflight": PreflightScreen,
+    }  # fmt: skip
     for found in ACTIONS:
         owner = owners[found.scope]
         assert hasattr(owner, f"action_{found.id}"), found.id
