@@ -153,6 +153,11 @@ class ConsoleApp(App[int]):
             lambda sample: self._post(Sampled(sample)),
         )
 
+    def await_end(self, thread: threading.Thread) -> None:
+        """A console whose terminal is lost waits for this before it goes."""
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.await_end(thread)
+
     def _trouble(self, words: str) -> None:
         self.call_later(self.say, words, "error")
 

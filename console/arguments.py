@@ -162,6 +162,7 @@ def _check_commands(commands: Any) -> None:
                       help="image whose PyTorch needs kernels for the cards")  # fmt: skip
     host.add_argument("--compose", action="append", default=[], metavar="FILE")
     host.add_argument("--disk", default="", metavar="DIR")
+    host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
     host.add_argument("--cuda", default="", metavar="VERSION")
     host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
     host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import termios
+import threading
 from types import FrameType
 from typing import Any
 
@@ -62,10 +63,20 @@ class ConsoleDriver(LinuxDriver):
     _out: TerminalWriter | None = None
     _backstop: Backstop | None = None
     _started = False
+    _entering = False
 
     # -- life ------------------------------------------------------------------------------
 
     def start_application_mode(self) -> None:
+        if self._entering:  # one SIGCONT came while another was being served
+            return
+        self._entering = True
+        try:
+            self._enter()
+        finally:
+            self._entering = False
+
+    def _enter(self) -> None:
         if self._out is not None:  # a SIGCONT without a SIGTSTP before it
             self.suspend_application_mode()
         assert self._file is not None
@@ -85,6 +96,11 @@ class ConsoleDriver(LinuxDriver):
         if self._started:  # back from a suspension: the screen shows something else
             self._ask_repaint()
         self._started = True
+
+    def await_end(self, thread: threading.Thread) -> None:
+        """A signal that nobody serves does not cut this off."""
+        if self._backstop is not None:
+            self._backstop.awaited.append(thread)
 
     def close(self) -> None:
         super().close()

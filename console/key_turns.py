@@ -18,6 +18,8 @@ from textual.screen import Screen
 
 LOST_S = 0.25
 """A key whose way ended with its widget is not waited for longer than this."""
+MOUNTED_S = 2.0
+"""A screen that a key has opened gets this long to stand before the next key is for it."""
 MOST = 4096
 """Keys that may wait; what comes beyond them is dropped."""
 
@@ -57,12 +59,14 @@ class KeyTurns:
         await self._deliver(event)
         self._follow(target.post_message, screen)
 
-    def _follow(self, post: Callable[[Message], bool], screen: Screen[object]) -> None:
+    def _follow(
+        self, post: Callable[[Message], bool], screen: Screen[object], wait_s: float = LOST_S
+    ) -> None:
         self._turn += 1
         self._forget()
         message = Passed(self._turn, screen)
         posted = post(message)
-        delay = LOST_S if posted else 0
+        delay = wait_s if posted else 0
         loop = asyncio.get_running_loop()
         self._late = loop.call_later(delay, self._app.post_message, message)
 
@@ -77,7 +81,7 @@ class KeyTurns:
             return
         now = self._app.screen
         if now is not message.screen:
-            self._follow(now.post_message, now)
+            self._follow(now.post_message, now, MOUNTED_S)
             return
         self._forget()
         self._busy = False

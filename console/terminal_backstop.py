@@ -14,6 +14,10 @@ GRACE_S = 3.0
 """What the app has to end by itself."""
 
 
+AWAITED_S = 150.0
+"""The longest that a run which is being started is waited for."""
+
+
 class Backstop:
     """Watches for the signals in LEAVING in a thread of its own.
 
@@ -24,6 +28,8 @@ class Backstop:
         self._last = last
         self._grace_s = grace_s
         self._begun = threading.Lock()
+        self.awaited: list[threading.Thread] = []
+        """What must not be cut off half way: a run that is being started."""
         self._others = -1
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self._read, True)
@@ -63,6 +69,8 @@ class Backstop:
 
     def _leave(self, number: int) -> None:
         time.sleep(self._grace_s)
+        for thread in self.awaited:
+            thread.join(AWAITED_S)
         try:
             self._last()
         finally:

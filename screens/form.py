@@ -142,6 +142,12 @@ class FormScreen(Dialog[dict[str, str] | None]):
         first = self.query(Turning).first() if self.query(Turning) else self.query_one(Button)
         self.set_focus(first)
 
+    def on_resize(self) -> None:
+        """Title and keys stay in view; what does not fit scrolls between them."""
+        edges = 3 + sum(part.size.height or 1 for part in self.query("Vertical > Static"))
+        room = self.size.height * 96 // 100 - edges
+        self.query_one(VerticalScroll).styles.max_height = max(3, room)
+
     def values(self) -> dict[str, str]:
         """What was changed, by name: an untouched value is never sent."""
         entries = self.query(Turning)

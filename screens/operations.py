@@ -179,6 +179,7 @@ class OperationsScreen(Verbs):
         line.draw(
             badge(app.baseline, time.time(), width),
             emergency(live, climbing, restore_s, app.desk.readonly, width),
+            width,
         )
 
     def draw_status(self) -> None:
@@ -219,7 +220,9 @@ class OperationsScreen(Verbs):
             return summary_rows(view, width)
         current = step.id == (self.at or (view.current or step).id)
         can = (
-            option_rows(view, self.word, confirm, width, self.at) if current and self.ready else []
+            option_rows(view, self.word, confirm, width, self.at)
+            if current and self.ready and not self.console.desk.readonly
+            else []
         )
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []

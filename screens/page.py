@@ -49,7 +49,7 @@ class Page(Base[None]):
             return
         app = self.console
         line = self.query_one(BaselineBadge)
-        width = line.size.width or self.size.width
+        width = line.size.width or self.app.size.width
         snapshot = app.snapshot
         live = snapshot is not None and snapshot.live
         climbing = snapshot is not None and snapshot.climbing
@@ -57,5 +57,6 @@ class Page(Base[None]):
         line.draw(
             badge(app.baseline, time.time(), width),
             emergency(live, climbing, restore_s, app.desk.readonly, width),
+            width,
         )
         self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)

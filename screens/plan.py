@@ -209,7 +209,8 @@ class PlanScreen(Page):
             self._draw()
             began = time.monotonic()
             work = partial(self._begin, dict(self.inputs), preview.digest, began)
-            self.console.desk.starting = self.in_thread(work)
+            thread = self.console.desk.starting = self.in_thread(work)
+            self.console.await_end(thread)
 
     def _begin(self, inputs: dict[str, str], digest: str, began: float) -> None:
         from console.viewer import begin, catalog

@@ -77,8 +77,7 @@ def emergency(
 class BaselineBadge(Rows):
     """Badge and emergency line: one row where both fit, two where they do not."""
 
-    def draw(self, left: Row, right: Row) -> None:
-        width = self.size.width or 80
+    def draw(self, left: Row, right: Row, width: int) -> None:
         if width_of(left) + width_of(right) + 2 <= width:
             self.show([spread(left, right, width)])
         else:

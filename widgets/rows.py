@@ -94,6 +94,7 @@ class Rows(Widget):
         if not self.is_mounted:
             return
         if len(old) != len(self._rows):
+            self._layout_required = False  # or Textual takes the height it remembers
             self.refresh(layout=True)
             return
         for y, (before, after) in enumerate(zip(old, self._rows, strict=True)):

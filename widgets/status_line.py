@@ -52,7 +52,7 @@ def status(view: RunView, word: str, mode: str, now: float, width: int, at: str 
 def standing(took: float) -> str:
     """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to
     the terminal while nothing happens."""
-    tens = int(took) // TENS * TENS
+    tens = -int(-took // TENS) * TENS  # up: a clock does not run backwards at a pause
     return f"{tens}s" if tens < 100 else short(tens)
 
 

@@ -153,7 +153,7 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
         slow = "DEGRADED" if view.serving.get("degraded") else "serves again"
-        back = f", back in {format_duration(view.restore_s)}" if view.restore_s else ""
+        back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
         rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
     next_words = "o reads the report, 2 picks the next playbook"
     return [*rows, *[((line, "dim"),) for line in wrapped(next_words, width)]]

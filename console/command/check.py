@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError, Exit, UsageError
 from console.fit.assessment import Verdict
 from console.preflight.finding import Finding, Level, worst
-from console.units import parse_rate
+from console.units import parse_bytes, parse_rate
 
 if TYPE_CHECKING:
     import docker
@@ -61,7 +61,7 @@ def checkpoint(args: Namespace) -> int:
     loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
     ask = Ask(
         args.what, loader, tuple(args.include), tuple(args.exclude), to,
-        memory_read_bps=site.model.machine.memory_read,
+        beside=args.beside, memory_read_bps=site.model.machine.memory_read,
     )  # fmt: skip
     found = preflight(
         ask, machine, reference=lambda file: reference_for(site.model, file), cache=HeaderCache()
@@ -79,7 +79,8 @@ def host(args: Namespace) -> int:
     ask = HostAsk(
         method=args.method, ports=tuple(args.port), images=tuple(args.image),
         compose=tuple(Path(one) for one in args.compose),
-        disk=Path(args.disk).expanduser() if args.disk else None, sched_ext=args.sched_ext,
+        disk=Path(args.disk).expanduser() if args.disk else None,
+        need=_bytes("--need", args.need), sched_ext=args.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
         cuda=_pair("--cuda", args.cuda), compute=_pair("--compute", args.compute),
         engine=site.model.engine.host,
@@ -89,9 +90,14 @@ def host(args: Namespace) -> int:
 
 def imports(args: Namespace) -> int:
     """Whether an image's modules can be imported at all."""
+    from console.preflight import image
     from console.preflight.imports import check
 
-    return _findings(args, check(_docker(_site(args)), args.image, args.modules))
+    client = _docker(_site(args))
+    found = image.check(client, args.image)
+    if worst(found) is not Level.FAIL:
+        found = tuple(check(client, args.image, args.modules))
+    return _findings(args, found)
 
 
 def _findings(args: Namespace, found: Iterable[Finding]) -> int:
@@ -126,6 +132,13 @@ def _rate(text: str) -> float:
         return parse_rate(text)
     except ValueError as error:
         raise UsageError(f"--line {text}", f"expected {error}") from error
+
+
+def _bytes(flag: str, text: str) -> int | None:
+    try:
+        return parse_bytes(text) if text else None
+    except ValueError as error:
+        raise UsageError(f"{flag} {text}", f"expected {error}") from error
 
 
 def _pair(flag: str, text: str) -> tuple[int, int] | None:

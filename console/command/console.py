@@ -56,10 +56,16 @@ def _finish_start(desk: Desk) -> None:
     """A run that was being started when the console was closed is not dropped half way."""
     if desk.starting is None or not desk.starting.is_alive():
         return
-    with contextlib.suppress(OSError):
-        print("a run is being started: the baseline is asked first; Ctrl-C does not wait")
-        desk.starting.join()
-        print("\n".join(clean(line, 400) for line in desk.started.splitlines()))
+    _tell("a run is being started: the baseline is asked first; Ctrl-C does not wait")
+    desk.starting.join()
+    for line in desk.started.splitlines():
+        _tell(clean(line, 400))
+
+
+def _tell(line: str) -> None:
+    """To whoever is still there: the terminal may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, flush=True)
 
 
 def _goodbye(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from console.fit.machine import Machine
 from console.fit.memory import HOST
 from console.fit.placement import cards_of, labels
 from console.fit.plan import ALL, ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan, Strategy
+from console.fit.sglang import CTX
 from console.fit.split import best_split, by_layers, words
 from console.text import clean
 from console.units import format_bytes
@@ -149,8 +150,11 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Ledger) -> Iterator[str]:
     cards = set(labels(case.machine.cards))
     short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
     if short & cards:
-        if plan.ranks > 1 and (found := by_layers(case.facts, plan.ctx, case.machine.cards)):
-            yield found
+        if plan.ranks > 1:
+            alone = replace(plan, ranks=1)
+            yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
+            if found := by_layers(case.facts, plan.ctx or CTX, case.machine.cards):
+                yield found
         fewer = _fewer_experts(case, plan, cards)
         if fewer is not None:
             also = ", and RAM as well" if HOST in short else ""

@@ -55,4 +55,5 @@ def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str 
         return None
     placed = place(facts, found, cards)
     loads = " and ".join(f"{format_bytes(share.bytes)} on {share.name}" for share in placed.cards)
-    return f"a split by layers instead (llama.cpp --tensor-split {words(found)}): {loads}"
+    how = f"llama.cpp --tensor-split {words(found)} --ctx-size {ctx}, as GGUF of this size"
+    return f"a split by layers instead ({how}): {loads}"

@@ -38,7 +38,9 @@ def lines(found: Assessment) -> list[str]:
         for one in found.would_make_it_go:
             out += wrapped(f"  - {one}", "    ")
     if found.envelope.points:
-        out += ["", "Predicted while it loads:"]
+        no_go = found.verdict is Verdict.NO_GO
+        tried = "If it were tried, up to what there is (and it would end there):"
+        out += ["", tried if no_go else "Predicted while it loads:"]
         for one in found.envelope.lines():
             out += wrapped(f"  {one}", "    ")
     if found.notes:

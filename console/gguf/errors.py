@@ -29,11 +29,9 @@ class Kind(StrEnum):
     PROTOCOL = "wrong answer"
 
 
-CERTAIN = frozenset(
-    {Kind.NOT_GGUF, Kind.MALFORMED, Kind.UNSUPPORTED, Kind.TRUNCATED, Kind.MISSING, Kind.REFUSED}
-)
+CERTAIN = frozenset({Kind.NOT_GGUF, Kind.MALFORMED, Kind.UNSUPPORTED, Kind.TRUNCATED, Kind.REFUSED})
 """No engine will load it, or it is not to be had: NO-GO. Anything else may be another matter in a
-minute: unknown."""
+minute: unknown. What is not there is a failure: a slip of the pen must not read as a verdict."""
 
 
 class GgufError(ConsoleError):
@@ -51,4 +49,6 @@ class GgufError(ConsoleError):
         super().__init__(title, detail, hint)
         self.kind = kind
         self.exit_code = Exit.NO_GO if kind in CERTAIN else Exit.HOLD
+        if kind is Kind.MISSING:
+            self.exit_code = Exit.FAILED
         self.retry_after_s = retry_after_s

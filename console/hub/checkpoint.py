@@ -23,6 +23,10 @@ TOLERANCE = 0.01
 """Headers and padding make files a little larger than the tensors an index counts."""
 
 
+SHOWN = 12
+"""Sets that are named when one has to be chosen."""
+
+
 class Format(StrEnum):
     """In the order of preference where one directory holds the same weights in several."""
 
@@ -127,7 +131,10 @@ class Contents:
         title = f"{self.listing.repo} holds several checkpoints" if found else (
             f"{self.listing.repo} holds no {one_line(name, 60)}"
         )  # fmt: skip
-        detail = "\n".join(one.line for one in found or self.sets)
+        sets = found or self.sets
+        detail = "\n".join(f"{one_line(one.stem, 80)}: {one.line}" for one in sets[:SHOWN])
+        if len(sets) > SHOWN:
+            detail += f"\nand {len(sets) - SHOWN} more"
         raise HubError(title, detail, "name one with an include pattern, like '*Q4_K_M*'")
 
 

@@ -57,17 +57,19 @@ class TokenRefused(HubError):
 class RateLimited(HubError):
     """`seconds` until the hub takes requests again; None where it did not say."""
 
+    exit_code = Exit.HOLD
+
     def __init__(self, title: str, detail: str, hint: str, seconds: int | None) -> None:
         super().__init__(title, detail, hint)
         self.seconds = seconds
 
 
 class HubUnreachable(HubError):
-    pass
+    exit_code = Exit.HOLD
 
 
 class HubTimeout(HubError):
-    pass
+    exit_code = Exit.HOLD
 
 
 class HubAnswer(HubError):

@@ -19,6 +19,7 @@ _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+=#%-]{0,254}")
 _SPECIAL = re.compile(r"refs/(?:pr|convert)/[^/]+")
 _KINDS = {"datasets", "spaces", "buckets", "kernels", "collections", "papers", "docs"}
 _VIEWS = {"tree", "resolve", "blob", "raw"}
+PORTS = {"http": 80, "https": 443}
 _FILES = (".gguf", ".safetensors", ".bin", ".pth", ".json")
 
 
@@ -125,7 +126,12 @@ def _address(text: str, endpoint: str) -> RepoReference:
         known = {settings.host(endpoint), *settings.ALIASES}
         if "@" in parts.netloc:
             raise _bad("an address with a user or password is not used", parts.hostname or "")
-        if parts.scheme not in ("http", "https") or (parts.hostname or "").lower() not in known:
+        here = urlsplit(endpoint)
+        known_port = (parts.hostname or "").lower() != settings.host(endpoint) or (
+            parts.port or PORTS.get(parts.scheme)
+        ) == (here.port or PORTS.get(here.scheme))
+        named = (parts.hostname or "").lower() in known and known_port
+        if parts.scheme not in ("http", "https") or not named:
             raise BadReference(
                 "this is no address on the hub",
                 one_line(text),

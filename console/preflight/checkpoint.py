@@ -9,7 +9,7 @@ from typing import Any
 
 from console.errors import Exit
 from console.fit import text as fit_text
-from console.fit.assessment import Assessment, Reference, Verdict
+from console.fit.assessment import ORDER, Assessment, Reference, Verdict
 from console.fit.facts import BadFacts, ModelFacts
 from console.fit.from_config import from_config
 from console.fit.from_gguf import from_gguf
@@ -20,23 +20,20 @@ from console.gguf.errors import GgufError
 from console.gguf.read import Reading, read_header
 from console.gguf.splits import merged, read_shards
 from console.hub import here
-from console.hub.amount import both_units, download_time, seconds_for
+from console.hub.amount import download_time, seconds_for
 from console.hub.checkpoint import Contents, Format, WeightSet
 from console.hub.checkpoint import read as read_contents
 from console.hub.config import fetch_config, fetch_index
 from console.hub.here import Here
 from console.hub.listing import Listing, look_up
+from console.hub.names import shard
 from console.hub.reference import LocalReference, RepoReference, parse
-from console.preflight import compatibility
-from console.preflight import host as host_checks
+from console.preflight import checkpoint_checks as checks
 from console.preflight.finding import Finding, Level
 from console.preflight.loader import (
     Loader,
-    engine_of,
     fitting,
-    method_of,
     plan_of,
-    speaks_gguf,
 )
 from console.text import one_line
 
@@ -47,7 +44,8 @@ READ_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What the operator wants to know. `what` as typed; `to` is where it would be downloaded;
-    `token` None takes the stored one; `memory_read_bps` is how fast the CPU reads RAM."""
+    `token` None takes the stored one; `beside`: the baseline goes on serving; `memory_read_bps`
+    is how fast the CPU reads RAM."""
 
     what: str
     loader: Loader = field(default_factory=Loader)
@@ -55,6 +53,7 @@ class Ask:
     exclude: tuple[str, ...] = ()
     to: Path | None = None
     token: str | None = None
+    beside: bool = False
     memory_read_bps: float | None = None
 
 
@@ -77,7 +76,14 @@ class Preflight:
         """A check that failed is a NO-GO, whatever the memory says."""
         if any(one.level is Level.FAIL for one in self.findings):
             return Verdict.NO_GO
-        return self.assessment.verdict if self.assessment is not None else Verdict.UNKNOWN
+        if self.assessment is None:
+            return Verdict.UNKNOWN
+        known = not checks.not_known(self.findings)
+        return (
+            self.assessment.verdict
+            if known
+            else max(self.assessment.verdict, Verdict.UNKNOWN, key=ORDER.index)
+        )
 
     @property
     def because(self) -> str:
@@ -85,8 +91,8 @@ class Preflight:
         failed = [one for one in self.findings if one.level is Level.FAIL]
         words = [f"{one.title}: {one.words}" for one in failed]
         if self.assessment is not None and (not failed or self.assessment.verdict is Verdict.NO_GO):
-            words.append(self.assessment.because)
-        elif self.why:
+            words.append(checks.not_known(self.findings) or self.assessment.because)
+        elif self.why and not failed:
             words.append(self.why)
         return "; ".join(words)
 
@@ -155,15 +161,17 @@ def preflight(
     `reference` gives what was measured of a configuration that runs, for a file's name.
     """
     listing = listing_of(ask.what, ask.token)
-    contents = contents_of(listing, ask.include, ask.exclude, ask.token)
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, ask.token)
     chosen = contents.choose()
     ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
-    findings = [*_access(listing), *_whole(chosen), *_format(ask.loader, chosen)]
-    if ask.to is not None:
-        findings.append(_disk(ask.to, found, machine))
-    if listing.refused is not None:
+    findings = [
+        *checks.access(listing), *checks.whole(chosen), *checks.format_(ask.loader, chosen),
+        *checks.disk(ask.to, found, machine), *(checks.beside(machine) if ask.beside else ()),
+    ]  # fmt: skip
+    if listing.refused is not None or not chosen.whole:
         why = "the hub shows the files of this repository, not what is in them"
+        why = why if listing.refused is not None else "a part of a set says too little"
         return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
     facts, why = None, ""
     try:
@@ -174,11 +182,11 @@ def preflight(
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
     assessment = None
     if facts is not None:
-        findings += _table(ask, chosen, facts, machine)
+        findings += checks.table(ask.loader, chosen, facts, machine)
         assessment = assess(
             facts, plan_of(ask.loader, chosen.format), machine,
             alternatives=_others(contents, chosen),
-            reference=reference(Path(chosen.files[0].path).name if _as_served(ask) else ""),
+            reference=reference(Path(chosen.files[0].path).name) if _as_served(ask) else None,
             ram_read_bps=ask.memory_read_bps,
         )  # fmt: skip
     arguments = " ".join(ask.loader.args)
@@ -194,18 +202,6 @@ def _as_served(ask: Ask) -> bool:
     return ask.loader.own and ask.loader.ctx is None
 
 
-def _table(ask: Ask, chosen: WeightSet, facts: ModelFacts, machine: Machine) -> tuple[Finding, ...]:
-    """What the compatibility table says on engine, format, architecture and quantization."""
-    plan = plan_of(ask.loader, chosen.format)
-    return compatibility.check(
-        compatibility.Question(
-            engine_of(ask.loader, plan, chosen.format), _table_format(chosen.format),
-            facts.architecture, chosen.quantization.lower(), method_of(plan),
-            getattr(plan, "split_mode", ""), machine,
-        )
-    )  # fmt: skip
-
-
 def listing_of(what: str, token: str | None = None) -> Listing:
     """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
     reference = parse(what)
@@ -214,10 +210,17 @@ def listing_of(what: str, token: str | None = None) -> Listing:
     return look_up(reference.repo, reference.revision or "main", token=token)
 
 
-def within(what: str) -> str:
-    """The path inside the repository that an address names; "" for the whole of it."""
+def within(what: str) -> tuple[str, ...]:
+    """The files that an address of a directory or file in a repository names, as patterns; one
+    shard stands for its set."""
     reference = parse(what)
-    return reference.path if isinstance(reference, RepoReference) else ""
+    path = reference.path if isinstance(reference, RepoReference) else ""
+    if not path:
+        return ()
+    if path.rpartition("/")[2].count(".") == 0:
+        return (f"{path}/*",)
+    part = shard(path)
+    return (path,) if part is None else (f"{part[0]}-*-of-*{Path(path).suffix}", "*.json")
 
 
 def contents_of(
@@ -284,51 +287,6 @@ def _config(listing: Listing, token: str | None) -> Mapping[str, Any] | None:
         return None
     with path.open("rb") as file:
         return parse_json(CONFIG, file.read(CONFIG_LIMIT))
-
-
-# -- checks ------------------------------------------------------------------------------------
-
-
-def _access(listing: Listing) -> list[Finding]:
-    if listing.refused is None:
-        return []
-    error = listing.refused
-    return [Finding(Level.FAIL, "access", str(error), error.hint)]
-
-
-def _whole(chosen: WeightSet) -> list[Finding]:
-    if chosen.whole:
-        return []
-    return [Finding(Level.FAIL, "files", chosen.gap, "no loader takes a part of a set")]
-
-
-def _format(loader: Loader, chosen: WeightSet) -> list[Finding]:
-    """GGUF for those who read it, safetensors for the others (F-019, seed 001)."""
-    if loader.kind == "convert" or loader.engine == "exllamav3":
-        return []  # the compatibility table says it
-    wants_gguf = speaks_gguf(loader, chosen.format)
-    if wants_gguf == (chosen.format is Format.GGUF):
-        return []
-    engine = loader.engine or ("llama.cpp" if wants_gguf else "this engine")
-    words = f"{chosen.label}: {engine} reads {'GGUF' if wants_gguf else 'safetensors'}"
-    return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
-
-
-def _table_format(format_: Format) -> str:
-    return "gguf" if format_ is Format.GGUF else "safetensors"
-
-
-def _disk(to: Path, found: Here, machine: Machine) -> Finding:
-    """Against the disk as the machine has it: declared, or measured now."""
-    if machine.disk_free is None or machine.given.get("disk_free", "").startswith("measured"):
-        return host_checks.disk(to, found.to_write)
-    need, free = found.to_write, machine.disk_free
-    if need is None:
-        return Finding(Level.UNKNOWN, f"disk {to}", "how much is needed is not known")
-    spare = max(need // 20, 20 * 10**9)
-    words = f"{both_units(free)} free, {both_units(need)} needed"
-    level = Level.OK if free >= need + spare else Level.FAIL
-    return Finding(level, f"disk {to}", words)
 
 
 def _others(contents: Contents, chosen: WeightSet) -> dict[str, int]:

@@ -17,6 +17,8 @@ ENGINES = {
     "kt-kernel": Format.SAFETENSORS, "vllm": Format.SAFETENSORS, "exllamav3": None,
 }  # fmt: skip
 """Engines that can be named, with the format that their memory is worked out for."""
+LIKE_SGLANG = ("vllm", "exllamav3")
+"""Their memory is worked out as SGLang's, and that is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class Loader:
         ):  # fmt: skip
             if value and value not in known:
                 raise UsageError(f"unknown {name} {one_line(value, 40)}", hint=", ".join(known))
+        if self.ctx is not None and self.ctx < 1:
+            raise UsageError(f"context {self.ctx}", "expected a number of tokens, like 8192")
+        if self.kind == "mmap" and self.engine and ENGINES[self.engine] is not Format.GGUF:
+            raise UsageError(f"{self.engine} does not map files", hint="--loader resident")
 
 
 def fitting(loader: Loader, format_: Format) -> Loader:

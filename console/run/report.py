@@ -56,7 +56,7 @@ def as_json(view: RunView) -> dict[str, Any]:
         "overridden": view.overridden or None,
         "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
         "inputs": view.inputs,
-        "restore_s": view.restore_s,
+        "restore_s": view.restored_s,
         "baseline": view.serving or None,
         "steps": [
             {
@@ -143,7 +143,7 @@ def _baseline(view: RunView) -> str:
     rate = view.serving.get("tok_s")
     words = "DEGRADED" if view.serving.get("degraded") else "serving"
     words += f" at {rate:.1f} tok/s" if rate else ""
-    back = f", back after {format_duration(view.restore_s)}" if view.restore_s else ""
+    back = f", back after {format_duration(view.restored_s)}" if view.restored_s else ""
     return words + back
 
 

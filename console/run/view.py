@@ -63,6 +63,9 @@ class RunView:
     """When an approval that is asked for expires, Unix seconds; 0.0 while none is."""
     outage: bool = False
     restore_s: float | None = None
+    """How long a restore takes, as far as is known: an earlier run's until this one has measured."""
+    restored_s: float | None = None
+    """How long it took in this run; None where the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -202,7 +205,7 @@ def _input(view: RunView, event: Event) -> None:
 def _outage(view: RunView, event: Event) -> None:
     view.outage = bool(event.data.get("down"))
     if event.data.get("restore_s") is not None:
-        view.restore_s = event.data["restore_s"]
+        view.restore_s = view.restored_s = event.data["restore_s"]
 
 
 def _rung(view: RunView, event: Event) -> None:

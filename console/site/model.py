@@ -30,9 +30,11 @@ class CompletionModel(Strict):
 
 
 class ReferenceModel(Strict):
-    """What the baseline is known to do; below `tok_s` x (1 - tolerance) it is DEGRADED."""
+    """What the baseline is known to do; below `tok_s` x (1 - tolerance) it is DEGRADED. `best`
+    is what it reaches on a good day."""
 
     tok_s: float = Field(gt=0)
+    best: float | None = Field(None, gt=0)
     tolerance: float = Field(0.10, gt=0, lt=1)
 
 

@@ -42,9 +42,8 @@ def reference_for(site: SiteModel, model: str = "") -> Reference | None:
     if known is None:
         return None
     names = {Path(one).name for one in site.baseline.models}
-    return Reference(
-        f"{site.name}'s baseline", (known.tok_s, known.tok_s), serves=bool(model) and model in names
-    )
+    pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
+    return Reference(f"{site.name}'s baseline", pace, serves=bool(model) and model in names)
 
 
 def loader_for(

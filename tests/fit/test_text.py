@@ -37,7 +37,7 @@ def test_a_refusal_shows_its_arithmetic() -> None:
     assert "Limiting: RTX 5090, 288.6 GiB (309.9 GB) short" in text
     assert "The three biggest:" in text
     assert "What would make it go:" in text
-    assert "Predicted while it loads:" in text
+    assert "If it were tried" in text
 
 
 def test_sums_stand_under_their_terms() -> None:

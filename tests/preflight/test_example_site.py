@@ -74,7 +74,7 @@ def test_what_serves_today_is_never_a_no_go(
     places = {term["where"] for term in found["terms"]}
     assert {"RTX PRO 6000", "RTX 5090", "host RAM", "page cache"} <= places
     _, said = told(capsys, "checkpoint", R1, "--include", f"*{quantization}*")
-    assert "10.35 tok/s measured" in said
+    assert "10.35 to 10.9 tok/s measured" in said
     assert "the disk allows" in said
     assert found["envelope"]["points"]
 
@@ -162,6 +162,10 @@ def test_the_host_is_the_one_that_the_site_declares(
         (["checkpoint", "../../etc"], "no"),
         (["checkpoint", R1, "--engine", "nothing"], "unknown engine"),
         (["checkpoint", INT8, "--line", "fast"], "a rate with a unit"),
+        (["checkpoint", INT8, "--ctx", "-5"], "a number of tokens"),
+        (["checkpoint", INT8, "--engine", "sglang", "--loader", "mmap"], "does not map files"),
+        (["host", "--disk", ".", "--need", "7"], "bytes with a unit"),
+        (["checkpoint", "http://127.0.0.1:1/org/name"], "no address on the hub"),
         (["host", "--cuda", "twelve"], "expected a version"),
         (["gguf", "org/na\x1b[31mme"], "cannot be shown"),
     ],
@@ -174,3 +178,42 @@ def test_bad_words_are_refused_with_a_hint(
     assert code in (2, 5), err
     assert words in err
     assert "\x1b" not in err
+
+
+def test_what_is_not_known_is_no_go(hub: LocalHub, capsys: pytest.CaptureFixture[str]) -> None:
+    q3 = (R1, "--include", "*Q3_K_M*")
+    code, found = checked(capsys, *q3, "--beside")
+    assert (code, found["verdict"]) == (4, "UNKNOWN")
+    assert "beside" in found["because"]
+    args = ("--engine", "kt-kernel", "--args", "--kt-method", "BOGUS")
+    code, found = checked(capsys, DISTILL, *args)
+    assert (code, found["verdict"]) != (0, "GO"), found["because"]
+
+
+def test_a_disk_that_the_site_declares_counts_without_being_asked(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    small = tmp_path / "site.yaml"
+    small.write_text(SITE.read_text().replace("disk_free: 1800GB", "disk_free: 325GB"))
+    code, said = told(capsys, "checkpoint", R1, "--include", "*Q3_K_M*", "--site", str(small))
+    assert code == 3
+    assert "kept free" in said
+
+
+def test_the_address_of_a_file_means_its_set(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = "DeepSeek-R1-Q3_K_M/DeepSeek-R1-Q3_K_M-00001-of-00007.gguf"
+    code, found = checked(capsys, f"{hub.url}/{R1}/resolve/main/{part}")
+    assert code == 0, found["because"]
+    assert found["set"] == {
+        "label": "GGUF Q3_K_M", "files": 7, "bytes": found["set"]["bytes"], "whole": True,
+    }  # fmt: skip
+
+
+def test_the_ceiling_stands_beside_what_was_measured(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, said = told(capsys, "checkpoint", R1, "--include", "*Q4_K_M*")
+    assert "10.35 to 10.9 tok/s measured" in said
+    assert "the ceiling worked out here is 13.2 tok/s" in said

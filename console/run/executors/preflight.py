@@ -12,6 +12,7 @@ from console.playbook.steps import Step
 from console.playbook.verdict import Verdict
 from console.preflight import architecture, engines, imports
 from console.preflight import checkpoint as fitting
+from console.preflight import image as image_checks
 from console.preflight.checkpoint import Ask, Preflight, finding_lines
 from console.preflight.finding import Finding, Level, worst
 from console.preflight.host_ask import HostAsk, findings
@@ -60,7 +61,7 @@ def look_up(context: Context, planned: PlannedStep, attempt: Attempt) -> Preflig
     to = context.path(asked.to) if asked.to else None
     ask = Ask(
         asked.repo, _loader(context, asked), tuple(asked.include), tuple(asked.exclude), to,
-        memory_read_bps=site.machine.memory_read,
+        beside=asked.beside, memory_read_bps=site.machine.memory_read,
     )  # fmt: skip
 
     def work() -> Preflight:
@@ -131,6 +132,9 @@ def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Do
         image = asked.image or _command(context, asked.service).image
         if not image:
             raise StepFailed(Cause.PRECONDITION, f"{asked.service} runs in no container")
+        found = image_checks.check(context.fleet.client, image)
+        if worst(found) is Level.FAIL:
+            return found
         return imports.check(
             context.fleet.client, image, asked.modules, python=asked.python,
             cancelled=attempt.cancelled, labels={RUN_LABEL: context.run.id},

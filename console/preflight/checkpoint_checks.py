@@ -1,0 +1,115 @@
+"""What is asked of a checkpoint besides its memory: access, files, format, disk, the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from console.fit.facts import ModelFacts
+from console.fit.machine import Machine
+from console.hub.amount import both_units
+from console.hub.checkpoint import Format, WeightSet
+from console.hub.here import Here
+from console.hub.listing import Listing
+from console.preflight import compatibility
+from console.preflight import host as host_checks
+from console.preflight.finding import Finding, Level
+from console.preflight.loader import (
+    LIKE_SGLANG,
+    Loader,
+    engine_of,
+    method_of,
+    plan_of,
+    speaks_gguf,
+)
+
+SPARE_SHARE, SPARE_BYTES = 20, 20 * 10**9
+"""A twentieth of what comes, at least 20 GB, stays free."""
+BESIDE = "GPU memory beside the baseline"
+NEEDED = (BESIDE, ", architecture ", ", method ")
+"""What the table has to know: without it nothing is a GO."""
+
+
+def access(listing: Listing) -> list[Finding]:
+    if listing.refused is None:
+        return []
+    error = listing.refused
+    return [Finding(Level.FAIL, "access", str(error), error.hint)]
+
+
+def whole(chosen: WeightSet) -> list[Finding]:
+    if chosen.whole:
+        return []
+    return [Finding(Level.FAIL, "files", chosen.gap, "no loader takes a part of a set")]
+
+
+def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
+    """GGUF for those who read it, safetensors for the others (F-019, seed 001)."""
+    if loader.kind == "convert" or loader.engine == "exllamav3":
+        return []  # the compatibility table says it
+    wants_gguf = speaks_gguf(loader, chosen.format)
+    if wants_gguf == (chosen.format is Format.GGUF):
+        return []
+    engine = loader.engine or ("llama.cpp" if wants_gguf else "this engine")
+    words = f"{chosen.label}: {engine} reads {'GGUF' if wants_gguf else 'safetensors'}"
+    return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
+
+
+def _table_format(format_: Format) -> str:
+    return "gguf" if format_ is Format.GGUF else "safetensors"
+
+
+def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
+    """Against the disk as the machine has it: declared, or measured now where it goes to."""
+    declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
+        "measured"
+    )
+    if to is not None and to.exists() and not to.is_dir():
+        words = "it is a file"
+        return [Finding(Level.FAIL, f"disk {to}", words, "name a directory to download to")]
+    if not declared:
+        return [] if to is None else [host_checks.disk(to, found.to_write)]
+    need, free, title = found.to_write, machine.disk_free or 0, f"disk {to or ''}".rstrip()
+    if need is None:
+        return [Finding(Level.UNKNOWN, title, "how much is needed is not known")]
+    if need == 0:
+        return []
+    spare = max(need // SPARE_SHARE, SPARE_BYTES)
+    words = f"{both_units(free)} free, {both_units(need)} needed, {both_units(spare)} kept free"
+    return [Finding(Level.OK if free >= need + spare else Level.FAIL, title, words)]
+
+
+def beside(machine: Machine) -> list[Finding]:
+    """What is free beside a baseline that goes on serving has to be measured, not declared."""
+    if machine.cards and all(card.free is not None for card in machine.cards):
+        return []
+    words = "how much of each card is free beside the baseline is not known here"
+    hint = "ask on the machine itself, without declared cards, while the baseline serves"
+    return [Finding(Level.UNKNOWN, BESIDE, words, hint)]
+
+
+def table(
+    ask: Loader, chosen: WeightSet, facts: ModelFacts, machine: Machine
+) -> tuple[Finding, ...]:
+    """What the compatibility table says on engine, format, architecture and quantization."""
+    plan = plan_of(ask, chosen.format)
+    engine = engine_of(ask, plan, chosen.format)
+    found = compatibility.check(
+        compatibility.Question(
+            engine, _table_format(chosen.format), facts.architecture,
+            chosen.quantization.lower(), method_of(plan), getattr(plan, "split_mode", ""), machine,
+        )
+    )  # fmt: skip
+    if engine in LIKE_SGLANG:
+        words = "its memory is worked out as SGLang's: a first look, no more"
+        found = (*found, Finding(Level.WARN, engine, words))
+    return found
+
+
+def not_known(findings: Iterable[Finding]) -> str:
+    """What the table does not know and has to, in words; empty where it does."""
+    missing = [
+        one for one in findings
+        if one.level is Level.UNKNOWN and any(word in one.title for word in NEEDED)
+    ]  # fmt: skip
+    return "; ".join(f"{one.title}: {one.words}" for one in missing)
