@@ -63,7 +63,7 @@ class RunView:
     """When an approval that is asked for expires, Unix seconds; 0.0 while none is."""
     outage: bool = False
     restore_s: float | None = None
-    """How long a restore takes, as far as is known: an earlier run's until this one has measured."""
+    """How long a restore takes as far as is known: an earlier run's until this has measured it."""
     restored_s: float | None = None
     """How long it took in this run; None where the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
