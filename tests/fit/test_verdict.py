@@ -147,7 +147,8 @@ def test_halves_on_unequal_cards_name_the_card_and_a_split_that_fits() -> None:
     assert SMALL.name in found.because
     assert LARGE.name not in found.because
     split = next(words for words in found.would_make_it_go if "--tensor-split" in words)
-    first, second = split.split("--tensor-split ")[1].split(")")[0].split(",")
+    assert "--ctx-size 32768" in split
+    first, second = split.split("--tensor-split ")[1].split(" ")[0].split(",")
     assert 70 <= int(first) <= 80
     assert int(first) + int(second) == 100
     turned = replace(SITE, cards=(SMALL, LARGE))
