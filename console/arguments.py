@@ -39,11 +39,10 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--readonly", action="store_true", help="the console's screens look, and change nothing"
     )
-    if argv and argv != ["--readonly"]:
-        commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
-        for make, names in GROUPS:
-            if argv[0] in names or not any(argv[0] in known for _, known in GROUPS):
-                make(commands)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    meant = [make for make, names in GROUPS if argv[:1] and argv[0] in names]
+    for make in meant or [make for make, _ in GROUPS]:
+        make(commands)
     return parser
 
 

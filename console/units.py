@@ -72,6 +72,21 @@ def format_bytes(count: float) -> str:
     return f"{value:.1f} TiB"
 
 
+_DECIMAL = ("B", "kB", "MB", "GB", "TB")
+
+
+def both_units(count: int | None) -> str:
+    """`641.6 GiB (688.9 GB)`: one number in the two units that pages and tools mix up."""
+    if count is None:
+        return "unknown"
+    if abs(count) < 1000:
+        return f"{count} B"
+    value, unit = float(count), 0
+    while abs(value) >= 999.95 and unit < len(_DECIMAL) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{format_bytes(count)} ({value:.1f} {_DECIMAL[unit]})"
+
+
 def format_duration(seconds: float) -> str:
     """What people say: `0.48 s`, `12.3 s`, `1 min 14 s`, `2 h 05 min`."""
     if not math.isfinite(seconds):

@@ -7,19 +7,11 @@ from collections.abc import Iterator
 
 from console.fit.assessment import Assessment, Limit, Term, Verdict
 from console.fit.memory import PAGES
-from console.units import format_bytes
+from console.units import both_units, format_bytes
 
 WIDTH = 78
 _SIZE = 11
 _NAME = 14
-
-
-def both(count: int) -> str:
-    """A headline size in both units: `642.0 GiB (689.3 GB)`."""
-    unit, size = ("TB", 1e12) if abs(count) >= 1e12 else ("GB", 1e9)
-    if abs(count) < 1e9:
-        unit, size = "MB", 1e6
-    return f"{format_bytes(count)} ({count / size:.1f} {unit})"
 
 
 def lines(found: Assessment) -> list[str]:
@@ -29,7 +21,10 @@ def lines(found: Assessment) -> list[str]:
         out += ["", *_place(found, where)]
     if found.biggest:
         out += ["", "The three biggest:"]
-        out += [f"  {term.name} on {term.where}: {both(term.bytes or 0)}" for term in found.biggest]
+        out += [
+            f"  {term.name} on {term.where}: {both_units(term.bytes or 0)}"
+            for term in found.biggest
+        ]
     out += list(_limiting(found))
     if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
         out += ["", "What would make it go: nothing of what was tried here"]
@@ -94,9 +89,9 @@ def _limiting(found: Assessment) -> Iterator[str]:
         return
     yield ""
     if worst.short_by:
-        yield from wrapped(f"Limiting: {worst.where}, {both(worst.short_by)} short", "  ")
+        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.short_by)} short", "  ")
     else:
-        yield from wrapped(f"Limiting: {worst.where}, {both(worst.left)} left", "  ")
+        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.left)} left", "  ")
     if found.ceiling_tok_s is not None:
         yield f"Projected ceiling: {found.ceiling_tok_s:.3g} tok/s"
     elif found.verdict is Verdict.STREAMING:

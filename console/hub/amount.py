@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from console.units import format_bytes, format_duration
-
-_DECIMAL = ("B", "kB", "MB", "GB", "TB")
-
-
-def both_units(count: int | None) -> str:
-    """`641.6 GiB (688.9 GB)`: one number in the two units that pages and tools mix up."""
-    if count is None:
-        return "unknown"
-    if abs(count) < 1000:
-        return f"{count} B"
-    value, unit = float(count), 0
-    while abs(value) >= 999.95 and unit < len(_DECIMAL) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{format_bytes(count)} ({value:.1f} {_DECIMAL[unit]})"
+from console.units import format_duration
 
 
 def seconds_for(count: int | None, rate_bps: float | None) -> float | None:

@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from console.hub import names, quantization
-from console.hub.amount import both_units
 from console.hub.config import INDEX, Index
 from console.hub.errors import HubError, RepositoryEmpty
 from console.hub.listing import Listing, RemoteFile, some
 from console.text import one_line
+from console.units import both_units
 
 TOLERANCE = 0.01
 """Headers and padding make files a little larger than the tensors an index counts."""

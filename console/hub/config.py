@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.errors import EngineTimeout
 from console.hub import refusal, settings
-from console.hub.amount import both_units
 from console.hub.errors import FileMissing, HubAnswer, HubTimeout, HubUnreachable
 from console.hub.listing import Listing
 from console.hub.reference import BadReference, check_path
 from console.services.deadline import within
 from console.text import decode, one_line
-from console.units import format_duration
+from console.units import both_units, format_duration
 
 if TYPE_CHECKING:
     import httpx

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.hub.amount import both_units
 from console.hub.errors import DiskShort
 from console.text import clean
+from console.units import both_units
 
 SHARE = 0.05
 LEAST = 20 * 10**9

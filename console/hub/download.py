@@ -21,7 +21,6 @@ from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError
 from console.hub import disk, here, settings, unfinished, verify
-from console.hub.amount import both_units
 from console.hub.checkpoint import Contents
 from console.hub.disk import Space
 from console.hub.errors import DiskShort, DownloadBusy, DownloadFailed
@@ -30,6 +29,7 @@ from console.hub.meter import Meter
 from console.hub.said import explain
 from console.hub.verify import Wrong
 from console.text import clean, decode
+from console.units import both_units
 
 WORKERS = 16
 """S-010: 16 files at a time filled a line of 500 Mbit/s, the default of 8 did not."""

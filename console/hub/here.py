@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.hub import names, settings, unfinished
-from console.hub.amount import both_units
 from console.hub.errors import FileMissing, HubError
 from console.hub.listing import MOST_FILES, Listing, RemoteFile, some
 from console.text import one_line
+from console.units import both_units
 
 
 @dataclass(frozen=True, slots=True)

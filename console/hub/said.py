@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from console.hub import refusal
-from console.hub.amount import both_units
 from console.hub.errors import DiskShort, DownloadFailed, HubError, RevisionMissing
 from console.hub.listing import Listing
+from console.units import both_units
 
 _GATED = re.compile(r"requires approval|gated repo", re.IGNORECASE)
 _TOKEN = re.compile(

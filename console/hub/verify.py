@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.hub.amount import both_units
 from console.hub.here import size_of
 from console.hub.listing import RemoteFile
+from console.units import both_units
 
 _CHUNK = 8 << 20
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from console.fit.facts import ModelFacts
 from console.fit.machine import Machine
-from console.hub.amount import both_units
 from console.hub.checkpoint import Format, WeightSet
 from console.hub.here import Here
 from console.hub.listing import Listing
@@ -23,8 +22,6 @@ from console.preflight.loader import (
     speaks_gguf,
 )
 
-SPARE_SHARE, SPARE_BYTES = 20, 20 * 10**9
-"""A twentieth of what comes, at least 20 GB, stays free."""
 BESIDE = "GPU memory beside the baseline"
 NEEDED = (BESIDE, ", architecture ", ", method ")
 """What the table has to know: without it nothing is a GO."""
@@ -69,14 +66,10 @@ def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
         return [Finding(Level.FAIL, f"disk {to}", words, "name a directory to download to")]
     if not declared:
         return [] if to is None else [host_checks.disk(to, found.to_write)]
-    need, free, title = found.to_write, machine.disk_free or 0, f"disk {to or ''}".rstrip()
-    if need is None:
-        return [Finding(Level.UNKNOWN, title, "how much is needed is not known")]
-    if need == 0:
+    if found.to_write == 0:
         return []
-    spare = max(need // SPARE_SHARE, SPARE_BYTES)
-    words = f"{both_units(free)} free, {both_units(need)} needed, {both_units(spare)} kept free"
-    return [Finding(Level.OK if free >= need + spare else Level.FAIL, title, words)]
+    title = f"disk {to or ''}".rstrip()
+    return [host_checks.room(title, machine.disk_free or 0, found.to_write)]
 
 
 def beside(machine: Machine) -> list[Finding]:

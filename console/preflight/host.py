@@ -117,6 +117,11 @@ def disk(path: Path, need: int | None) -> Finding:
         return Finding(Level.FAIL, title, str(error), error.hint)
     except OSError as error:
         return Finding(Level.UNKNOWN, title, f"cannot be read: {error.strerror}")
+    return room(title, free, need)
+
+
+def room(title: str, free: int, need: int | None) -> Finding:
+    """`need` bytes against `free`, of a disk that was measured or declared."""
     if need is None:
         words = f"{format_bytes(free)} free; how much is needed is not known"
         return Finding(Level.UNKNOWN, title, words)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.text import clean
 from console.viewer.site import site as load_site
+
+if TYPE_CHECKING:
+    from console.preflight.engines import Connect
 
 FIELDS = (
     ("what", "repository, URL, file or directory", "org/name[@revision]"),
@@ -114,7 +118,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     return verdict
 
 
-def _connect(host: str):  # type: ignore[no-untyped-def]
+def _connect(host: str) -> Connect:
     from console.services.docker_client import connect
 
     return lambda: connect(host or None)

@@ -6,8 +6,9 @@ from console.fit.flags import llama_plan, sglang_plan
 from console.fit.from_config import from_config
 from console.fit.from_gguf import from_gguf
 from console.fit.plan import ConversionPlan
-from console.fit.text import WIDTH, both, lines
+from console.fit.text import WIDTH, lines
 from console.fit.verdict import assess
+from console.units import both_units
 from tests.fit import configs, shapes
 from tests.fit.site import BASELINE, GIB, MEASURED, SETS, SITE
 
@@ -16,9 +17,9 @@ INT8 = from_config(configs.DEEPSEEK_R1, 642 * GIB)
 
 
 def test_both_units() -> None:
-    assert both(642 * GIB) == "642.0 GiB (689.3 GB)"
-    assert both(500 * 2**20) == "500.0 MiB (524.3 MB)"
-    assert both(2 * 2**40) == "2.0 TiB (2.2 TB)"
+    assert both_units(642 * GIB) == "642.0 GiB (689.3 GB)"
+    assert both_units(500 * 2**20) == "500.0 MiB (524.3 MB)"
+    assert both_units(2 * 2**40) == "2.0 TiB (2.2 TB)"
 
 
 def test_no_line_is_wider_than_a_terminal() -> None:

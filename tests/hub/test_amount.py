@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.hub.amount import both_units, download_time, rate, seconds_for
+from console.hub.amount import download_time, rate, seconds_for
+from console.units import both_units
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from console.gguf.read import read_header
 from console.hub import checkpoint, config
-from console.hub.amount import both_units
 from console.hub.listing import Listing, read
 from console.hub.refusal import Asked
+from console.units import both_units
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 

@@ -197,7 +197,7 @@ def test_a_disk_that_the_site_declares_counts_without_being_asked(
     small.write_text(SITE.read_text().replace("disk_free: 1800GB", "disk_free: 325GB"))
     code, said = told(capsys, "checkpoint", R1, "--include", "*Q3_K_M*", "--site", str(small))
     assert code == 3
-    assert "kept free" in said
+    assert "would be left" in said
 
 
 def test_the_address_of_a_file_means_its_set(

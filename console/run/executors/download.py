@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.hub.amount import both_units, rate
+from console.hub.amount import rate
 from console.hub.checkpoint import Contents
 from console.hub.download import Download, Phase, Plan, Progress, Result
 from console.hub.fetch import fetch
@@ -17,7 +17,7 @@ from console.services.base import COOKIE, STEP_COOKIE, Handle
 from console.services.deadline import Cancelled
 from console.services.process import start_time
 from console.text import one_line
-from console.units import format_duration
+from console.units import both_units, format_duration
 
 ANYWAY = "download anyway"
 ANSWER_S = 1800.0
