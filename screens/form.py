@@ -15,6 +15,7 @@ from textual.widgets import Button, Input, Static
 from console.text import clean
 from screens.base import Dialog, RunDialog
 from widgets.plain import Plain
+from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
     from console.viewer.watch import Snapshot
@@ -144,7 +145,9 @@ class FormScreen(Dialog[dict[str, str] | None]):
 
     def on_resize(self) -> None:
         """Title and keys stay in view; what does not fit scrolls between them."""
-        edges = 3 + sum(part.size.height or 1 for part in self.query("Vertical > Static"))
+        width = max(10, min(76, self.size.width * 98 // 100) - 4)
+        texts = [text for text in (self.form_title, self.intro, KEYS) if text]
+        edges = 2 + sum(len(wrapped(text, width)) for text in texts)
         room = self.size.height * 96 // 100 - edges
         self.query_one(VerticalScroll).styles.max_height = max(3, room)
 

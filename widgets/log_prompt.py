@@ -9,12 +9,13 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from console.text import clean
+from widgets.plain import Still
 
 MOST = 200
 """Characters of a pattern."""
 
 
-class Words(Input):
+class Words(Still):
     """An input that takes nothing a terminal could act on; Up brings the last words back."""
 
     BINDINGS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.events import Paste
+from textual.reactive import reactive
 from textual.widgets import Input
 
 from console.text import clean
@@ -10,7 +11,13 @@ from console.text import clean
 MOST = 4000
 
 
-class Plain(Input):
+class Still(Input):
+    """Its cursor does not blink: over a slow line that would be the only thing that never rests."""
+
+    cursor_blink = reactive(False, init=False)
+
+
+class Plain(Still):
     """What is typed or pasted is cleaned before it is drawn or sent."""
 
     def validate_value(self, value: str) -> str:

@@ -152,7 +152,8 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
     if view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
-        slow = "DEGRADED" if view.serving.get("degraded") else "serves again"
+        slow = "serves again" if view.restored_s else "serves"
+        slow = "DEGRADED" if view.serving.get("degraded") else slow
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
         rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
     next_words = "o reads the report, 2 picks the next playbook"

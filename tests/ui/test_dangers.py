@@ -171,3 +171,12 @@ async def test_a_fast_typist_searches_the_log_and_does_not_drive_the_run(
         await settled(pilot, lambda: app.screen.query(Input).first().value == "axsry")
         assert len(app.screen_stack) == 1
         assert asked == []
+
+
+async def test_no_cursor_blinks(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("s")
+        await settled(pilot, lambda: app.screen.query(Input))
+        found = [*app.screen.query(Input), *app.screen_stack[0].query(Input)]
+        assert len(found) == 2
+        assert not any(one.cursor_blink for one in found)
