@@ -288,11 +288,11 @@ class ConsoleApp(App[int]):
 
     async def _on_resize(self, event: Resize) -> None:
         """The size there is now: of two signals in one the newer event may come first."""
+        event.prevent_default()  # Textual would hand this older event to its own handler as well
+        size = event.size
         if isinstance(self._driver, ConsoleDriver):
             size = Size(*self._driver._get_terminal_size())
-            if size != event.size:
-                event = Resize(size, size)
-        await super()._on_resize(event)
+        await super()._on_resize(Resize(size, size))
 
     def pop_screen(self) -> AwaitComplete:
         """The last screen stays: two keys in one burst close Textual's palette twice."""
