@@ -177,6 +177,8 @@ class ConsoleApp(App[int]):
 
     def on_baseline_changed(self, message: BaselineChanged) -> None:
         self.baseline = message.view
+        if self.snapshot is not None:
+            self.desk.aim(self.snapshot)
         self.baseline_changed.publish(message.view)
 
     def on_sampled(self, message: Sampled) -> None:

@@ -164,6 +164,7 @@ def _check_commands(commands: Any) -> None:
     host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
     host.add_argument("--cuda", default="", metavar="VERSION")
     host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
+    host.add_argument("--driver", default="", metavar="VERSION", help="oldest, like 580.126.09")
     host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")
     imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
     imports.add_argument("image", metavar="IMAGE")

@@ -27,7 +27,8 @@ MOST = 2000
 @dataclass(frozen=True, slots=True)
 class FormField:
     """One input. `choices`: what up and down turn through; `note`: what is expected, or where a
-    secret comes from (then it is only shown). A value that cannot be shown whole is not edited."""
+    secret comes from (then it is only shown); `typed`: what was typed before and not taken. A
+    value that cannot be shown whole is not edited."""
 
     name: str
     value: str = ""
@@ -35,6 +36,7 @@ class FormField:
     note: str = ""
     choices: tuple[str, ...] = ()
     secret: bool = False
+    typed: str | None = None
 
     @property
     def shown(self) -> str:
@@ -56,7 +58,8 @@ class Turning(Plain):
     ]
 
     def __init__(self, field: FormField, *, id: str) -> None:
-        super().__init__(field.shown, id=id, compact=True)
+        value = field.shown if field.typed is None else field.typed
+        super().__init__(value, id=id, compact=True)
         self.field = field
 
     def action_turn(self, by: int) -> None:
@@ -191,13 +194,20 @@ class FormScreen(Dialog[dict[str, str] | None]):
         self.query_one("#note", Static).update(Content(LOSES))
 
 
-def retry_form(snapshot: Snapshot) -> RetryForm:
-    """The step's inputs as they are now; only what was changed is sent."""
+def retry_form(snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> RetryForm:
+    """The step's inputs as they are now; only what was changed is sent. `typed` and `no`: what
+    was sent before, and why it was not taken."""
     view = snapshot.view
     step = view.current
-    fields = [FormField(clean(str(name), 60), str(value)) for name, value in view.inputs.items()]
+    before = typed or {}
+    fields = [
+        FormField(clean(str(name), 60), str(value), typed=before.get(str(name)))
+        for name, value in view.inputs.items()
+    ]
     title = f"Try {clean(step.id, 60)} again" if step else "Try again"
     intro = "Change an input, or leave all as they are. A change is checked and recorded."
+    if no:
+        intro = f"Not taken: {no}"
     return RetryForm(title, fields, "Try again", intro=intro)
 
 

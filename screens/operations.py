@@ -65,7 +65,7 @@ class OperationsScreen(Verbs):
         app = self.console
         self.feed = LogFeed(self.query_one(LogPane), self._call)
         app.run_changed.subscribe(self, self.run_changed)
-        app.baseline_changed.subscribe(self, lambda view: self.draw_head())
+        app.baseline_changed.subscribe(self, lambda view: self.baseline_changed())
         app.sampled.subscribe(self, self.sampled)
         self.set_focus(self.query_one(StepList))
         self.set_interval(TICK_S, self.tick)
@@ -104,6 +104,10 @@ class OperationsScreen(Verbs):
         self.note_question(snapshot)
         self.draw()
 
+    def baseline_changed(self) -> None:
+        self.draw_head()
+        self.offer_logs()
+
     def sampled(self, sample: Sample) -> None:
         """Once a second; what counts, counts on in the same frame."""
         self.query_one(GaugeStrip).show(sample, sample.at)
@@ -137,11 +141,14 @@ class OperationsScreen(Verbs):
         self.draw_head()
         self.draw_status()
         self.draw_steps()
-        snapshot = self.console.snapshot
+        self.offer_logs()
+
+    def offer_logs(self) -> None:
+        """The logs that there are now; the baseline's also without a run."""
         if self.feed is not None:
-            self.feed.container = self.console.desk.baseline_log
-            logs = snapshot.logs if snapshot is not None else ()
-            self.feed.offer(sources(logs, self.feed.container))
+            desk = self.console.desk
+            self.feed.container = desk.baseline_log
+            self.feed.offer(sources(desk.logs, desk.baseline_log))
 
     @property
     def view(self) -> RunView:

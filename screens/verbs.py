@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.run.state import RunState
@@ -53,8 +55,14 @@ class Verbs(Base[None]):
             if isinstance(screen, RunDialog):
                 screen.drop()
 
-    def send(self, snapshot: Snapshot, verb: str, **words: Any) -> None:
-        """Send a verb for what was seen; a refusal is said."""
+    def send(
+        self,
+        snapshot: Snapshot,
+        verb: str,
+        refused: Callable[[str], None] = lambda no: None,
+        **words: Any,
+    ) -> None:
+        """Send a verb for what was seen; a refusal is said, and `refused` is called with it."""
         for line in self.query(KeyLine):
             line.untell()
         app = self.console
@@ -64,6 +72,7 @@ class Verbs(Base[None]):
             app.desk.watch.look()
             if no:
                 app.call_later(app.say, f"{verb}: {no}")
+                app.call_later(refused, no)
 
         app.outbox.put(work)
 
@@ -165,15 +174,23 @@ class Verbs(Base[None]):
 
     def action_retry(self) -> None:
         snapshot = self._possible("retry")
-        if snapshot is None:
-            return
+        if snapshot is not None:
+            self._retry(snapshot)
+
+    def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
+        """The form; a change that the runner does not take brings it back as it was typed."""
         from screens.form import retry_form
+
+        def refused(changes: dict[str, str], words: str) -> None:
+            now = self.console.snapshot
+            if changes and now is not None and not why_not(now, "retry"):
+                self._retry(now, changes, words)
 
         def filled(changes: dict[str, str] | None) -> None:
             if changes is not None:
-                self.send(snapshot, "retry", inputs=changes)
+                self.send(snapshot, "retry", partial(refused, changes), inputs=changes)
 
-        self.app.push_screen(retry_form(snapshot), filled)
+        self.app.push_screen(retry_form(snapshot, typed, no), filled)
 
     def action_resume(self) -> None:
         snapshot = self.console.snapshot

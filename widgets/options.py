@@ -100,7 +100,8 @@ class KeyLine(Rows):
         if scope == "run":
             wanted += [action("playbooks"), action("runs"), action("focus_log")]
         else:
-            wanted += [found for found in of_scope(scope) if found.footer]
+            here = of_scope(scope)
+            wanted += [a for a in here if a.footer and not (readonly and a.changes)]
             tail.insert(0, action("back"))
             if scope in ("playbooks", "runs"):
                 wanted.append(OPEN)

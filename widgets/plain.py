@@ -23,6 +23,10 @@ class Plain(Still):
     def validate_value(self, value: str) -> str:
         return clean(value, MOST)
 
+    def _on_paste(self, event: Paste) -> None:
+        # Textual's own handler comes next and keeps the first line only
+        event.text = " ".join(event.text.splitlines()).strip()
+
 
 class Typed(Plain):
     """Takes no pasted text: a confirmation is typed by a person."""

@@ -56,7 +56,10 @@ def standing(took: float) -> str:
     return f"{tens}s" if tens < 100 else short(tens)
 
 
-MODES = {"step": "step by step", "gate": "to the next gate", "all": "to the end"}
+MODES = {
+    "step": "step by step", "gate": "to the next gate", "all": "to the end",
+    "pausing": "pauses after this step",
+}  # fmt: skip
 
 
 class StatusLine(Rows):

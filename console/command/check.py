@@ -83,7 +83,7 @@ def host(args: Namespace) -> int:
         need=_bytes("--need", args.need), sched_ext=args.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
         cuda=_pair("--cuda", args.cuda), compute=_pair("--compute", args.compute),
-        engine=site.model.engine.host,
+        driver=_driver(args.driver), engine=site.model.engine.host,
     )  # fmt: skip
     return _findings(args, findings(ask, machine_for(site.model, ask.disk), lambda: _docker(site)))
 
@@ -148,6 +148,14 @@ def _pair(flag: str, text: str) -> tuple[int, int] | None:
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise UsageError(f"{flag} {text}", "expected a version like 12.8")
     return int(major), int(minor)
+
+
+def _driver(text: str) -> str:
+    from console.preflight.gpu import DRIVER_FORM, is_driver
+
+    if text and not is_driver(text):
+        raise UsageError(f"--driver {text}", f"expected {DRIVER_FORM}")
+    return text
 
 
 def _engine(args: Namespace) -> tuple[Engine | None, str]:

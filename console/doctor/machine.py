@@ -13,6 +13,7 @@ from console import paths
 from console.doctor.facts import ASK_S, Facts
 from console.doctor.model import Check, Finding, Level
 from console.doctor.once import each
+from console.preflight.machine import numa_nodes
 from console.services import bounded
 from console.units import format_bytes
 
@@ -138,13 +139,10 @@ def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def numa(facts: Facts, check: Check) -> Iterator[Finding]:
     """NUMA nodes: a model that spans them is read across dies (lesson S-005)."""
-    try:
-        names = os.listdir(facts.root / "sys/devices/system/node")
-    except OSError:
+    count = numa_nodes(facts.root)
+    if count is None:
         yield check.note("the kernel does not list NUMA nodes")
-        return
-    count = sum(re.fullmatch(r"node\d+", name) is not None for name in names)
-    if count > 1:
+    elif count > 1:
         yield check.note(
             f"{count} nodes: a model in RAM that spans them decodes slower (S-005: 5.2 against "
             "10.9 tok/s)",

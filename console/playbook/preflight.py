@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.document.validate import Arg, ByteCount, Strict, Text
+from console.preflight.gpu import DRIVER_FORM, is_driver
 from console.site.machine import Compute, Rate
 
 LOOKS = ("checkpoint", "gguf", "host", "imports")
@@ -22,6 +23,13 @@ def _texts(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _driver(value: object) -> str:
+    if not isinstance(value, str) or not is_driver(value):
+        raise ValueError(f"{DRIVER_FORM}, in quotes")
+    return value
+
+
+DriverVersion = Annotated[str, BeforeValidator(_driver), WithJsonSchema({"type": "string"})]
 Texts = Annotated[
     list[Text], BeforeValidator(_texts), WithJsonSchema({"type": ["array", "string"]})
 ]
@@ -83,6 +91,7 @@ class HostStep(Strict):
     gpus: bool = False
     compute: Compute | None = None
     cuda: Compute | None = None
+    driver: DriverVersion | None = None
 
 
 class ImportsStep(Strict):

@@ -47,7 +47,7 @@ class Finding:
         return f"{self.level:<7} {self.title}: {self.words}{cited}"
 
 
-_ORDER = (Level.OK, Level.UNKNOWN, Level.WARN, Level.FAIL)
+_ORDER = (Level.OK, Level.WARN, Level.UNKNOWN, Level.FAIL)
 
 
 def worst(findings: Iterable[Finding]) -> Level:

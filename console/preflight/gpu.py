@@ -25,6 +25,14 @@ NEW_KERNEL = (6, 19)
 _ARCH = re.compile(r"\b(sm|compute)_(\d{2,3})([af]?)\b")
 
 
+DRIVER_FORM = "a driver's version like 580.126.09"
+
+
+def is_driver(text: str) -> bool:
+    """Whether a text is a driver's version and nothing else."""
+    return re.fullmatch(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII) is not None
+
+
 def parse_archs(text: str) -> tuple[str, ...] | None:
     """The architectures in what PyTorch says of itself (`['sm_80', 'sm_120']`, `sm_80 compute_90`).
 
@@ -106,13 +114,21 @@ def check_cuda(
 
 
 def check_driver(
-    driver: str, cuda: Pair | None = None, kernel: str = "", rows: Table | None = None
+    driver: str,
+    cuda: Pair | None = None,
+    kernel: str = "",
+    rows: Table | None = None,
+    least: str = "",
 ) -> Finding:
-    """Whether the driver serves a CUDA version, and fits the kernel; both where they are given."""
+    """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each where it
+    is given."""
     rows, title = rows or table(), "NVIDIA driver"
     version = _numbers(driver)
     if not version:
         return Finding(Level.UNKNOWN, title, "no driver answers, so its version is not known")
+    if version < _numbers(least):
+        words = f"{driver}; {one_line(least, 40)} or newer is wanted"
+        return Finding(Level.FAIL, title, words, "update the driver, then reboot")
     row = next((one for one in rows.drivers if cuda and one.cuda == cuda[0]), None)
     if row is not None and version < _numbers(row.driver):
         words = f"{driver} is too old for CUDA {row.cuda}, which wants {row.driver} or newer"

@@ -28,8 +28,9 @@ Connect = Callable[[], "docker.DockerClient"]
 class HostAsk:
     """What has to hold; the empty question asks for the machine itself.
 
-    `gpus` are UUIDs, `compute` the least capability of every card. `torch` are images whose
-    PyTorch has to have kernels for the cards; `cuda` is a toolkit's version.
+    `gpus` are UUIDs, `compute` the least capability of every card, `driver` the oldest that will
+    do. `torch` are images whose PyTorch has to have kernels for the cards; `cuda` is a toolkit's
+    version.
     """
 
     method: str = ""
@@ -43,6 +44,7 @@ class HostAsk:
     compute: tuple[int, int] | None = None
     torch: tuple[str, ...] = ()
     cuda: tuple[int, int] | None = None
+    driver: str = ""
     engine: str = ""
 
 
@@ -85,8 +87,8 @@ def _cards(ask: HostAsk, cards: tuple[Card, ...], seen: Cards) -> Iterator[Findi
         level = Level.UNKNOWN if asked else Level.WARN
         yield Finding(level, "GPU", seen.words or "none is here")
     yield from host.cards_present(ask.gpus, seen)
-    if seen.driver:
-        yield gpu.check_driver(seen.driver, ask.cuda, platform.release())
+    if seen.driver or ask.driver:
+        yield gpu.check_driver(seen.driver, ask.cuda, platform.release(), least=ask.driver)
     for card in cards if ask.compute else ():
         yield _compute(card, ask.compute or (0, 0))
     if ask.cuda is not None:

@@ -78,9 +78,14 @@ class Desk:
     def status(self) -> dict[str, Any]:
         return {
             "state": str(self.state), "reason": self.reason, "step": self.step,
-            "attempt": self.attempt, "evidence": self.evidence, "mode": self.mode,
+            "attempt": self.attempt, "evidence": self.evidence, "mode": self._mode(),
             "confirm": self.confirm,
         }  # fmt: skip
+
+    def _mode(self) -> str:
+        """How it goes on from here: to the end, to the next gate, one step, or not at all."""
+        running = self.state is RunState.RUNNING
+        return "pausing" if running and self.pause_asked else self.mode
 
     def ask(self, verb: Verb, seen: dict[str, Any]) -> str:
         """Take a verb; returns "" when accepted, else why not."""

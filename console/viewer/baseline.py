@@ -89,6 +89,11 @@ class BaselineWatch:
             self._target.aimed = plan
             self._wake.set()
 
+    @property
+    def plan(self) -> SealedPlan | None:
+        """Whose baseline it looks at; None before the first look, or where none is configured."""
+        return self._target.aimed or self._target.found
+
     def look(self) -> None:
         """Look now, not at the next turn."""
         self._wake.set()
@@ -212,7 +217,7 @@ class _Target:
         self.aimed: SealedPlan | None = None
         self._given = site
         self._stamp: Stamp = ()
-        self._found: SealedPlan | None = None
+        self.found: SealedPlan | None = None
 
     def find(self) -> SealedPlan | None:
         """The plan; None when nothing is configured. Raises ConsoleError, OSError."""
@@ -222,9 +227,9 @@ class _Target:
         demo = demo_dir() / "site.yaml"
         now = stamp(site or demo, paths.runs_dir())
         if now != self._stamp:
-            self._found = _sealed_for(site) or _from_site(site or demo)
+            self.found = _sealed_for(site) or _from_site(site or demo)
             self._stamp = now
-        return self._found
+        return self.found
 
 
 def _sealed_for(site: Path | None) -> SealedPlan | None:

@@ -12,6 +12,7 @@ from console.gauges.sample import Sample
 from console.viewer.baseline import BaselineView, BaselineWatch
 from console.viewer.baseline_log import BaselineLog
 from console.viewer.emergency import Emergency
+from console.viewer.logs import SERVICE, LogFile
 from console.viewer.watch import RunWatch, Snapshot
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Desk:
         )
         self.sampler: Sampler | None = None
         self.baseline_log: BaselineLog | None = None
+        self.logs: tuple[LogFile, ...] = ()
         self.starting: threading.Thread | None = None
         """Starts a run; a console that is closed meanwhile waits for it."""
         self.started = ""
@@ -74,15 +76,18 @@ class Desk:
 
     def aim(self, snapshot: Snapshot) -> None:
         """A live run's plan names the baseline to look at, as it does for the emergency key;
-        without one it is the configured site's, whatever run is on show."""
+        without one it is the configured site's, whatever run is on show. The same baseline's log
+        can be read, also where there is no run."""
         self.baseline.aim(snapshot.sealed if snapshot.live or snapshot.alive else None)
-        plan = snapshot.sealed
-        if plan is not None and plan.baseline.kind == "container":
-            if self.baseline_log is None or self.baseline_log.plan.baseline != plan.baseline:
-                self._forget_log()
-                self.baseline_log = BaselineLog(plan)
-        else:
+        plan = snapshot.sealed or self.baseline.plan
+        self.logs = snapshot.logs
+        if plan is not None and plan.baseline.log and not self.logs:
+            self.logs = (LogFile("baseline", Path(plan.baseline.log), SERVICE, filled=True),)
+        if plan is None or plan.baseline.kind != "container":
             self._forget_log()
+        elif self.baseline_log is None or self.baseline_log.plan.baseline != plan.baseline:
+            self._forget_log()
+            self.baseline_log = BaselineLog(plan)
 
     def _forget_log(self) -> None:
         if self.baseline_log is not None:

@@ -103,6 +103,7 @@ def test_an_unknown_key_that_is_near_nothing_has_no_suggestion(book: Book) -> No
         ("{id: a, checkpoint: {repo: o/n, service: s, args: [-c]}}", "not from both"),
         ("{id: a, imports: {modules: [x]}}", "exactly one of image or service"),
         ("{id: a, host: {compute: 12}}", "a compute capability in quotes"),
+        ("{id: a, host: {driver: 580.95}}", "a driver's version like 580.126.09, in quotes"),
         ("{id: a, host: {ports: [70000]}}", "70000"),
         ("{id: a, download: {to: d}}", "of a checkpoint step, or of a repo"),
         ("{id: a, download: {of: b, to: d}}", "'b' is no checkpoint step before this one"),

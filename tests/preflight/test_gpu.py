@@ -100,3 +100,16 @@ def test_the_driver(driver: str, cuda: tuple[int, int] | None, kernel: str, leve
     found = check_driver(driver, cuda, kernel)
     assert found.level is level
     assert found.text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("driver", "least", "level"),
+    [
+        ("580.95.05", "580.95.05", Level.OK),
+        ("580.95.05", "580.126", Level.FAIL),
+        ("590.1", "580.126.09", Level.OK),
+        ("", "580", Level.UNKNOWN),
+    ],
+)
+def test_the_oldest_driver_that_will_do(driver: str, least: str, level: Level) -> None:
+    assert check_driver(driver, least=least).level is level

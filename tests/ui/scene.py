@@ -180,6 +180,7 @@ class StandInDesk:
         self.watch = SimpleNamespace(show=lambda run: None, look=lambda: None)
         self.presses = 0
         self.baseline_log = None
+        self.logs = scene.logs
         self.starting: threading.Thread | None = None
         self.started = ""
         self.tell: Callable[[Snapshot], None] = lambda snapshot: None
@@ -199,7 +200,7 @@ class StandInDesk:
             look(self.look)
 
     def aim(self, scene: Snapshot) -> None:
-        pass
+        self.logs = scene.logs
 
     def close(self) -> None:
         pass

@@ -193,6 +193,20 @@ async def test_a_retry_sends_only_what_was_changed(run: RunDir, asked: Asked) ->
         assert asked == [("retry", {"inputs": {"ctx": "4096"}})]
 
 
+async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("screens.verbs.ask", lambda *_, **__: "input 'ctx': at most 8192")
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("r")
+        app.screen.query(Input).last().value = "9000"
+        await pilot.press("enter", "enter", "enter")
+        await settled(pilot, lambda: isinstance(app.screen, FormScreen))
+        assert app.screen.query(Input).last().value == "9000"
+        assert "at most 8192" in app.screen.intro
+        assert app.screen.values() == {"ctx": "9000"}
+
+
 async def test_overriding_a_gate_needs_a_reason(run: RunDir, asked: Asked) -> None:
     held = scene.view(8, state=RunState.PAUSED, reason="hold")
     async with console(held, run) as (app, pilot, _):

@@ -114,7 +114,8 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         compose=tuple(context.path(one) for one in asked.compose), disk=disk,
         need=asked.disk.free if asked.disk is not None else None, sched_ext=asked.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.gpus) if asked.gpus else (), compute=asked.compute,
-        torch=tuple(asked.torch), cuda=asked.cuda, engine=site.engine.host,
+        torch=tuple(asked.torch), cuda=asked.cuda, driver=asked.driver or "",
+        engine=site.engine.host,
     )  # fmt: skip
     return _found(
         context, step, attempt,
