@@ -7,21 +7,14 @@ from dataclasses import dataclass, field
 
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
+from console.playbook.measuring import BENCHMARK_METRICS, FIGURES, GAUGE_METRICS, SOAK_METRICS
 from console.playbook.model import PlaybookModel
 from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion, check_criterion
 
-BENCHMARK_METRICS = {
-    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
-    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "error_rate": "ratio",
-}  # fmt: skip
-"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
-
-RESERVED = frozenset({"restore"})
-"""Ids of rows that the plan adds."""
-
-GAUGE_PREFIXES = ("gpu", "host")
+RESERVED = frozenset({"restore", "gpu", "host"})
+"""Ids of rows that the plan adds, and of what is measured all the time."""
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:
@@ -76,7 +69,7 @@ def check_rules(
 class _Known:
     """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
 
-    metrics: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=lambda: dict(GAUGE_METRICS))
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
@@ -89,6 +82,11 @@ class _Known:
             self.metrics |= fresh
             self.compared |= set(fresh) if step.benchmark.against else set()
         self.metrics |= {f"{step.id}.{name}": out.unit for name, out in step.outputs.items()}
+        if step.soak is not None:
+            self.metrics |= {f"{step.id}.{name}": unit for name, unit in SOAK_METRICS.items()}
+        if step.figures is not None:
+            named = FIGURES[step.figures]
+            self.metrics |= {f"{step.id}.{name}": unit for name, unit in named.items()}
 
 
 def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
@@ -115,6 +113,8 @@ def _check_services(
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
     if step.benchmark is not None:
         wanted.append(((*loc, "benchmark", "service"), step.benchmark.service))
+    if step.soak is not None:
+        wanted.append(((*loc, "soak", "service"), step.soak.service))
     if step.where is not None and step.where.service is not None:
         wanted.append(((*loc, "where", "service"), step.where.service))
     for look_kind in LOOKS:
@@ -140,8 +140,9 @@ def _check_gate(
     for index, criterion in enumerate(gate):
         where = (*loc, "gate", index)
         owner = criterion.metric.split(".")[0]
-        if owner in GAUGE_PREFIXES or owner in known.unclear:
+        if owner in known.unclear:
             continue  # reported already, as broken or as not built
+        _check_of_cards(document, where, criterion, problems)
         if criterion.metric not in known.metrics:
             names = ", ".join(m for m in known.metrics if m.startswith(f"{owner}."))
             problems.add(
@@ -162,6 +163,18 @@ def _check_gate(
             check_criterion(as_criterion(criterion), known.metrics[criterion.metric])
         except ValueError as error:
             problems.add(document.problem(where, str(error)))
+
+
+def _check_of_cards(
+    document: Document, where: Loc, criterion: CriterionModel, problems: Problems
+) -> None:
+    """Cards are added up or compared, never silently one of the two."""
+    cards = criterion.metric.startswith("gpu.")
+    if cards and criterion.of is None:
+        what = f"'{criterion.metric}' is of every card"
+        problems.add(document.problem(where, what, "of: sum or of: max"))
+    elif criterion.of is not None and not cards:
+        problems.add(document.problem((*where, "of"), "'of' belongs to metrics of the cards"))
 
 
 def uses_baseline(model: CriterionModel) -> bool:
@@ -188,6 +201,6 @@ def unbuilt(document: Document, model: PlaybookModel) -> list[Problem]:
             later.add(step.id)
         for index, criterion in enumerate(step.gate or []):
             owner = criterion.metric.split(".")[0]
-            if owner in GAUGE_PREFIXES or owner in later or criterion.of is not None:
+            if owner in later:
                 add((*loc, "gate", index, "metric"), f"metric '{criterion.metric}'")
     return found

@@ -22,6 +22,7 @@ from console.document.validate import (
     unusable_text,
 )
 from console.playbook.inputs import Secret
+from console.playbook.measuring import BenchmarkStep, SoakStep
 from console.playbook.preflight import (
     LOOKS,
     CheckpointStep,
@@ -143,18 +144,6 @@ class ServiceStep(Strict):
         return self.start or self.stop or self.wait or ""
 
 
-class BenchmarkStep(Strict):
-    """`against: baseline` measures the baseline too: before its outage and after its restore."""
-
-    service: str
-    prompts: list[Text] = []
-    max_tokens: int = Field(256, ge=2, le=32768)
-    runs: int = Field(9, ge=1, le=200)
-    warmup: int = Field(1, ge=0, le=20)
-    model: Text = ""
-    against: Literal["baseline"] | None = None
-
-
 class CriterionModel(Strict):
     metric: str = Field(pattern=r"^[a-z][\w-]*(\.[a-z][\w-]*)+$")
     go: ThresholdText | None = None
@@ -231,12 +220,12 @@ class Output(Strict):
 
 KINDS = (
     "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual",
-    "note", "report", "checkpoint", "gguf", "host", "imports", "download",
+    "note", "report", "checkpoint", "gguf", "host", "imports", "download", "soak",
 )  # fmt: skip
 
 JUDGES = ("gate", *LOOKS)
 """Kinds that end in GO, NO-GO or HOLD."""
-UNBUILT = ("soak", "cutover")
+UNBUILT = ("cutover",)
 """Kinds of the format that this version cannot run: they load for `plan`, never for `run`."""
 
 DEFAULT_TIMEOUT = {
@@ -268,7 +257,7 @@ class Step(Strict):
     host: HostStep | None = None
     imports: ImportsStep | None = None
     download: DownloadStep | None = None
-    soak: dict[str, Any] | None = None
+    soak: SoakStep | None = None
     cutover: dict[str, Any] | None = None
     # common
     where: Where | None = None
@@ -286,6 +275,7 @@ class Step(Strict):
     on_hold: Literal["pause", "rollback"] = "pause"
     outcomes: Outcomes = Outcomes()
     outputs: dict[Name, Output] = {}
+    figures: Literal["llama-bench", "sweep-bench"] | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
@@ -298,6 +288,8 @@ class Step(Strict):
             raise ValueError("!where, env and cwd belong to run and script")
         if self.outputs and not (command or (self.check and self.check.output)):
             raise ValueError("!outputs belong to run, script and check output")
+        if self.figures and not command:
+            raise ValueError("!figures belongs to run and script: the output of a benchmark")
         if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self
@@ -309,4 +301,6 @@ class Step(Strict):
     @property
     def limit_s(self) -> float:
         """The step's timeout in seconds; every step has one."""
+        if self.soak is not None and self.timeout is None:
+            return self.soak.duration * 1.25 + 1200.0
         return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT.get(self.kind, 600.0)

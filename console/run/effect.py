@@ -31,6 +31,8 @@ def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     for name, output in step.outputs.items():
         unit = f" ({output.unit})" if output.unit else ""
         yield f"captures {step.id}.{name}{unit} from output matching {one_line(output.pattern)}"
+    if step.figures is not None:
+        yield f"reads {step.id}.tg_tok_s and {step.id}.pp_tok_s from what {step.figures} prints"
     if step.retry is not None:
         wait = format_duration(step.retry.backoff)
         yield f"retried up to {step.retry.attempts} attempts, {wait} apart"
@@ -58,6 +60,14 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         )
         if bench.against:
             yield "compared with the baseline, measured the same way"
+    elif step.soak is not None:
+        soak = step.soak
+        pace = f"one every {format_duration(soak.every)}"
+        if soak.arrivals == "after_reply":
+            pace = f"the next {format_duration(soak.every)} after each reply"
+        yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
+        if soak.max_errors is not None:
+            yield f"ends early, as failed, above {soak.max_errors} errors"
     elif step.gate is not None:
         yield from gate_words(step)
     elif step.approval is not None:

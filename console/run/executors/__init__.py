@@ -24,6 +24,7 @@ _MODULES = {
     "host": "preflight",
     "imports": "preflight",
     "download": "download",
+    "soak": "soak",
     "baseline:stop": "baseline",
     "baseline:measure": "benchmark",
     "restore": "baseline",

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.benchmark.metrics import Sample
 from console.benchmark.protocol import PROMPTS, BenchmarkResult, Protocol, run_benchmark
-from console.playbook.steps import BenchmarkStep
+from console.playbook.measuring import BenchmarkStep
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, PlannedStep

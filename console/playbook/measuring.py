@@ -1,0 +1,81 @@
+"""Steps that measure a server, as they are written, and every metric a gate can name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from console.document.validate import Duration, Pattern, Strict, Text
+
+Count = Annotated[int, Field(ge=0)]
+
+BENCHMARK_METRICS = {
+    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
+    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "error_rate": "ratio",
+}  # fmt: skip
+"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
+
+FIGURES = {
+    "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
+    "sweep-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
+}
+"""What a command's output holds where `figures:` names its form; `tg` generates, `pp` reads."""
+
+SOAK_METRICS = {
+    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
+    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+}  # fmt: skip
+"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
+against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
+
+GAUGE_METRICS = {
+    "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
+    "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
+}  # fmt: skip
+"""Peaks of the whole run so far, over every card (`of: sum` or `of: max`) and of the host."""
+
+
+class BenchmarkStep(Strict):
+    """`against: baseline` measures the baseline too: before its outage and after its restore.
+
+    `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
+    of one stream; a gate judges one stream.
+    """
+
+    service: str
+    prompts: list[Text] = []
+    max_tokens: int = Field(256, ge=2, le=32768)
+    runs: int = Field(9, ge=1, le=200)
+    max_runs: int | None = Field(None, ge=1, le=400)
+    cv: float = Field(0.05, gt=0, le=1)
+    warmup: int = Field(1, ge=0, le=20)
+    model: Text = ""
+    endpoint: Literal["chat", "completions"] = "chat"
+    concurrency: list[Annotated[int, Field(ge=2, le=64)]] = Field([], max_length=6)
+    against: Literal["baseline"] | None = None
+
+    @model_validator(mode="after")
+    def _most(self) -> BenchmarkStep:
+        if self.max_runs is not None and self.max_runs < self.runs:
+            raise ValueError("!max_runs is below runs")
+        return self
+
+
+class SoakStep(Strict):
+    """Requests for a long time. `every` with `arrivals: fixed` sends at fixed moments whatever the
+    server does (a late one is sent at once and counted), with `after_reply` that long after the
+    last answer. More than `max_errors` end it early, and the step fails. `critical`: a line of the
+    service's log that matches is counted and shown."""
+
+    service: str
+    duration: Annotated[Duration, Field(gt=0)]
+    every: Duration = 5.0
+    arrivals: Literal["fixed", "after_reply"] = "after_reply"
+    prompts: list[Text] = []
+    max_tokens: int = Field(128, ge=2, le=32768)
+    model: Text = ""
+    max_errors: Count | None = None
+    critical: Pattern = r"CUDA error|out of memory|segfault|SIGSEGV|ggml_abort|assert.* failed"
