@@ -89,6 +89,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("wrap", ("w",), "Wrap", "Wrap long lines, or cut them at the edge.", "log"),
     Action("source_next", ("right_square_bracket",), "Next log", "The next service or step output.", "log"),
     Action("source_previous", ("left_square_bracket",), "Previous log", "The previous service or step output.", "log", footer=False),
+    # the list of runs
+    Action("mark", ("space",), "Mark", "Mark the run under the cursor to be compared, or take its mark away.", "runs"),
+    Action("compare", ("c",), "Compare", "The marked runs side by side: inputs that differ, figures, decision, what went wrong.", "runs"),
     # playbooks, the form and the plan
     Action("start", ("S",), "Start", "Start the run that the plan shows.", "plan", changes=True),
     Action("edit", ("i",), "Inputs", "Back to the inputs.", "plan"),

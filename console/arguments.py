@@ -105,8 +105,14 @@ def _look_commands(commands: Any) -> None:
     _add(commands, "runs", "show:runs", "every run, newest first")
     show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
     show.add_argument("run", nargs="?", metavar="RUN")
-    report = _add(commands, "report", "show:report", "the report of a run")
+    report = _add(
+        commands, "report", "show:report", "the report of a run; of several, a table of attempts"
+    )
     report.add_argument("run", nargs="*", metavar="RUN")
+    report.add_argument("--to", default="", metavar="FILE", help="write it there, charts beside it")
+    report.add_argument(
+        "--markdown", action="store_true", help="the table of several as Markdown, not for a screen"
+    )
     logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", default=None, metavar="RUN")

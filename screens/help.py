@@ -16,6 +16,7 @@ SCOPES = (
     ("app", "Everywhere"),
     ("run", "The run on show"),
     ("log", "The log pane, when it has the focus"),
+    ("runs", "The list of runs"),
     ("plan", "A playbook's plan"),
     ("preflight", "Preflight"),
 )

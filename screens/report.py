@@ -15,8 +15,10 @@ from widgets.pick_list import TextView
 from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 
-MARKS = re.compile(r"\*\*|`")
+MARKS = re.compile(r"(?<!\\)(?:\*\*|`)")
 """Markdown for print, not for a terminal."""
+ESCAPED = re.compile(r"\\([\\|`*<(])")
+PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
 
 
 class ReportScreen(Page):
@@ -71,10 +73,12 @@ def report_rows(lines: list[str], width: int) -> list[Row]:
     """Headings bold, tables as aligned columns where they fit, the rest wrapped."""
     rows: list[Row] = []
     block: list[list[str]] = []
-    for line in [*(MARKS.sub("", clean(line)) for line in lines), ""]:
-        if line.startswith("|"):
-            block.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    for raw in [*map(clean, lines), ""]:
+        if raw.startswith("|"):
+            block.append([read(cell).strip() for cell in raw.strip("|").split(" | ")])
             continue
+        # an indented block is literal
+        line = raw if raw.startswith("    ") else read(PICTURE.sub(r"chart \2: \1", raw))
         rows += _table(block, width)
         block = []
         if line.startswith("#"):
@@ -84,8 +88,13 @@ def report_rows(lines: list[str], width: int) -> list[Row]:
     return rows
 
 
+def read(text: str) -> str:
+    """Markdown as it is meant to be read."""
+    return ESCAPED.sub(r"\1", MARKS.sub("", text))
+
+
 def _table(block: list[list[str]], width: int) -> list[Row]:
-    cells = [row for row in block if set("".join(row)) - set("-| ")]
+    cells = [row for row in block if set("".join(row)) - set("-:| ")]
     if not cells:
         return []
     columns = max(len(row) for row in cells)

@@ -1,4 +1,4 @@
-"""Every run, newest first; Enter shows one."""
+"""Every run, newest first; Enter shows one, marked ones are compared."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from console import paths
 from console.text import clean
 from screens.page import Page
 from widgets.badge import BaselineBadge
+from widgets.glyph import glyphs
+from widgets.keys import bindings
 from widgets.options import KeyLine
 from widgets.pick_list import PickList
 from widgets.rows import Row, Rows, fit
@@ -27,6 +29,7 @@ class RunsScreen(Page):
     """The history; a live run stands first."""
 
     SCOPE = "runs"
+    BINDINGS = bindings("runs")
     DEFAULT_CSS = "RunsScreen #head { background: $panel; }"
 
     def __init__(self) -> None:
@@ -34,6 +37,7 @@ class RunsScreen(Page):
         self.rows: list[RunRow] = []
         self.loaded = False
         self.reading = False
+        self.marked: set[str] = set()
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge()
@@ -69,6 +73,7 @@ class RunsScreen(Page):
         at = picker.cursor or 0
         chosen = self.rows[at].id if at < len(self.rows) else ""
         self.rows, self.loaded = found, True
+        self.marked &= {row.id for row in found}
         # a new run on top must not move the cursor to another one
         picker.cursor = next((n for n, row in enumerate(found) if row.id == chosen), 0)
         self._draw()
@@ -81,10 +86,34 @@ class RunsScreen(Page):
             head.show([(("No run yet.", "bold"), ("  2 picks a playbook", ""))])
         else:
             count = f"{len(self.rows)} run{'s' if len(self.rows) != 1 else ''}"
-            head.show([((count, "bold"), ("   Enter shows one", "dim"))])
+            words = "   Enter shows one, Space marks it to be compared"
+            if self.marked:
+                words = f"   {len(self.marked)} marked, c compares them"
+            head.show([((count, "bold"), (words, "dim"))])
         picker = self.query_one(PickList)
         width = max(20, picker.size.width - 1)
-        picker.fill([run_row(row, width) for row in self.rows])
+        picker.fill([run_row(row, width, marked=row.id in self.marked) for row in self.rows])
+
+    def action_mark(self) -> None:
+        """Mark the run under the cursor, or take its mark away; the cursor goes on to the next."""
+        picker = self.query_one(PickList)
+        if picker.cursor is None or picker.cursor >= len(self.rows):
+            return
+        row = self.rows[picker.cursor]
+        if row.problem:
+            self.console.say(f"this run cannot be read: {row.problem}")
+            return
+        self.marked ^= {row.id}
+        self._draw()
+        picker.action_move(1)
+
+    def action_compare(self) -> None:
+        from screens.compare import CompareScreen
+
+        if len(self.marked) < 2:
+            self.console.say("mark two runs or more with Space, then compare them")
+            return
+        self.app.push_screen(CompareScreen(self.marked))
 
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
         from console.run.directory import RunDir
@@ -95,8 +124,10 @@ class RunsScreen(Page):
             self.console.action_operations()
 
 
-def run_row(row: RunRow, width: int) -> Row:
-    """`2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO migrate   12:05   1a2b`."""
+def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
+    """`* 2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO migrate   12:05   1a2b`."""
+    mark = f"{glyphs().dot} " if marked else "  "
+    width -= len(mark)
     form = "%Y-%m-%d %H:%M" if width >= 76 else "%m-%d %H:%M"
     when = time.strftime(form, time.localtime(row.created)) if row.created else "?" * 11
     decision = (row.decision or "").upper().replace("_", "-")
@@ -106,10 +137,10 @@ def run_row(row: RunRow, width: int) -> Row:
     playbook = clean(row.playbook or row.problem, 200)[:name]
     return fit(
         (
-            (f"{when} ", "dim"), (f"{playbook:<{name}} ", "bold"),
+            (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{name}} ", "bold"),
             (f"{state:<16} ", STATE_TONE.get(row.state, "")),
             (f"{decision:<6} ", DECISION_TONE.get(row.decision or "", "")),
             (f"{took:>6} ", ""), (clean(row.id[-4:]), "dim"),
         ),
-        width,
+        width + len(mark),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One streamed chat completion over a connection of its own, every event stamped.
+"""One streamed completion (chat or plain) over a connection of its own, every event stamped.
 
 A fresh connection for each stream: after a streamed reply llama-server announces keep-alive
 and then drops the connection, so a pooled one fails now and then.
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from console.benchmark.stream import (
     Capture,
@@ -34,24 +34,35 @@ REPLY_LIMIT = 256 * 2**20
 BODY_LIMIT = 65_536
 
 ClockNs = Callable[[], int]
+OnEvent = Callable[[str], None]
+"""Called with the data of each event as it arrives, in the thread that reads; has to be quick."""
+Endpoint = Literal["chat", "completions"]
+PATHS: dict[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One user message; `extras` adds the keys that only llama.cpp and vLLM know."""
+    """One user message, or with `endpoint` completions one bare prompt, without a chat template.
+
+    `extras` adds the keys that only llama.cpp and vLLM know.
+    """
 
     prompt: str
     max_tokens: int = 256
     seed: int = 42
     model: str = ""
     extras: bool = True
+    endpoint: Endpoint = "chat"
 
     def body(self) -> dict[str, Any]:
         """The JSON object to send."""
         options: dict[str, Any] = {"include_usage": True}
+        asked: dict[str, Any] = {"prompt": self.prompt}
+        if self.endpoint == "chat":
+            asked = {"messages": [{"role": "user", "content": self.prompt}]}
         body: dict[str, Any] = {
             "model": self.model or "default",
-            "messages": [{"role": "user", "content": self.prompt}],
+            **asked,
             "max_tokens": self.max_tokens,
             "temperature": 0,
             "seed": self.seed,
@@ -142,6 +153,7 @@ def stream_chat(
     clock_ns: ClockNs = time.perf_counter_ns,
     timeout_s: float = 600.0,
     cancelled: threading.Event | None = None,
+    on_event: OnEvent | None = None,
 ) -> Reply:
     """Send one request and follow its stream; failures are in the Reply, never raised.
 
@@ -152,7 +164,7 @@ def stream_chat(
     cancelled = cancelled or threading.Event()
     retries = 0
     while True:
-        got = _capture(url, request, clock_ns, timeout_s, cancelled)
+        got = _capture(url, request, clock_ns, timeout_s, cancelled, on_event)
         if got.failure is None and got.status == 400 and not got.body.strip() and not retries:
             retries += 1
         elif got.failure is None and request.extras and _refuses_extras(got):
@@ -174,6 +186,7 @@ def _capture(
     clock_ns: ClockNs,
     timeout_s: float,
     cancelled: threading.Event,
+    on_event: OnEvent | None,
 ) -> Capture:
     import httpx
 
@@ -187,13 +200,13 @@ def _capture(
                 new_client(url, timeout_s) as client,
                 client.stream(
                     "POST",
-                    endpoint(url, "/v1/chat/completions"),
+                    endpoint(url, PATHS[request.endpoint]),
                     json=request.body(),
                     headers={"Accept": "text/event-stream"},
                     extensions={"trace": watch.trace},
                 ) as response,
             ):
-                _follow(response, got, clock_ns)
+                _follow(response, got, clock_ns, on_event)
         except ValueError as error:
             got.failure = Failure(FailureKind.PROTOCOL, one_line(str(error)))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
@@ -209,7 +222,9 @@ def _finished(got: Capture) -> bool:
     return bool(got.events) and got.events[-1][1] == "[DONE]"
 
 
-def _follow(response: httpx.Response, got: Capture, clock_ns: ClockNs) -> None:
+def _follow(
+    response: httpx.Response, got: Capture, clock_ns: ClockNs, on_event: OnEvent | None
+) -> None:
     got.status = response.status_code
     got.content_type = response.headers.get("content-type", "")
     parser, size = SseParser(), 0
@@ -228,6 +243,8 @@ def _follow(response: httpx.Response, got: Capture, clock_ns: ClockNs) -> None:
             raise ValueError(f"the reply is longer than {REPLY_LIMIT} bytes")
         for data in parser.feed(chunk):
             got.events.append((at_ns, data))
+            if on_event is not None:
+                on_event(data)
             if data == "[DONE]":  # some servers keep the connection open after it
                 got.ended_ns = at_ns
                 return

@@ -42,13 +42,16 @@ METRICS: dict[str, Metric] = {
         Metric("ttfo_s", "s", "median", "time to the first token of the answer proper"),
         Metric("tpot_s", "s", "median", "time per token after the first"),
         Metric("e2e_s", "s", "median", "time of the whole request"),
+        Metric("stall_s", "s", "median", "longest pause between two chunks of text"),
         Metric("error_rate", "ratio", "mean", "failed runs over all measured runs"),
         Metric("runs", "count", "mean", "valid measured runs"),
     )
 }
 """The one table of names and units."""
 
-PER_SAMPLE = ("tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s", "ttfo_s", "tpot_s", "e2e_s")
+PER_SAMPLE = (
+    "tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s", "ttfo_s", "tpot_s", "e2e_s", "stall_s",
+)  # fmt: skip
 """The metrics that a single request has; the others are of the benchmark as a whole."""
 
 
@@ -67,13 +70,16 @@ class Sample:
     decode_tok_s: float | None = None
     prompt_tok_s: float | None = None
     server_decode_tok_s: float | None = None
-    max_chunk_gap_s: float | None = None
+    stall_s: float | None = None
     completion_tokens: int | None = None
     prompt_tokens: int | None = None
     token_source: str = ""
     first_chunk_tokens: float | None = None
     chunks: int = 0
     transport_retries: int = 0
+    swapped_in: int | None = None
+    """Bytes, of the whole machine, while the request ran; None where nobody looked."""
+    major_faults: int | None = None
     error: str = ""
     void: str = ""
     flags: list[str] = field(default_factory=list)
@@ -88,7 +94,9 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
     tokens, source = count_tokens(reply, tokenize)
     e2e = _seconds(reply.started_ns, reply.ended_ns)
     server = server_decode_rate(reply.timings)
-    decode, first = decode_rate(text, tokens, flags)
+    told = any(event.tokens for event in text) or len(text) == tokens
+    begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
+    decode, first = decode_rate(text, tokens, flags, begin)
     decode = _checked(decode, server, flags)
     return Sample(
         ttft_s=_first(reply, text),
@@ -99,7 +107,7 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
         decode_tok_s=decode,
         prompt_tok_s=prompt_rate(reply),
         server_decode_tok_s=server,
-        max_chunk_gap_s=largest_gap(text),
+        stall_s=largest_gap(text),
         completion_tokens=tokens,
         prompt_tokens=reply.prompt_tokens,
         token_source=source,
@@ -126,18 +134,19 @@ def count_tokens(reply: Reply, tokenize: Tokenize | None) -> tuple[int | None, s
 
 
 def decode_rate(
-    text: list[Event], tokens: int | None, flags: list[str]
+    text: list[Event], tokens: int | None, flags: list[str], begin: int | None = None
 ) -> tuple[float | None, float | None]:
     """(N − k) / (t_last − t_first) in tok/s, and k, the tokens that arrived at t_first.
 
     k = 1 would read 2.4 % high at 4 tokens an event and 13 % at 16 (N = 128). Where events
-    carry no running count, k is estimated from N over the number of events, and flagged.
+    carry no running count, k is `begin`, the tokens of the first text by the tokenizer; without
+    that it is estimated from N over the number of events, and flagged.
     N is the count at the last text event if that carries one.
     """
     if not text or not tokens:
         return None, None
     together = [event for event in text if event.at_ns == text[0].at_ns]
-    first, last = together[-1].tokens, text[-1].tokens
+    first, last = together[-1].tokens or begin, text[-1].tokens
     k = float(first) if first else max(1.0, tokens / len(text)) * len(together)
     n = last if first and last else tokens
     if not first and len(text) != tokens:
@@ -189,7 +198,8 @@ def prompt_rate(reply: Reply) -> float | None:
 def largest_gap(text: list[Event]) -> float | None:
     """The longest pause between two text chunks, in seconds; a chunk may hold many tokens."""
     gaps = [b.at_ns - a.at_ns for a, b in itertools.pairwise(text)]
-    return max(gaps) / NS if gaps else None
+    longest = max(gaps, default=-1)
+    return longest / NS if longest >= 0 else None
 
 
 def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import secrets
 import threading
 import time
@@ -11,7 +12,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from console.benchmark.client import ChatRequest, ClockNs, endpoint, new_client, stream_chat
+from console.benchmark.client import (
+    ChatRequest,
+    ClockNs,
+    Endpoint,
+    endpoint,
+    new_client,
+    stream_chat,
+)
+from console.benchmark.concurrent import Level, Say, measure_level
+from console.benchmark.context import Surroundings
 from console.benchmark.metrics import METRICS, Sample, Tokenize, measure
 from console.benchmark.statistics import MetricSummary, cv, finite, summarise
 from console.benchmark.stream import FailureKind, Reply
@@ -36,10 +46,11 @@ Progress = Callable[[int, int, Sample], None]
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What to send and how often; `timeout_s` bounds one request.
+    """What to send and how often; `timeout_s` bounds one request, `budget_s` all of them.
 
-    After `runs` measured runs it goes on, up to `max_runs`, until the coefficient of variation
-    of tok_s is at most `cv_target`. Raises ValueError for counts that measure nothing.
+    After `runs` measured runs it goes on, up to `max_runs`, until as many are valid and the
+    coefficient of variation of tok_s is at most `cv_target`. `levels`: streams at once, measured
+    after that. Raises ValueError for counts that measure nothing.
     """
 
     prompts: tuple[str, ...] = PROMPTS
@@ -50,6 +61,9 @@ class Protocol:
     max_runs: int = 12
     seed: int = 42
     timeout_s: float = 600.0
+    budget_s: float = math.inf
+    endpoint: Endpoint = "chat"
+    levels: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
@@ -62,7 +76,7 @@ class BenchmarkResult:
 
     `metrics` is by the names of METRICS; `voids` lists the runs left out; `cold` is the very
     first request, reported apart since it pages the model in (None without a warm-up).
-    `started_at` is Unix time, `duration_s` seconds.
+    `started_at` is Unix time, `duration_s` seconds; `context` is what Surroundings.close gives.
     """
 
     url: str
@@ -75,6 +89,8 @@ class BenchmarkResult:
     runs: list[Sample] = field(default_factory=list)
     voids: list[dict[str, Any]] = field(default_factory=list)
     cold: Sample | None = None
+    levels: list[Level] = field(default_factory=list)
+    context: dict[str, Any] = field(default_factory=dict)
     transport_retries: int = 0
     flags: list[str] = field(default_factory=list)
     cancelled: bool = False
@@ -102,17 +118,32 @@ def run_benchmark(
     cancelled: threading.Event | None = None,
     progress: Progress | None = None,
     nonce: Callable[[], str] = lambda: secrets.token_hex(8),
+    surroundings: Surroundings | None = None,
+    say: Say | None = None,
 ) -> BenchmarkResult:
     """Measure the server at `url` (with or without /v1), one request at a time.
 
     Never raises for what the server does: a run that cannot be used is void, with its reason.
-    Three failures in a row end it early; a cancel keeps what was measured.
+    Three failures in a row end it early; a cancel, or the end of the budget, keeps what was
+    measured. `surroundings` judges what else went on; `say` is called now and then while
+    several streams are under way. What `progress` and `say` raise ends it.
     """
     bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
     bench.cancelled = cancelled or bench.cancelled
-    bench.progress = progress
+    bench.progress, bench.say = progress, say
     bench.nonce = nonce
-    return bench.run()
+    bench.surroundings = surroundings
+    if surroundings is None:
+        return bench.run()
+    surroundings.open()
+    context: dict[str, Any] = {}
+    try:
+        result = bench.run()
+    finally:
+        context = surroundings.close()  # whatever is raised: the watch is a process
+    result.context |= context
+    result.flags += surroundings.flags()
+    return result
 
 
 class _Bench:
@@ -123,20 +154,25 @@ class _Bench:
     ) -> None:
         self.cancelled = threading.Event()
         self.progress: Progress | None = None
+        self.say: Say | None = None
+        self.surroundings: Surroundings | None = None
         self.nonce: Callable[[], str] = str
         self._url = url
         self._protocol = protocol
         self._clock = clock
         self._clock_ns = clock_ns
         self._prompts = itertools.cycle(protocol.prompts)
-        self._request = ChatRequest("", protocol.max_tokens, protocol.seed, model)
+        self._ends = clock.monotonic() + protocol.budget_s
+        self._request = ChatRequest(
+            "", protocol.max_tokens, protocol.seed, model, endpoint=protocol.endpoint
+        )
         self._result = BenchmarkResult(one_line(_without_password(url)), one_line(model))
 
     def run(self) -> BenchmarkResult:
         result, protocol = self._result, self._protocol
         started = self._clock.monotonic()
         result.started_at = self._clock.now()
-        result.protocol = {**asdict(protocol), "prompts": list(protocol.prompts)}
+        result.protocol = _plain(protocol)
         self._identify()
         for number in range(protocol.warmup):
             sample = self._one()
@@ -146,11 +182,14 @@ class _Bench:
             self._report(0, sample)
         # Warm-ups take prompts of their own, so that the measured set is always the same.
         self._prompts = itertools.cycle(protocol.prompts)
-        while not self.cancelled.is_set() and self._wants_more():
+        while not self.cancelled.is_set() and self._left() > 0 and self._wants_more():
             sample = self._one()
             if sample is not None:
                 result.runs.append(sample)
                 self._report(len(result.runs), sample)
+        for streams in protocol.levels if any(not s.void for s in result.runs) else ():
+            if not self.cancelled.is_set() and self._left() > 0:
+                result.levels.append(self._level(streams))
         result.duration_s = self._clock.monotonic() - started
         return self._conclude()
 
@@ -169,26 +208,50 @@ class _Bench:
         rates = finite(sample.tok_s for sample in runs if not sample.void)
         spread = cv(rates)
         steady = spread is not None and spread <= protocol.cv_target
-        return len(runs) < protocol.max_runs and len(rates) > 1 and not steady
+        enough = steady and len(rates) >= protocol.runs
+        return len(runs) < protocol.max_runs and len(rates) > 1 and not enough
+
+    def _left(self) -> float:
+        """Seconds of the budget."""
+        return self._ends - self._clock.monotonic()
 
     def _one(self) -> Sample | None:
+        """One request with what went on around it; None when it was cancelled."""
+        around = self.surroundings
+        before = around.look() if around is not None else None
+        sample = self._send(next(self._prompts), self.cancelled)
+        if around is None or before is None or sample is None:
+            return sample
+        return around.judge(sample, before, around.look())
+
+    def _send(self, prompt: str, cancelled: threading.Event) -> Sample | None:
         """One request; None when it was cancelled."""
-        if self.cancelled.is_set():
+        if cancelled.is_set():
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
-        request = replace(self._request, prompt=f"[{self.nonce()}] {next(self._prompts)}")
+        request = replace(self._request, prompt=f"[{self.nonce()}] {prompt}")
         reply = stream_chat(
             self._url,
             request,
             clock_ns=self._clock_ns,
-            timeout_s=self._protocol.timeout_s,
-            cancelled=self.cancelled,
+            timeout_s=max(0.001, min(self._protocol.timeout_s, self._left())),
+            cancelled=cancelled,
         )
         if reply.failure is not None and reply.failure.kind is FailureKind.CANCELLED:
             return None
         if reply.extras_refused:
             self._request = replace(self._request, extras=False)
         return measure(reply, request.max_tokens, self._tokenizer(reply))
+
+    def _level(self, streams: int) -> Level:
+        """Several streams at once, after and apart from the single one."""
+        level = measure_level(
+            self._send, self._protocol.prompts, streams, cancelled=self.cancelled, say=self.say
+        )
+        slots = self._result.context.get("slots")
+        if slots is not None and streams > slots:
+            level.flags.append(f"{streams} streams on {slots} slots: the others waited")
+        return level
 
     def _tokenizer(self, reply: Reply) -> Tokenize | None:
         return None if reply.failure else lambda text: tokenize(self._url, text)
@@ -198,6 +261,8 @@ class _Bench:
         props = fetch_json(self._url, "/props")
         models = fetch_json(self._url, "/v1/models")
         self._result.build_info = one_line(_text(props.get("build_info")))
+        slots = props.get("total_slots")
+        self._result.context["slots"] = slots if type(slots) is int and slots > 0 else None
         data = models.get("data")
         first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
         name = _text(first.get("id")) or _text(props.get("model_alias"))
@@ -216,6 +281,7 @@ class _Bench:
             if sample.void
         ]
         flags = [flag for sample in result.runs for flag in sample.flags]
+        flags += [flag for level in result.levels for flag in level.flags]
         if summary.valid < ENOUGH_RUNS:
             flags.append(f"{summary.valid} valid runs, at least {ENOUGH_RUNS} are advised")
         spread = summary.metrics["tok_s"].cv
@@ -223,7 +289,8 @@ class _Bench:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
         if not result.cancelled and len(result.runs) < protocol.runs:
-            flags.append(f"stopped after {MOST_FAILURES} failures in a row")
+            late = "the time was over" if self._left() <= 0 else ""
+            flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
         result.flags = list(dict.fromkeys(flags))
         return result
 
@@ -257,6 +324,15 @@ def tokenize(url: str, text: str) -> int | None:
     if isinstance(tokens, list):
         return len(tokens)
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _plain(protocol: Protocol) -> dict[str, Any]:
+    """The protocol for a record; no budget is null, since JSON has no infinity."""
+    budget = protocol.budget_s if math.isfinite(protocol.budget_s) else None
+    return {
+        **asdict(protocol), "prompts": list(protocol.prompts), "levels": list(protocol.levels),
+        "budget_s": budget,
+    }  # fmt: skip
 
 
 def _text(value: object) -> str:

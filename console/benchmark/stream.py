@@ -1,4 +1,4 @@
-"""What a streamed chat completion says: server-sent events, read into a Reply."""
+"""What a streamed completion (chat or plain) says: server-sent events, read into a Reply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FailureKind(StrEnum):
     REFUSED = "refused"
     SERVER = "server error"
     TRUNCATED = "truncated"
-    PROTOCOL = "not a chat stream"
+    PROTOCOL = "not a stream of completions"
     CANCELLED = "cancelled"
 
 
@@ -86,6 +86,8 @@ class Reply:
     events: tuple[Event, ...] = ()
     raw_text: str = field(default="", repr=False)
     """The reply as it came: for counting tokens only, never for a terminal."""
+    first_text: str = field(default="", repr=False)
+    """What of it arrived first, all of one read."""
     finish_reason: str = ""
     done: bool = False
     prompt_tokens: int | None = None
@@ -164,7 +166,7 @@ def read_reply(got: Capture) -> Reply:
     reply = Reply(got.started_ns, got.ended_ns, status=got.status, failure=got.failure)
     if got.failure is not None and not got.events:
         return reply
-    if got.status != 200 or (not got.events and "json" in got.content_type):
+    if got.status != 200 or (not got.events and "event-stream" not in got.content_type):
         return replace(reply, failure=_refusal(got))
     return _Reader(reply).read(got.events)
 
@@ -176,6 +178,7 @@ class _Reader:
         self._reply = reply
         self._events: list[Event] = []
         self._text: list[str] = []
+        self._first_ns = 0
 
     def read(self, events: list[tuple[int, str]]) -> Reply:
         failure = self._reply.failure
@@ -215,8 +218,11 @@ class _Reader:
         choice = choice if isinstance(choice, dict) else {}
         if isinstance(choice.get("finish_reason"), str):
             self._set(finish_reason=one_line(choice["finish_reason"], 40))
-        kind, text = _delta(choice.get("delta"), "prompt_progress" in chunk)
+        kind, text = _carried(choice, "prompt_progress" in chunk)
         self._text.append(text)
+        if text and self._first_ns in (0, at_ns):
+            self._first_ns = at_ns
+            self._set(first_text=self._reply.first_text + text)
         self._events.append(Event(at_ns, kind, tokens))
         return None
 
@@ -241,8 +247,14 @@ class _Reader:
         return tokens
 
 
-def _delta(delta: object, progress: bool) -> tuple[EventKind, str]:
-    """What a chunk's delta carries, and its text; a role or an empty string is no token."""
+def _carried(choice: dict[str, Any], progress: bool) -> tuple[EventKind, str]:
+    """What a choice carries, and its text; a role or an empty string is no token.
+
+    A chat's text is in `delta`, a plain completion's in `text`.
+    """
+    delta, text = choice.get("delta"), choice.get("text")
+    if isinstance(text, str) and text:
+        return EventKind.CONTENT, text
     if not isinstance(delta, dict):
         return (EventKind.PROGRESS if progress else EventKind.OTHER), ""
     content = delta.get("content")
@@ -286,7 +298,9 @@ def _count(value: object) -> int | None:
 def _refusal(got: Capture) -> Failure:
     """The failure of an answer that is no stream."""
     if got.status == 200:
-        return Failure(FailureKind.PROTOCOL, "the server answered without streaming")
+        kind = one_line(got.content_type.partition(";")[0], 60) or "no content type"
+        text = f"the server answered without streaming ({kind}, no event)"
+        return Failure(FailureKind.PROTOCOL, text)
     if got.status == 400 and not got.body.strip():
         return Failure(FailureKind.TRANSPORT, "HTTP 400 with an empty body, twice")
     parsed = json_object(decode(got.body))

@@ -13,6 +13,7 @@ TITLES = {
     "app": "Everywhere",
     "run": "The run on show",
     "log": "The log pane, when it has the focus",
+    "runs": "The list of runs",
     "plan": "A playbook's plan",
     "preflight": "Preflight",
 }

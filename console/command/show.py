@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 
 from console.errors import Exit, UsageError
+from console.run import compare as comparison
 from console.run.directory import RunDir, find_run
 from console.run.read import view_of
-from console.run.report import GLYPH, as_json, markdown
+from console.run.report import GLYPH, evidence, markdown, write_copy
+from console.run.report import as_json as reported
 from console.run.state import exit_code, possible_verbs
 from console.run.view import RunView
 from console.services.logfile import read_last
@@ -48,7 +53,7 @@ def show(args: Namespace) -> int:
     run = find_run(args.run)
     view, state = view_of(run)
     if args.json:
-        print(json.dumps({**as_json(view), "state": state, "path": str(run.path)}))
+        print(json.dumps({**reported(view), "state": state, "path": str(run.path)}))
     else:
         _print(run, view, state)
     return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
@@ -93,14 +98,43 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
 
 
 def report(args: Namespace) -> int:
-    """The Markdown report of one or several runs (`--json`: the objects)."""
+    """The report of a run as Markdown; of several runs a table of the attempts. `--json`: objects.
+
+    A table is drawn for the terminal it goes to, and Markdown where there is none.
+    """
     found = [find_run(name) for name in args.run] or [find_run(None)]
-    views = [view_of(run)[0] for run in found]
-    if args.json:
-        print(json.dumps({"runs": [as_json(view) for view in views]}))
+    seen = [view_of(run) for run in found]
+    several = len(found) > 1
+    if args.to and several:
+        raise UsageError("--to writes the report of one run", f"{len(found)} runs were named")
+    if args.to:
+        path = _write_to(Path(args.to).expanduser(), found[0], seen[0][0])
+        print(json.dumps({"report": str(path)}) if args.json else path)
+    elif args.json:
+        known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
+        runs = [reported(view, one) for (view, _), one in zip(seen, known, strict=True)]
+        table = {"comparison": comparison.as_json(comparison.compare(seen))} if several else {}
+        print(json.dumps({"runs": runs, **table}))
+    elif not several:
+        folder = found[0].report.with_suffix("")
+        drawn = str(folder) if folder.is_dir() else ""
+        print(markdown(seen[0][0], evidence(found[0], seen[0][0]), drawn))
+    elif args.markdown or not sys.stdout.isatty():
+        print(comparison.markdown(comparison.compare(seen)))
     else:
-        print("\n".join(markdown(view) for view in views))
+        width = shutil.get_terminal_size().columns
+        print("\n".join(comparison.lines(comparison.compare(seen), width)))
     return int(Exit.OK)
+
+
+def _write_to(path: Path, run: RunDir, view: RunView) -> Path:
+    """A copy of the report, with its charts beside it. Raises UsageError."""
+    try:
+        write_copy(run, view, path)
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
+    return path
 
 
 def logs(args: Namespace) -> int:

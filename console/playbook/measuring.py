@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ Count = Annotated[int, Field(ge=0)]
 
 BENCHMARK_METRICS = {
     "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
-    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "error_rate": "ratio",
+    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "stall_s": "s", "error_rate": "ratio",
 }  # fmt: skip
 """Metrics of a benchmark step, with the unit a threshold has to be written in."""
 
@@ -36,6 +37,15 @@ GAUGE_METRICS = {
     "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
 }  # fmt: skip
 """Peaks of the whole run so far, over every card (`of: sum` or `of: max`) and of the host."""
+
+
+FROM_ZERO = (0.0, math.inf)
+BOUNDS: dict[str, tuple[float, float]] = {
+    "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
+    "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
+    "host.pressure": (0.0, 100.0),
+}  # fmt: skip
+"""What a metric can be at least and at most; the others begin at zero and have no end."""
 
 
 class BenchmarkStep(Strict):
@@ -62,6 +72,11 @@ class BenchmarkStep(Strict):
         if self.max_runs is not None and self.max_runs < self.runs:
             raise ValueError("!max_runs is below runs")
         return self
+
+    @property
+    def most_runs(self) -> int:
+        """How far it goes on while the runs disagree: a third more unless it is said."""
+        return self.max_runs or self.runs + max(1, self.runs // 3)
 
 
 class SoakStep(Strict):

@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
-from console.playbook.measuring import BENCHMARK_METRICS, FIGURES, GAUGE_METRICS, SOAK_METRICS
+from console.playbook.decidable import Bounds, check_criterion
+from console.playbook.measuring import (
+    BENCHMARK_METRICS,
+    BOUNDS,
+    FIGURES,
+    FROM_ZERO,
+    GAUGE_METRICS,
+    SOAK_METRICS,
+)
 from console.playbook.model import PlaybookModel
 from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
-from console.playbook.verdict import Criterion, check_criterion
+from console.playbook.verdict import Criterion
 
 RESERVED = frozenset({"restore", "gpu", "host"})
 """Ids of rows that the plan adds, and of what is measured all the time."""
@@ -69,24 +77,41 @@ def check_rules(
 class _Known:
     """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
 
-    metrics: dict[str, str] = field(default_factory=lambda: dict(GAUGE_METRICS))
+    metrics: dict[str, str] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+    """How many samples a metric can have, where that is known."""
+
+    def __post_init__(self) -> None:
+        self._measured("", GAUGE_METRICS)
 
     def add(self, step: Step, *, broken: bool) -> None:
         if broken or step.kind in UNBUILT:
             self.unclear.add(step.id)
         if step.benchmark is not None:
-            fresh = {f"{step.id}.{name}": unit for name, unit in BENCHMARK_METRICS.items()}
-            self.metrics |= fresh
-            self.compared |= set(fresh) if step.benchmark.against else set()
-        self.metrics |= {f"{step.id}.{name}": out.unit for name, out in step.outputs.items()}
+            most = step.benchmark.most_runs
+            self._measured(f"{step.id}.", BENCHMARK_METRICS, most)
+            if step.benchmark.against:
+                self._measured(f"{step.id}.baseline.", BENCHMARK_METRICS, most)
+                self.compared |= {f"{step.id}.{name}" for name in BENCHMARK_METRICS}
+        for name, output in step.outputs.items():
+            self.metrics[f"{step.id}.{name}"] = output.unit
+            self.most[f"{step.id}.{name}"] = 1
         if step.soak is not None:
-            self.metrics |= {f"{step.id}.{name}": unit for name, unit in SOAK_METRICS.items()}
+            self._measured(f"{step.id}.", SOAK_METRICS)
         if step.figures is not None:
-            named = FIGURES[step.figures]
-            self.metrics |= {f"{step.id}.{name}": unit for name, unit in named.items()}
+            most_rows = 1 if step.figures == "sweep-bench" else None
+            self._measured(f"{step.id}.", FIGURES[step.figures], most_rows)
+
+    def _measured(self, prefix: str, named: dict[str, str], most: int | None = None) -> None:
+        for name, unit in named.items():
+            self.metrics[prefix + name] = unit
+            self.bounds[prefix + name] = BOUNDS.get(name, FROM_ZERO)
+            if most is not None:
+                self.most[prefix + name] = most
 
 
 def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
@@ -159,8 +184,12 @@ def _check_gate(
                     "against: baseline in the benchmark", "x baseline could only ever be HOLD",
                 )
             )  # fmt: skip
+        metric = criterion.metric
         try:
-            check_criterion(as_criterion(criterion), known.metrics[criterion.metric])
+            check_criterion(
+                as_criterion(criterion), known.metrics[metric], known.bounds.get(metric),
+                known.most.get(metric),
+            )  # fmt: skip
         except ValueError as error:
             problems.add(document.problem(where, str(error)))
 
@@ -170,7 +199,10 @@ def _check_of_cards(
 ) -> None:
     """Cards are added up or compared, never silently one of the two."""
     cards = criterion.metric.startswith("gpu.")
-    if cards and criterion.of is None:
+    if criterion.of == "sum" and criterion.metric == "gpu.peak_temperature":
+        what = "temperatures are not added up"
+        problems.add(document.problem((*where, "of"), what, "of: max"))
+    elif cards and criterion.of is None:
         what = f"'{criterion.metric}' is of every card"
         problems.add(document.problem(where, what, "of: sum or of: max"))
     elif criterion.of is not None and not cards:

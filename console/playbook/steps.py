@@ -22,7 +22,7 @@ from console.document.validate import (
     unusable_text,
 )
 from console.playbook.inputs import Secret
-from console.playbook.measuring import BenchmarkStep, SoakStep
+from console.playbook.measuring import FIGURES, BenchmarkStep, SoakStep
 from console.playbook.preflight import (
     LOOKS,
     CheckpointStep,
@@ -290,6 +290,8 @@ class Step(Strict):
             raise ValueError("!outputs belong to run, script and check output")
         if self.figures and not command:
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
+        if self.figures and (twice := sorted(set(self.outputs) & set(FIGURES[self.figures]))):
+            raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
         if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
+from console.benchmark.statistics import ENOUGH, interval, mean, median
 from console.playbook.threshold import Threshold, compatible
 from console.text import one_line
 from console.units import format_number
@@ -39,13 +40,19 @@ class Criterion:
         """`gpu.peak_used (sum)`."""
         return f"{self.metric} ({self.of})" if self.of else self.metric
 
+    @property
+    def thresholds(self) -> list[Threshold]:
+        return [t for t in (self.go, self.no_go) if t is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What was measured: `value` and `baseline` in `unit`, from `n` valid samples.
 
     `reason_missing` says why the figure cannot be used (absent, stale, contaminated): it
-    holds the gate even if a value is there. `void` counts the samples left out.
+    holds the gate even if a value is there. `void` counts the samples left out. With `samples`
+    the value is their mean or median, as `headline` says; the same for the baseline's.
+    `baseline_n` is None where nobody counted.
     """
 
     value: float | None
@@ -54,6 +61,18 @@ class Evidence:
     baseline: float | None = None
     reason_missing: str = ""
     void: int = 0
+    samples: tuple[float, ...] = ()
+    baseline_n: int | None = None
+    baseline_samples: tuple[float, ...] = ()
+    headline: str = "mean"
+
+
+class _Reach(Enum):
+    """How much of where a figure may lie meets a threshold."""
+
+    ALL = 1
+    SOME = 2
+    NONE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +89,19 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
 
     Only `go`: NO-GO unless it is met. Only `no_go`: GO unless it is met. Both: HOLD between
     them, and NO-GO where both are met. Whatever cannot be decided is HOLD.
+
+    With five samples or more it is not the figure that has to meet a threshold but its whole 95 %
+    bootstrap interval, and to miss one the whole interval has to miss it: in between the samples
+    do not decide, and a few more runs may. Samples that agree to the last digit make a point of
+    it. Against the baseline it is the interval of the ratio, with the samples of both.
     """
     obstacle = _obstacle(criterion, evidence)
     if obstacle:
         return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)
     verdict, why = _decide(criterion, evidence)
-    value = _figure(evidence.value or 0.0, evidence.unit, _thresholds(criterion)[0])
+    value = _figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
     return CriterionVerdict(
-        verdict, f"{criterion.name} {value} {why}{_counts(evidence)}", criterion.metric
+        verdict, f"{criterion.name} {value}{why}{_counts(evidence)}", criterion.metric
     )
 
 
@@ -89,13 +113,9 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict.GO if seen == {Verdict.GO} else Verdict.HOLD
 
 
-def _thresholds(criterion: Criterion) -> list[Threshold]:
-    return [t for t in (criterion.go, criterion.no_go) if t is not None]
-
-
 def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
     """Why no verdict is possible, or "" when one is."""
-    thresholds = _thresholds(criterion)
+    thresholds = criterion.thresholds
     if not thresholds:
         return "has neither go nor no_go"
     if evidence.reason_missing:
@@ -111,9 +131,37 @@ def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
         wrong = compatible(threshold, evidence.unit)
         if wrong:
             return wrong
+        if not threshold.relative:
+            continue
         if threshold.limit(evidence.baseline, evidence.unit) is None:
             return f"{threshold} needs a baseline, and {_baseline(evidence)}"
+        if evidence.baseline_n is not None and evidence.baseline_n < needed:
+            return f"of the baseline {_samples(evidence.baseline_n)} of the {needed} needed"
+    return _odd_samples(evidence, any(t.relative for t in thresholds))
+
+
+def _odd_samples(evidence: Evidence, relative: bool) -> str:
+    """What is wrong with samples that should explain a figure, or ""."""
+    sides = [("", evidence.value, evidence.n, evidence.samples)]
+    if relative:
+        count = len(evidence.baseline_samples)
+        known = evidence.baseline_n if evidence.baseline_n is not None else count
+        sides.append(("baseline's ", evidence.baseline, known, evidence.baseline_samples))
+    for whose, value, count, samples in sides:
+        if not samples:
+            continue
+        if not all(map(math.isfinite, samples)):
+            return f"one of the {whose}samples is not a number"
+        middle = mean(samples) if evidence.headline == "mean" else median(samples)
+        if len(samples) != count or middle is None or not _same(middle, value or 0.0):
+            return f"the {whose}figure is not the {evidence.headline} of its samples"
+    if relative and evidence.baseline_samples and min(evidence.baseline_samples) <= 0:
+        return "a sample of the baseline is not above zero, so there is no ratio to it"
     return ""
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _baseline(evidence: Evidence) -> str:
@@ -125,22 +173,85 @@ def _baseline(evidence: Evidence) -> str:
 def _decide(criterion: Criterion, evidence: Evidence) -> tuple[Verdict, str]:
     """Verdict and words for evidence that can be judged."""
     go, no_go = criterion.go, criterion.no_go
-    fails = no_go is not None and _met(no_go, evidence)
-    passes = go is not None and _met(go, evidence)
-    if no_go is not None and fails:
-        return Verdict.NO_GO, f"is NO-GO by {_words(no_go, evidence)}"
+    fails = _reach(no_go, evidence) if no_go is not None else _Reach.NONE
+    passes = _reach(go, evidence) if go is not None else _Reach.ALL
+    if no_go is not None and fails is _Reach.ALL:
+        return Verdict.NO_GO, f" is NO-GO by {_words(no_go, evidence)}"
+    if no_go is not None and fails is _Reach.SOME:
+        return Verdict.HOLD, _undecided(no_go, evidence)
     if go is None:
-        return Verdict.GO, f"stays clear of NO-GO {_words(no_go, evidence)}"
-    if passes:
-        return Verdict.GO, f"meets {_words(go, evidence)}"
-    missed = f"misses {_words(go, evidence)}{_margin(go, evidence)}"
+        clear = f" stays clear of NO-GO {_words(no_go, evidence)}"
+        return Verdict.GO, f"{_span(no_go, evidence)}{clear}"
+    if passes is _Reach.ALL:
+        return Verdict.GO, f"{_span(go, evidence)} meets {_words(go, evidence)}"
+    if passes is _Reach.SOME:
+        return Verdict.HOLD, _undecided(go, evidence)
+    missed = f"{_span(go, evidence)} misses {_words(go, evidence)}{_margin(go, evidence)}"
     if no_go is None:
         return Verdict.NO_GO, missed
     return Verdict.HOLD, f"{missed}, but is not NO-GO {_words(no_go, evidence)}: grey zone"
 
 
-def _met(threshold: Threshold, evidence: Evidence) -> bool:
-    return threshold.satisfied(evidence.value, evidence.baseline, evidence.unit)
+def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
+    """The point always counts too: no resampling argues a figure away."""
+    point = threshold.satisfied(evidence.value, evidence.baseline, evidence.unit)
+    found = _interval(threshold, evidence)
+    if found is None or found[0] == found[1]:
+        return _Reach.ALL if point else _Reach.NONE
+    if threshold.relative:
+        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
+    else:
+        ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
+    if point and all(ends):
+        return _Reach.ALL
+    if point or any(ends):
+        return _Reach.SOME
+    limit = threshold.value if threshold.relative else threshold.limit(None, evidence.unit)
+    inside = threshold.op == "==" and limit is not None and found[0] < limit < found[1]
+    return _Reach.SOME if inside else _Reach.NONE
+
+
+def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] | None:
+    """Where the figure may lie, or its ratio to the baseline's for a relative threshold; None
+    where too few samples tell, and the point has to do."""
+    values, base = _told(evidence.samples), _told(evidence.baseline_samples)
+    if not threshold.relative:
+        return interval(values, evidence.headline) if values else None
+    if not values and not base:
+        return None
+    return interval(
+        values or [evidence.value or 0.0], evidence.headline, base or [evidence.baseline or 0.0]
+    )
+
+
+def _told(samples: Sequence[float]) -> Sequence[float]:
+    return samples if len(samples) >= ENOUGH else ()
+
+
+def _span(threshold: Threshold | None, evidence: Evidence) -> str:
+    """` (19.9 to 20.6 tok/s)`, or "" where a point decided."""
+    found = None if threshold is None else _interval(threshold, evidence)
+    if threshold is None or found is None or found[0] == found[1]:
+        return ""
+    return f" ({_ends(found, threshold, evidence.unit)})"
+
+
+def _undecided(threshold: Threshold, evidence: Evidence) -> str:
+    found = _interval(threshold, evidence)
+    ends = _ends(found, threshold, evidence.unit) if found is not None else ""
+    return f": the samples do not decide, {ends} around {_words(threshold, evidence)}"
+
+
+def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
+    """Both ends with as many digits as tell them apart."""
+    if threshold.relative:
+        unit = "x baseline"
+    elif unit in ("B", "s", "ratio"):
+        low, high = (_figure(end, unit, threshold) for end in found)
+        if low != high:
+            return f"{low} to {high}"
+    digits = next((d for d in (4, 6, 9) if f"{found[0]:.{d}g}" != f"{found[1]:.{d}g}"), 12)
+    return f"{found[0]:.{digits}g} to {found[1]:.{digits}g} {unit}".rstrip()
 
 
 def _words(threshold: Threshold | None, evidence: Evidence) -> str:
@@ -185,97 +296,3 @@ def _void(evidence: Evidence) -> str:
 
 def _counts(evidence: Evidence) -> str:
     return f" ({_samples(evidence.n)}{_void(evidence)})"
-
-
-# --- load time ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The values that meet a threshold, as an interval; closed ends belong to it."""
-
-    low: float
-    low_closed: bool
-    high: float
-    high_closed: bool
-
-    def empty(self) -> bool:
-        closed = self.low_closed and self.high_closed
-        return self.low > self.high or (self.low == self.high and not closed)
-
-    def meet(self, other: _Range) -> _Range:
-        low, low_open = max((self.low, not self.low_closed), (other.low, not other.low_closed))
-        high, high_closed = min((self.high, self.high_closed), (other.high, other.high_closed))
-        return _Range(low, not low_open, high, high_closed)
-
-
-_EVERYTHING = _Range(-math.inf, True, math.inf, True)
-_FROM_ZERO = _Range(0.0, True, math.inf, True)
-_NEVER_NEGATIVE = {"tok/s", "s", "ratio", "count", "%"}
-
-
-def _range(threshold: Threshold) -> _Range:
-    value = threshold.value
-    if threshold.op == "==":
-        return _Range(value, True, value, True)
-    if threshold.op in (">=", ">"):
-        return _Range(value, threshold.op == ">=", math.inf, True)
-    return _Range(-math.inf, True, value, threshold.op == "<=")
-
-
-def _possible(unit: str, threshold: Threshold) -> _Range:
-    return _FROM_ZERO if unit in _NEVER_NEGATIVE and not threshold.relative else _EVERYTHING
-
-
-def _impossible(threshold: Threshold, unit: str) -> bool:
-    return _range(threshold).meet(_possible(unit, threshold)).empty()
-
-
-def _certain(threshold: Threshold, unit: str) -> bool:
-    """Met by every value the metric can take."""
-    possible = _possible(unit, threshold)
-    return _range(threshold).meet(possible) == possible
-
-
-def never_passes(criterion: Criterion, unit: str = "") -> str | None:
-    """Why no figure in `unit` could be GO or could be told from NO-GO; None when one could."""
-    go, no_go = criterion.go, criterion.no_go
-    if go is not None and _impossible(go, unit):
-        return f"go {go} can never be met"
-    if no_go is not None and _certain(no_go, unit):
-        return f"no_go {no_go} is always met, so GO is impossible"
-    # An absolute and a relative threshold can only be compared once the baseline is known.
-    if go is None or no_go is None or go.relative != no_go.relative:
-        return None
-    if not _range(go).meet(_range(no_go)).empty():
-        return f"go {go} and no_go {no_go} overlap: the same figure would be both"
-    return None
-
-
-def never_fails(criterion: Criterion, unit: str = "") -> str | None:
-    """Why no figure in `unit` could be NO-GO; None when one could."""
-    go, no_go = criterion.go, criterion.no_go
-    if go is not None and _certain(go, unit):
-        return f"go {go} is always met, so the gate decides nothing"
-    if no_go is not None and _impossible(no_go, unit):
-        return f"no_go {no_go} can never be met"
-    return None
-
-
-def check_criterion(criterion: Criterion, unit: str = "") -> None:
-    """Refuse at load time a criterion that cannot decide; `unit` is the metric's.
-
-    Raises ValueError in words for a file's author.
-    """
-    thresholds = _thresholds(criterion)
-    if not thresholds:
-        raise ValueError("neither go nor no_go is given; expected at least one of them")
-    if criterion.min_samples < 1:
-        raise ValueError("min_samples is below 1; expected a whole number from 1")
-    for threshold in thresholds:
-        wrong = compatible(threshold, unit)
-        if wrong:
-            raise ValueError(wrong)
-    wrong = never_passes(criterion, unit) or never_fails(criterion, unit)
-    if wrong:
-        raise ValueError(wrong)

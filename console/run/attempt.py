@@ -7,6 +7,7 @@ import traceback
 from console.errors import ConsoleError, EngineTimeout, InvalidFile
 from console.journal.store import JournalError
 from console.playbook.steps import Step
+from console.run import peaks
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.executors import executor
 from console.run.executors.check import requires
@@ -56,6 +57,8 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     point("after_intent", planned.id)
     try:
         done = _skip_reason(context, planned.step, attempt)
+        if done is None and planned.kind == "gate":
+            peaks.before_gate(context, planned, number)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)
     except Cancelled:
@@ -115,6 +118,7 @@ def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:
 
 def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: object) -> None:
     took = attempt.context.clock.monotonic() - attempt.begun
+    peaks.record(attempt.context, planned.id, attempt.number)
     detail = data.pop("detail", "")
     attempt.context.record(
         "step.state", planned.id, attempt.number, state=str(state), duration_s=round(took, 3),

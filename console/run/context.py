@@ -25,6 +25,7 @@ from console.text import clean, decode
 
 if TYPE_CHECKING:
     from console.run.fleet import Fleet
+    from console.run.peaks import Peaks
 
 LOG_LIMIT = 64 * 1024 * 1024
 """Bytes of output kept of one attempt; what comes after is counted and dropped."""
@@ -70,6 +71,7 @@ class Context:
     desk: Desk
     view: RunView
     fleet: Fleet = field(init=False)
+    peaks: Peaks | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:

@@ -50,6 +50,7 @@ class RunDir:
     ladder = property(lambda self: self.path / "rollback" / "ladder.jsonl")
     socket = property(lambda self: self.path / "control.sock")
     runner_log = property(lambda self: self.path / "runner.log")
+    gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     report = property(lambda self: self.path / "report.md")
     report_json = property(lambda self: self.path / "report.json")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from console.playbook.measuring import BenchmarkStep, SoakStep
 from console.playbook.steps import Check, Step, Where
 from console.run.effect_look import PREFLIGHT, look_words
 from console.services.base import (
@@ -53,21 +54,9 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     elif step.service is not None:
         yield from _service(step.service.verb, services.get(step.service.target))
     elif step.benchmark is not None:
-        bench = step.benchmark
-        yield (
-            f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
-            f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
-        )
-        if bench.against:
-            yield "compared with the baseline, measured the same way"
+        yield from _benchmark(step.benchmark)
     elif step.soak is not None:
-        soak = step.soak
-        pace = f"one every {format_duration(soak.every)}"
-        if soak.arrivals == "after_reply":
-            pace = f"the next {format_duration(soak.every)} after each reply"
-        yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
-        if soak.max_errors is not None:
-            yield f"ends early, as failed, above {soak.max_errors} errors"
+        yield from _soak(step.soak)
     elif step.gate is not None:
         yield from gate_words(step)
     elif step.approval is not None:
@@ -88,6 +77,29 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     else:
         value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
         yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"
+
+
+def _benchmark(bench: BenchmarkStep) -> Iterator[str]:
+    yield (
+        f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
+        f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
+    )
+    if bench.endpoint == "completions":
+        yield "asked at /v1/completions, without the model's chat template"
+    if bench.concurrency:
+        levels = ", ".join(map(str, bench.concurrency))
+        yield f"then {levels} streams at once, told beside the figures of one"
+    if bench.against:
+        yield "compared with the baseline, measured the same way"
+
+
+def _soak(soak: SoakStep) -> Iterator[str]:
+    pace = f"one every {format_duration(soak.every)}"
+    if soak.arrivals == "after_reply":
+        pace = f"the next {format_duration(soak.every)} after each reply"
+    yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
+    if soak.max_errors is not None:
+        yield f"ends early, as failed, above {soak.max_errors} errors"
 
 
 def gate_words(step: Step) -> Iterator[str]:

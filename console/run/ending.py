@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from enum import Enum
 
 from console.run.attempt import run_attempts
@@ -116,3 +117,7 @@ class Ending:
         except OSError as error:
             text = f"the report could not be written: {error.strerror}"
             self.context.record("run.note", text=text)
+        except Exception as error:  # a bug in prose must not keep a run from its end
+            traceback.print_exc()
+            words = one_line(f"{type(error).__name__}: {error}", 300)
+            self.context.record("run.note", text=f"the report could not be written: {words}")

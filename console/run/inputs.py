@@ -8,6 +8,7 @@ from console.errors import ConsoleError
 from console.playbook.load import load_playbook
 from console.playbook.model import Playbook
 from console.rollback import plan as sealed
+from console.run import header
 from console.run.context import Context
 from console.run.plan import make_plan
 from console.run.seal import seal
@@ -33,6 +34,7 @@ def change_inputs(context: Context, changes: dict[str, Any]) -> None:
     context.meta.inputs.update(_texts(changes))
     context.run.write_meta(context.meta)
     context.plan = make_plan(fresh, context.plan.site, context.view.restore_s)
+    context.record("targets", targets=header.targets(context.plan))
     context.fleet.change(context.plan.services)
     seal(context, sealed.read(context.run.sealed).baseline)
 

@@ -21,7 +21,7 @@ from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
-from console.run import baseline
+from console.run import baseline, header
 from console.run.context import Context
 from console.run.control import Desk, Server
 from console.run.directory import RunDir
@@ -29,6 +29,7 @@ from console.run.fault import point
 from console.run.fleet import Fleet
 from console.run.inputs import input_error
 from console.run.lock import HostLock
+from console.run.peaks import Peaks
 from console.run.plan import make_plan
 from console.run.recover import adopt_services, close_after_rollback, settle_intents
 from console.run.runner import Runner
@@ -61,6 +62,8 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         warm.trigger(run.rollback, warm.QUIT)
         shutil.rmtree(run.path, ignore_errors=True)
         return int(Exit.INTERRUPTED)
+    if not close:
+        _look(context, resumed=resume)
     code = Exit.OK
     try:
         Runner(context).run()
@@ -73,6 +76,8 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         _end(context, server)
     if code is not Exit.OK and (context.view.outage or context.view.services):
         _emergency(run)
+    if context.peaks is not None:
+        context.peaks.close()
     return int(code)
 
 
@@ -210,7 +215,9 @@ def _created(context: Context) -> None:
         run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
         playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
         inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
-        restore_s=baseline.restore_time(site.name),
+        restore_s=baseline.restore_time(site.name), version=header.version(),
+        machine=header.machine(), baseline=header.baseline(site),
+        targets=header.targets(context.plan),
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
              "implicit": s.implicit, "final": s.final, "effects": list(s.effects)}
@@ -245,6 +252,13 @@ def _warm_up(context: Context) -> None:
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)
+
+
+def _look(context: Context, *, resumed: bool) -> None:
+    """From here on somebody looks at the machine, once a second."""
+    before = context.view.peaks if resumed else None
+    context.peaks = Peaks(context.run, lambda: context.desk.step, context.clock, before)
+    context.peaks.start()
 
 
 def _end(context: Context, server: Server) -> None:

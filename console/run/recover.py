@@ -17,7 +17,7 @@ from console.services.docker_client import ask
 
 REPEATABLE = frozenset(
     {"check", "gate", "note", "report", "benchmark", "approval", "manual", "service", "build",
-     "checkpoint", "gguf", "host", "imports", "download",
+     "checkpoint", "gguf", "host", "imports", "download", "soak",
      "baseline:measure", "baseline:stop", "restore"}
 )  # fmt: skip
 """Kinds whose repetition changes nothing: they ask first, or only look."""

@@ -64,14 +64,22 @@ class RunView:
     outage: bool = False
     restore_s: float | None = None
     """How long a restore takes as far as is known: an earlier run's until this has measured it."""
+    down_since: float = 0.0
+    down_s: float = 0.0
+    """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
     restored_s: float | None = None
     """How long it took in this run; None where the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    soaks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What happened in a soak (file, gaps, restarts, errors, hangs, critical), by step id."""
     verdicts: list[Verdicts] = field(default_factory=list)
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""
+    peaks: dict[str, Any] = field(default_factory=dict)
+    """What the machine used at most since the run began, as console.run.peaks says; `at` is when
+    it was recorded, Unix seconds. Empty when nobody looked."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
     rungs: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
@@ -144,6 +152,15 @@ def _envelope(view: RunView, event: Event) -> None:
     view.envelopes[event.step] = dict(event.data.get("envelope", {}))
 
 
+def _targets(view: RunView, event: Event) -> None:
+    """A retry with other inputs may bring other thresholds."""
+    view.header = {**view.header, "targets": event.data.get("targets", [])}
+
+
+def _peaks(view: RunView, event: Event) -> None:
+    view.peaks = {**event.data, "at": event.at}
+
+
 def _state(view: RunView, event: Event) -> None:
     view.state = RunState(event.data["state"])
     view.reason = event.data.get("reason", "")
@@ -181,6 +198,8 @@ def _metrics(view: RunView, event: Event) -> None:
     view.metrics.setdefault(key, {}).update(event.data.get("metrics", {}))
     if "benchmark" in event.data:
         view.benchmarks[key] = event.data["benchmark"]
+    if "soak" in event.data:
+        view.soaks[key] = event.data["soak"]
 
 
 def _verdict(view: RunView, event: Event) -> None:
@@ -204,6 +223,10 @@ def _input(view: RunView, event: Event) -> None:
 
 def _outage(view: RunView, event: Event) -> None:
     view.outage = bool(event.data.get("down"))
+    if view.outage:
+        view.down_since = view.down_since or event.at
+    elif view.down_since:
+        view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
     if event.data.get("restore_s") is not None:
         view.restore_s = view.restored_s = event.data["restore_s"]
 
@@ -235,6 +258,8 @@ _HANDLERS = {
     "metrics": _metrics,
     "verdict": _verdict,
     "envelope": _envelope,
+    "peaks": _peaks,
+    "targets": _targets,
     "verb": _verb,
     "input": _input,
     "outage": _outage,

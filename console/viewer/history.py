@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.errors import ConsoleError
+from console.run.compare import Comparison, compare
 from console.run.directory import RunDir, all_runs
 from console.run.liveness import runner_alive
-from console.run.read import INTERRUPTED, read_view
+from console.run.read import INTERRUPTED, read_view, view_of
 from console.run.view import RunView
 from console.text import clean, one_line
 
 UNREADABLE = "unreadable"
+STRANGE = "not a journal of this version"
 Stamp = tuple[int, ...]
 
 
@@ -50,6 +53,23 @@ def rows() -> list[RunRow]:
     return found
 
 
+def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
+    """Some runs compared, and why others could not be read. Reads files, so not on the UI loop."""
+    wanted = set(ids)
+    found: list[tuple[RunView, str]] = []
+    broken: list[str] = []
+    for run in all_runs():
+        if run.id not in wanted:
+            continue
+        try:
+            found.append(view_of(run))
+        except ConsoleError as error:
+            broken.append(f"{clean(run.id, 80)}: {one_line(str(error))}")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            broken.append(f"{clean(run.id, 80)}: {STRANGE}: {one_line(str(error), 80)}")
+    return compare(found), broken
+
+
 def _row(run: RunDir) -> RunRow:
     stamp = _stamp(run)
     known = _cache.get(run.path)
@@ -68,7 +88,7 @@ def _read(run: RunDir) -> tuple[RunRow, bool]:
     except ConsoleError as error:
         return _unreadable(run, one_line(str(error))), True
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return _unreadable(run, f"not a journal of this version: {one_line(str(error), 80)}"), True
+        return _unreadable(run, f"{STRANGE}: {one_line(str(error), 80)}"), True
     return _of(run, view), view.over
 
 

@@ -20,7 +20,9 @@ from tests.benchmark.scripted import (
     free_port,
     reply,
     scripted,
+    sse,
     streams,
+    usage,
 )
 
 REQUEST = ChatRequest("Hello", 4)
@@ -45,6 +47,29 @@ def test_what_is_sent() -> None:
             "timings_per_token": True,
         }
     ]
+
+
+def test_a_plain_completion_is_asked_for_at_its_own_path() -> None:
+    with scripted(streams(reply(4)), documents={"/v1/chat/completions": {}}) as server:
+        stream_chat(server.url, ChatRequest("Hello", 4, 7, "m", endpoint="completions"))
+    (body,) = server.requests
+    assert (body["prompt"], "messages" in body) == ("Hello", False)
+    chat = ChatRequest("Hello", 4, 7, "m").body()
+    assert {k: v for k, v in body.items() if k != "prompt"} == {
+        k: v for k, v in chat.items() if k != "messages"
+    }
+
+
+def test_the_text_of_a_plain_completion() -> None:
+    """TTFT begins with the first text that is not empty."""
+    texts = ["", "a", "b", ""]
+    parts = [sse({"choices": [{"index": 0, "text": text}]}) for text in texts]
+    end = sse({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "usage": usage(2)})
+    with scripted(streams([*parts, end, DONE], 0.01)) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", 2, endpoint="completions"))
+    assert (got.text, got.completion_tokens, got.failure) == ("ab", 2, None)
+    kinds = [event.kind for event in got.events]
+    assert kinds == [EventKind.OTHER, EventKind.CONTENT, EventKind.CONTENT, *[EventKind.OTHER] * 2]
 
 
 def test_stamps_are_in_order_and_after_the_start() -> None:
@@ -154,10 +179,12 @@ def test_garbage_is_no_chat_stream() -> None:
     assert got.failure.kind is FailureKind.PROTOCOL
 
 
-def test_a_web_page_is_truncated_not_a_reply() -> None:
-    with scripted(answers(200, b"<html>hello</html>", "text/html")) as server:
+def test_a_web_page_is_no_stream() -> None:
+    with scripted(answers(200, b"<html>hello</html>", "text/html; charset=utf-8")) as server:
         got = stream_chat(server.url, REQUEST)
     assert got.failure is not None
+    assert got.failure.kind is FailureKind.PROTOCOL
+    assert "text/html" in got.failure.text
 
 
 def _reset_after_one(handler: Handler) -> None:

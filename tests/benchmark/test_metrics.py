@@ -70,7 +70,7 @@ def test_every_figure_of_a_plain_reply() -> None:
     assert sample.tpot_s == pytest.approx(0.01)
     assert sample.prompt_tok_s == pytest.approx(200)
     assert sample.server_decode_tok_s == pytest.approx(100)
-    assert sample.max_chunk_gap_s == pytest.approx(0.01)
+    assert sample.stall_s == pytest.approx(0.01)
     assert (sample.completion_tokens, sample.token_source) == (128, "usage")
     assert (sample.void, sample.error, sample.flags) == ("", "", [])
 
@@ -100,7 +100,7 @@ def test_more_chunks_than_tokens_is_one_token_at_first_and_flagged() -> None:
 
 def test_a_single_chunk_has_no_rate() -> None:
     sample = measure(made(64, 64), 64)
-    assert (sample.decode_tok_s, sample.tpot_s, sample.max_chunk_gap_s) == (None, None, None)
+    assert (sample.decode_tok_s, sample.tpot_s, sample.stall_s) == (None, None, None)
     assert sample.tok_s is not None
 
 
@@ -215,7 +215,7 @@ def test_a_stall_is_the_longest_pause_between_chunks() -> None:
     reply = made()
     events = (*reply.events, late)
     sample = measure(Reply(0, 9_000 * MS, events, "x", completion_tokens=129, done=True), 129)
-    assert sample.max_chunk_gap_s == pytest.approx(9.0 - 1.77)
+    assert sample.stall_s == pytest.approx(9.0 - 1.77)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from typing import Any
@@ -20,7 +21,9 @@ from tests.benchmark.scripted import (
     delta,
     reply,
     scripted,
+    sse,
     streams,
+    usage,
 )
 
 GOOD = streams(reply(8))
@@ -122,6 +125,60 @@ def test_it_goes_on_while_the_runs_disagree() -> None:
         result = run_benchmark(server.url, Protocol(max_tokens=8, runs=2, max_runs=5))
     assert len(result.runs) == 5
     assert any("varies by" in flag for flag in result.flags)
+
+
+def test_it_stops_as_soon_as_the_runs_agree() -> None:
+    """On a clock of its own, and with room for what one read brings together."""
+    stamps = itertools.count(0, 10**6)
+    with scripted(GOOD) as server:
+        result = run_benchmark(
+            server.url, Protocol(max_tokens=8, runs=3, max_runs=9, cv_target=50.0),
+            clock_ns=lambda: next(stamps),
+        )  # fmt: skip
+    assert len(result.runs) == 3
+
+
+def test_a_void_run_is_made_up_for_within_the_bounds() -> None:
+    script = [GOOD, GOOD, streams(reply(4)), GOOD]
+    with scripted(*script) as server:
+        result = run_benchmark(server.url, Protocol(max_tokens=8, runs=4, max_runs=6, cv_target=99))
+    assert len(result.runs) == 5
+    assert (result.metrics["tok_s"].n, len(result.voids)) == (4, 1)
+
+
+def test_a_server_that_is_always_void_is_not_asked_for_longer() -> None:
+    with scripted(streams(reply(4))) as server:
+        result = run_benchmark(server.url, Protocol(max_tokens=8, runs=4, max_runs=9))
+    assert (len(result.runs), len(result.voids)) == (4, 4)
+
+
+def test_the_plain_endpoint_has_the_same_figures() -> None:
+    parts = [_text("x", usage(n + 1)) for n in range(8)]
+    with scripted(streams([*parts, _text("", usage(8), finish="length"), DONE])) as server:
+        protocol = Protocol(max_tokens=8, runs=2, max_runs=2, endpoint="completions")
+        result = run_benchmark(server.url, protocol)
+    assert result.voids == []
+    assert (result.metrics["tok_s"].n, result.runs[0].completion_tokens) == (2, 8)
+    assert result.protocol["endpoint"] == "completions"
+    assert [text.partition("] ")[2] for text in (r["prompt"] for r in server.requests)] == [
+        PROMPTS[0], PROMPTS[0], PROMPTS[1],
+    ]  # fmt: skip
+
+
+def _text(text: str, counts: dict[str, Any], finish: str | None = None) -> bytes:
+    """A chunk of /v1/completions."""
+    choice = {"index": 0, "text": text, "finish_reason": finish}
+    return sse({"choices": [choice], "usage": counts})
+
+
+def test_the_operators_prompts_are_the_default_set() -> None:
+    """The three of their benchmark script, in its order."""
+    assert PROMPTS == (
+        "Explain quantum entanglement in simple terms.",
+        "Write a Python function to find prime numbers.",
+        "What are the key principles of distributed systems?",
+    )
+    assert (Protocol().max_tokens, Protocol().runs) == (256, 9)
 
 
 def test_cancel_keeps_what_was_measured() -> None:

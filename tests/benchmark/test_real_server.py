@@ -75,6 +75,20 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(
             print(f"\ndecode {ours or 0:.1f} tok/s, by the server's timings {theirs:.1f}", end="")
 
 
+def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
+    protocol = Protocol(max_tokens=32, runs=2, max_runs=2, endpoint="completions", levels=(2,))
+    result = run_benchmark(url, protocol)
+    assert result.voids == []
+    for sample in result.runs:
+        assert (sample.completion_tokens, sample.token_source) == (32, "usage")
+        assert sample.prompt_tok_s is not None, "nothing came from a cache"
+        assert sample.ttft_s is not None
+    (level,) = result.levels
+    assert (level.valid, level.voids) == (6, {})
+    assert level.tok_s is not None
+    assert "2 streams on 1 slots: the others waited" in result.flags
+
+
 def test_events_carry_the_running_count(url: str) -> None:
     reply = stream_chat(url, ChatRequest("Hello", 16))
     assert reply.failure is None

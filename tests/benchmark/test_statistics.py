@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import statistics as stats
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.benchmark.metrics import Sample
-from console.benchmark.statistics import cv, describe, mean, median, std, summarise
+from console.benchmark.statistics import cv, describe, interval, mean, median, std, summarise
 
 FLOATS = st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=12)
 
@@ -62,3 +63,63 @@ def test_no_samples_at_all() -> None:
         "runs": 0.0,
     }
     assert all(metric.n == 0 for metric in metrics.values())
+
+
+# --- intervals -------------------------------------------------------------------------------
+
+RATES = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(RATES, st.sampled_from(["mean", "median"]))
+def test_an_interval_lies_within_the_samples_and_is_the_same_again(
+    values: list[float], headline: str
+) -> None:
+    found = interval(values, headline)
+    assert found is not None
+    assert min(values) <= found[0] <= found[1] <= max(values)
+    assert interval(values, headline) == found
+
+
+@pytest.mark.parametrize("headline", ["mean", "median"])
+@pytest.mark.parametrize("value", [20.1, 1e-9, 7e11, 0.1])
+def test_samples_that_agree_make_a_point(value: float, headline: str) -> None:
+    """To the last digit: a rounding error must not make a range of it."""
+    assert interval([value] * 9, headline) == (value, value)
+    assert mean([value] * 9) == value
+
+
+def test_few_samples_are_their_point() -> None:
+    assert interval([1.0, 2.0, 3.0, 6.0], "mean") == (3.0, 3.0)
+    assert interval([1.0, 2.0, 3.0, 6.0], "median") == (2.5, 2.5)
+    assert interval([], "mean") is None
+
+
+def test_more_samples_narrow_it() -> None:
+    few = interval([19.0, 21.0] * 4, "mean")
+    many = interval([19.0, 21.0] * 100, "mean")
+    assert few is not None
+    assert many is not None
+    assert many[1] - many[0] < (few[1] - few[0]) / 3
+
+
+def test_a_ratio() -> None:
+    found = interval([20.0] * 9, "mean", [10.0] * 9)
+    assert found == (2.0, 2.0)
+    wide = interval([19.0, 20.0, 21.0] * 3, "mean", [9.0, 10.0, 11.0] * 3)
+    assert wide is not None
+    assert 1.8 < wide[0] < 2.0 < wide[1] < 2.2
+    assert interval([20.0] * 9, "mean", [10.0]) == (2.0, 2.0)
+    assert interval([20.0] * 9, "mean", [0.0]) is None
+    assert interval([20.0] * 9, "mean", []) is None
+    assert interval([20.0] * 9, "mean", [10.0, -1.0, 10.0, 10.0, -90.0]) is None
+
+
+def test_it_covers_about_as_often_as_it_says() -> None:
+    """Of nine samples somewhat less than 95 %, as the percentile method is known to."""
+    chance, hits = random.Random(5), 0
+    for _ in range(100):
+        found = interval([chance.gauss(20.0, 0.5) for _ in range(9)], "mean")
+        assert found is not None
+        hits += found[0] <= 20.0 <= found[1]
+    assert 82 <= hits <= 98

@@ -14,6 +14,7 @@ from typing import Any
 from tests.benchmarks import (
     companions,
     emergency,
+    fidelity,
     frame,
     gguf,
     idle,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "frame": frame.run,
     "idle": idle.run,
     "emergency": emergency.run,
+    "fidelity": fidelity.run,
 }
 
 

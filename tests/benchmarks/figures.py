@@ -82,7 +82,7 @@ class Row:
 class Figure:
     """A figure that no peer has: samples in `unit`, the one that counts, and the most it may be.
 
-    `of`: `median`, `worst` or `p99` of the samples.
+    `of`: `median`, `worst`, `p95` or `p99` of the samples.
     """
 
     name: str
@@ -95,8 +95,8 @@ class Figure:
     def value(self) -> float:
         if self.of == "worst":
             return max(self.samples)
-        if self.of == "p99":
-            return percentile(self.samples, 0.99)
+        if self.of in ("p95", "p99"):
+            return percentile(self.samples, int(self.of[1:]) / 100)
         return statistics.median(self.samples)
 
     def missed(self) -> list[str]:

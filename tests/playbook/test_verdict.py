@@ -8,17 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from console.playbook.decidable import check_criterion, never_fails, never_passes
 from console.playbook.threshold import Threshold, parse_threshold
-from console.playbook.verdict import (
-    Criterion,
-    Evidence,
-    Verdict,
-    check_criterion,
-    combine,
-    judge,
-    never_fails,
-    never_passes,
-)
+from console.playbook.verdict import Criterion, Evidence, Verdict, combine, judge
 
 FIGURES = st.floats(-1e9, 1e9)
 NO_NUMBER = st.sampled_from([None, math.nan, math.inf, -math.inf])

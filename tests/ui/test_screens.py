@@ -315,11 +315,12 @@ async def test_every_action_of_the_registry_is_bound_and_does_something(run: Run
     from console.actions import ACTIONS
     from screens.plan import PlanScreen
     from screens.preflight import PreflightScreen
+    from screens.runs import RunsScreen
     from widgets.log_pane import LogPane
 
     owners = {
         "app": ConsoleApp, "run": OperationsScreen, "log": LogPane, "plan": PlanScreen,
-        "preflight": PreflightScreen,
+        "preflight": PreflightScreen, "runs": RunsScreen,
     }  # fmt: skip
     for found in ACTIONS:
         owner = owners[found.scope]

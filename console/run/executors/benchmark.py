@@ -6,16 +6,18 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from console.benchmark.metrics import Sample
+from console.benchmark.metrics import PER_SAMPLE, Sample
 from console.benchmark.protocol import PROMPTS, BenchmarkResult, Protocol, run_benchmark
 from console.playbook.measuring import BenchmarkStep
 from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.engines import surroundings
 from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, PlannedStep
 from console.run.state import Cause
 from console.services.deadline import Cancelled
 
-HEADLINE = ("tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s")
+MOST_SAMPLES = 400
+"""Of one metric in the journal; a gate resamples them. All of every run are in the file."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -34,7 +36,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Measure the baseline once for each different protocol that is compared with it."""
+    """Measure the baseline once for each different protocol that is compared with it.
+
+    After its restore only one stream is sent, to see whether it drifted.
+    """
     done: dict[str, BenchmarkResult] = {}
     again = planned.id == BASELINE_AGAIN
     details: list[str] = []
@@ -42,7 +47,9 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
         bench = step.benchmark
         if bench is None or bench.against != "baseline":
             continue
-        key = json.dumps([bench.prompts, bench.max_tokens, bench.runs])
+        if again:
+            bench = bench.model_copy(update={"concurrency": []})
+        key = bench.model_dump_json(exclude={"service", "model"})
         if key not in done:
             done[key] = _measure(context, "baseline", bench, attempt)
         scope = f"{step.id}.baseline{'-after' if again else ''}"
@@ -59,8 +66,12 @@ def _measure(
         max_tokens=bench.max_tokens,
         runs=bench.runs,
         warmup=bench.warmup,
-        max_runs=bench.runs + max(1, bench.runs // 3),
+        max_runs=bench.most_runs,
+        cv_target=bench.cv,
         timeout_s=attempt.remaining(),
+        budget_s=attempt.remaining(),
+        endpoint=bench.endpoint,
+        levels=tuple(bench.concurrency),
     )
 
     def progress(number: int, planned: int, sample: Sample) -> None:
@@ -71,12 +82,17 @@ def _measure(
         run = "warm-up" if number == 0 else f"run {number}/{planned}"
         attempt.say(f"{service}: {run} {what}", always=number in (0, planned))
 
-    model = bench.model or (
-        context.plan.site.model.baseline.completion.model if service == "baseline" else ""
-    )
+    def say(text: str) -> None:
+        attempt.remaining()
+        attempt.say(f"{service}: {text}")
+
+    # a candidate's model name means nothing to the baseline
+    model = bench.model if service == bench.service else ""
+    if service == "baseline":
+        model = model or context.plan.site.model.baseline.completion.model
     result = run_benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
-        progress=progress,
+        progress=progress, say=say, surroundings=surroundings(context, service),
     )  # fmt: skip
     if attempt.cancelled.is_set():
         raise Cancelled(attempt.step)
@@ -93,14 +109,20 @@ def _keep(
     metrics: dict[str, Any] = {}
     for name, summary in result.metrics.items():
         figures = asdict(summary)
-        figures.pop("samples", None)
+        samples = figures.pop("samples")
+        if name in PER_SAMPLE and len(samples) <= MOST_SAMPLES:
+            figures["samples"] = samples
         metrics[name] = {**figures, "void": len(result.voids)}
     context.record(
         "metrics", step, attempt.number, scope=scope, metrics=metrics,
         benchmark={
             "model": result.model, "build": result.build_info, "flags": result.flags,
             "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
-            "url": result.url,
+            "url": result.url, "context": result.context,
+            "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
+            "cold": asdict(result.cold) if result.cold is not None else None,
+            "levels": [asdict(level) for level in result.levels],
+            "transport_retries": result.transport_retries,
         },
     )  # fmt: skip
     tok_s = result.metrics["tok_s"]

@@ -31,6 +31,7 @@ from console.services.process import (
 )
 from console.site.service import mount
 from console.text import one_line
+from console.units import format_number
 
 DRAIN_S = 1.0
 GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
@@ -52,7 +53,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         word = signal.Signals(-code).name if -65 < code < 0 else f"exit code {code}"
         raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
     capture_outputs(context, step, attempt)
-    return Done(exit_code=code)
+    return Done(capture_figures(context, step, attempt), exit_code=code)
 
 
 def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
@@ -238,6 +239,30 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
         context.record("metrics", step.id, attempt.number, metrics=metrics)
 
 
+def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
+    """What a benchmark of llama.cpp printed, as metrics; in words. Raises StepFailed."""
+    if step.figures is None:
+        return ""
+    from console.benchmark.llama_bench import read_figures
+
+    try:
+        found = read_figures("\n".join(attempt.output()), step.figures)
+    except ValueError as error:
+        lines = attempt.last_lines()
+        raise StepFailed(Cause.OUTPUT_INVALID, one_line(str(error), 300), lines=lines) from error
+    context.record(
+        "metrics", step.id, attempt.number, metrics=found.metrics,
+        benchmark={"model": found.model, "build": found.build, "flags": found.flags,
+                   "source": step.figures},
+    )  # fmt: skip
+    words = [
+        f"{name.removesuffix('_tok_s')} {format_number(metric['value'], metric['unit'])}"
+        for name, metric in found.metrics.items()
+        if metric["value"] is not None
+    ]
+    return ", ".join(words)
+
+
 def _number(text: str) -> float | None:
     """A finite number, or None: what is none holds a gate, it never passes one."""
     try:
@@ -257,4 +282,4 @@ def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> 
         return False
 
 
-__all__ = ["Cancelled", "capture_outputs", "execute", "run_host", "succeeds"]
+__all__ = ["Cancelled", "capture_figures", "capture_outputs", "execute", "run_host", "succeeds"]

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Sequence
 from typing import Any
 
+from console.playbook.measuring import GAUGE_METRICS
 from console.playbook.rules import as_criterion
 from console.playbook.steps import CriterionModel, Step
 from console.playbook.verdict import Evidence, Verdict, combine, judge
 from console.run.context import Attempt, Context, Done
-from console.run.plan import PlannedStep
+from console.run.plan import BASELINE_MEASURE, PlannedStep
+from console.run.state import StepState
 from console.run.view import RunView
+from console.text import one_line
+from console.units import format_number
+
+PEAKS = {
+    "gpu.peak_used": "used", "gpu.peak_temperature": "temperature",
+    "host.peak_ram_used": "ram_used", "host.peak_swap_used": "swap_used",
+    "host.swap_in_rate": "swap_in", "host.pressure": "pressure",
+}  # fmt: skip
+"""Metrics of the machine, and their names in the event of console.run.peaks."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Judge every criterion; the worst decides. The verdict is an event of its own."""
     step = planned.step
     assert step is not None
-    rows: list[dict[str, str]] = []
-    verdicts: list[Verdict] = []
-    for criterion in step.gate or []:
-        found = judge(as_criterion(criterion), evidence(context.view, criterion))
-        verdicts.append(found.verdict)
-        rows.append({"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why})
-    verdict = combine(verdicts)
+    cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
+    verdict, rows = decide(step, context.view, cards)
     context.record(
         "verdict", step.id, attempt.number, verdict=str(verdict),
         outcome=outcome_name(step, verdict), criteria=rows, evidence=evidence_hash(context.view),
@@ -32,22 +40,125 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     return Done("; ".join(row["why"] for row in rows if row["verdict"] == str(verdict)))
 
 
-def evidence(view: RunView, criterion: CriterionModel) -> Evidence:
-    """The figure of `STEP.NAME` in this run, and the baseline's for the same step."""
+def decide(
+    step: Step, view: RunView, cards: Sequence[str] = ()
+) -> tuple[Verdict, list[dict[str, str]]]:
+    """The verdict of a gate, and a row {metric, verdict, why} for each criterion.
+
+    `cards`: UUIDs that the site says are there; one that did not answer holds what is of cards.
+    """
+    rows: list[dict[str, str]] = []
+    verdicts: list[Verdict] = []
+    for criterion in step.gate or []:
+        found = judge(as_criterion(criterion), evidence(view, criterion, cards))
+        verdicts.append(found.verdict)
+        rows.append({"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why})
+    return combine(verdicts), rows
+
+
+def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:
+    """The figure of `STEP.NAME` in this run and the baseline's for the same step; the baseline's
+    itself for `STEP.baseline.NAME`; a peak of the machine for `gpu.…` and `host.…`.
+
+    Only a step that succeeded gives figures: what a failed one left is stale or half a figure.
+    """
+    if criterion.metric in GAUGE_METRICS:
+        return _peak(view, criterion, cards)
     owner, _, name = criterion.metric.partition(".")
-    figures = view.metrics.get(owner, {}).get(name)
-    if figures is None:
-        step = view.step(owner)
-        why = f"step {owner} is {step.state}" if step is not None else "no such step"
-        return Evidence(None, "", 0, reason_missing=why)
+    of_baseline = name.startswith("baseline.")
+    scope = f"{owner}.baseline" if of_baseline else owner
+    name = name.removeprefix("baseline.")
+    why = _unfit(view, BASELINE_MEASURE if of_baseline else owner)
+    figures = view.metrics.get(scope, {}).get(name)
+    if why or not isinstance(figures, dict):
+        return Evidence(None, "", 0, reason_missing=why or f"{scope} has no {name}")
     before = view.metrics.get(f"{owner}.baseline", {}).get(name, {})
+    same_unit = before.get("unit") == figures.get("unit")
+    if of_baseline or not same_unit or _unfit(view, BASELINE_MEASURE):
+        before = {}
     return Evidence(
-        value=figures.get("value"),
-        unit=figures.get("unit", ""),
-        n=int(figures.get("n", 0)),
-        baseline=before.get("value"),
-        void=int(figures.get("void", 0)),
+        value=_number(figures.get("value")),
+        unit=str(figures.get("unit") or ""),
+        n=_count(figures.get("n")),
+        baseline=_number(before.get("value")),
+        void=_count(figures.get("void")),
+        samples=_samples(figures),
+        baseline_n=_count(before.get("n")) if before else None,
+        baseline_samples=_samples(before),
+        headline=str(figures.get("headline") or "mean"),
     )
+
+
+def _unfit(view: RunView, step_id: str) -> str:
+    """Why a step's figures cannot be used, or ""."""
+    step = view.step(step_id)
+    if step is None:
+        return "no such step" if step_id != BASELINE_MEASURE else "the baseline was not measured"
+    return "" if step.state is StepState.SUCCEEDED else f"step {step_id} is {step.state}"
+
+
+def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evidence:
+    """The most since the run began; of cards their sum, or the one with the most.
+
+    Peaks of two cards need not fall together, so their sum is at least what was used at once.
+    """
+    unit, key = GAUGE_METRICS[criterion.metric], PEAKS[criterion.metric]
+    peaks = view.peaks
+    groups = {"host": peaks.get("host") or {}}
+    if criterion.metric.startswith("gpu."):
+        groups = dict(peaks.get("gpu") or {})
+    if not _count(peaks.get("n")):
+        return Evidence(None, unit, 0, reason_missing="nobody looked at the machine")
+    missing = [f"{uuid} was not seen" for uuid in cards if uuid not in groups]
+    if not groups:
+        trouble = str(peaks.get("trouble") or "")
+        missing = [trouble or "no card was seen"]
+    elif not criterion.metric.startswith("gpu."):
+        missing = []
+    values = []
+    for owner, figures in groups.items():
+        value = _number(figures.get(key))
+        if value is None or not 0 <= value < math.inf:
+            missing.append(f"{owner}: {_why(figures, key, unit)}")
+        else:
+            values.append(value)
+    if missing:
+        return Evidence(None, unit, 0, reason_missing=one_line("; ".join(missing), 300))
+    together = sum(values) if criterion.of == "sum" else max(values)
+    return Evidence(together, unit, _count(peaks.get("n")))
+
+
+def _why(figures: dict[str, Any], key: str, unit: str) -> str:
+    """Why a peak is not sure, and what was seen of it all the same."""
+    words = str((figures.get("why") or {}).get(key) or "not known")
+    seen = _number((figures.get("seen") or {}).get(key))
+    if seen is None or not math.isfinite(seen):
+        return words
+    return f"{words}; {format_number(seen, unit)} was seen"
+
+
+def _number(value: object) -> float | None:
+    """A number as it stands, NaN included: whoever judges says so."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _count(value: object) -> int:
+    """A whole number from 0; anything else counts as nothing."""
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < math.inf else 0
+
+
+def _samples(figures: dict[str, Any]) -> tuple[float, ...]:
+    """The samples behind a figure; what is no number among them is NaN, which holds the gate."""
+    found = figures.get("samples")
+    if not isinstance(found, list):
+        return ()
+    return tuple(math.nan if (n := _number(one)) is None else n for one in found)
 
 
 def outcome_name(step: Step, verdict: Verdict) -> str:

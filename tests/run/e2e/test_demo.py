@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,13 +35,32 @@ def mine(world: World) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def check_report(world: World) -> None:
+    """Read alone it says what was decided and why, on which machine, with charts beside it."""
+    text = world.run.report.read_text()
+    assert text.startswith("# Does the candidate beat the baseline?\n\n**GO (migrate).** Gate go: ")
+    found = json.loads(world.run.report_json.read_text())
+    figure = f"{found['metrics']['bench']['tok_s']['value']:.4g}"
+    assert text.count(figure) >= 3, "the same digits wherever it stands"
+    for words in ("| Kernel | ", "console.demo.engine --model models/fast.gguf", "no soak ran"):
+        assert words in text
+    links = re.findall(r"\]\((report/[a-z-]+\.svg)\)", text)
+    assert links == ["report/samples-bench.svg", "report/memory.svg"]
+    for link in links:
+        ElementTree.parse(world.run.path / link)
+    written = world.console("report", "--to", "evaluation.md")
+    assert written.code == 0, written
+    assert "](evaluation/memory.svg)" in (world.root / "evaluation.md").read_text()
+    assert (world.root / "evaluation" / "samples-bench.svg").exists()
+
+
 def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo: World) -> None:
     fast = demo.console("demo")
     assert fast.code == 0, fast
     lines = fast.out.splitlines()
     assert any(re.match(r"\[4/\d+\] ✓ bench succeeded in .* tok/s over \d+ runs", x) for x in lines)
     assert any(line.startswith("decision: GO (migrate)") for line in lines)
-    assert demo.run.report.read_text().startswith("# Does the candidate beat")
+    check_report(demo)
     site = (demo.root / STATE / "demo/site.yaml").read_text()
     url = re.search(r"http://127\.0\.0\.1:\d+", site)
     assert url is not None
@@ -48,6 +69,10 @@ def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo:
     slow = demo.console("demo", "--candidate", "slow", "--json")
     assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
 
+    both = demo.console("report", *(run.id for run in demo.runs))
+    assert both.code == 0, both
+    for words in ("# 2 attempts", "`candidate`", "`fast`", "`slow`", "**NO-GO (retain)**"):
+        assert words in both.out
     swapped = [
         "--input",
         "runs=3",

@@ -33,7 +33,7 @@ def test_go_measures_the_exclusive_candidate_and_restores_the_baseline(world: Wo
     assert world.serves()
     assert world.baseline() != before, "an exclusive candidate takes the baseline down"
     assert not world.listens(world.cand_url)
-    assert "**GO** (migrate)" in world.run.report.read_text()
+    assert "**GO (migrate).** Gate go: " in world.run.report.read_text()
     until(lambda: not world.pids("ladder"), "the warm ladder went with the run")
 
 

@@ -167,7 +167,7 @@ def test_a_hold_is_overridden_only_with_a_reason_and_the_report_shows_it(world: 
     assert shown["verdicts"][0]["overridden"].endswith(": measured elsewhere")
     assert (shown["decision"], shown["outcome"], shown["exit_code"]) == ("go", "migrate", 0)
     report = world.console("report", world.run.id).out
-    assert "**Overridden**" in report
+    assert "**OVERRIDDEN**: gate go, by " in report
     assert "measured elsewhere" in report
 
 

@@ -52,6 +52,14 @@ from tests.run.unit.conftest import MakePlan
             "benchmark: {service: cand, against: baseline}",
             "compared with the baseline, measured the same way",
         ),
+        (
+            "benchmark: {service: cand, endpoint: completions}",
+            "asked at /v1/completions, without the model's chat template",
+        ),
+        (
+            "benchmark: {service: cand, concurrency: [2, 4]}",
+            "then 2, 4 streams at once, told beside the figures of one",
+        ),
         ("approval: {prompt: sure?, confirm: yes}", "the operator types: yes"),
         ("approval: {prompt: sure?}", "expires after 30 min 00 s"),
         ("manual: {do: sudo x, verify: {port_free: 1}}", "then checks that port 1 is free"),

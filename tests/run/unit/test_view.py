@@ -125,6 +125,20 @@ def test_figures_of_the_step_and_of_the_baseline_stay_apart() -> None:
     assert view.benchmarks == {"a": {"model": "m"}}
 
 
+def test_how_long_the_baseline_was_down_is_added_up() -> None:
+    story = Story().add("outage", down=True).add("outage", down=True)
+    assert (story.view().down_since, story.view().down_s) == (1002.0, 0.0)
+    story.add("outage", down=False).add("outage", down=True).add("outage", down=False)
+    assert (story.view().down_since, story.view().down_s) == (0.0, 3.0)
+    assert Story().add("outage", down=False).view().down_s == 0.0
+
+
+def test_a_retry_with_other_inputs_brings_other_thresholds() -> None:
+    view = Story().add("targets", targets=[{"metric": "a.b", "go": ">= 2"}]).view()
+    assert view.header["targets"] == [{"metric": "a.b", "go": ">= 2"}]
+    assert (view.run_id, view.header["run_id"]) == ("r1", "r1")
+
+
 def test_outage_services_serving_rungs_and_verbs() -> None:
     story = Story().add("outage", down=True).add("service", service="cand", alive=True)
     view = story.add("verb", "a", verb="skip", who="op", why="seen").view()

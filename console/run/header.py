@@ -1,0 +1,60 @@
+"""What a run notes about itself when it begins, so that its report can be read alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+from console.run.effect import service_words
+from console.run.plan import Plan
+from console.site.model import Site
+
+
+def version() -> str:
+    """This console's version; empty where it was not installed."""
+    try:
+        return metadata.version("omni-console")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def machine() -> dict[str, Any]:
+    """This machine in a few figures, bytes; what cannot be had is missing. Takes up to 8 s where
+    NVML hangs, never raises."""
+    from console.preflight import cards, machine
+
+    asked = cards.ask()
+    seen = machine.look(cards=asked)
+    return {
+        "kernel": platform.release(), "cpu": seen.cpu_name, "cores": seen.cores,
+        "threads": os.cpu_count(), "numa_nodes": seen.numa_nodes, "ram": seen.ram_total,
+        "swap": seen.swap_total, "driver": asked.driver, "cards_why": asked.words,
+        "cards": [{"uuid": c.uuid, "name": c.name, "memory": c.total} for c in asked.cards],
+    }  # fmt: skip
+
+
+def baseline(site: Site) -> dict[str, Any]:
+    """What the trial is held against: how it is started, where it answers, what it is known to
+    do (tok/s)."""
+    model = site.model.baseline
+    return {
+        "url": model.url, "runs": list(service_words(site.baseline_spec())),
+        "args": list(model.args),
+        "reference": model.reference.tok_s if model.reference else None,
+    }  # fmt: skip
+
+
+def targets(plan: Plan) -> list[dict[str, Any]]:
+    """Every criterion of every gate, with its thresholds as they were written."""
+    return [
+        {
+            "gate": planned.id, "metric": one.metric, "of": one.of,
+            "go": str(one.go) if one.go else "", "no_go": str(one.no_go) if one.no_go else "",
+            "min_samples": one.min_samples,
+        }
+        for planned in plan.steps
+        if planned.step is not None and planned.step.when
+        for one in planned.step.gate or []
+    ]  # fmt: skip

@@ -1,0 +1,194 @@
+"""Servers that misbehave: each is classed, its run void or failed, and no number comes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from console.benchmark.client import ChatRequest, Endpoint, stream_chat
+from console.benchmark.metrics import PER_SAMPLE, Sample, measure
+from console.benchmark.protocol import Protocol, run_benchmark
+from console.benchmark.stream import Capture, FailureKind, read_reply
+from tests.benchmark.scripted import (
+    DONE,
+    FINISH,
+    ROLE,
+    Answer,
+    Handler,
+    answers,
+    delta,
+    reply,
+    scripted,
+    sse,
+    streams,
+    usage,
+)
+
+TOKENS = 8
+WEB_PAGE = b"<!doctype html><html><title>502 Bad Gateway</title>\x1b[2J</html>"
+
+
+def _reset(handler: Handler) -> None:
+    handler.stream([ROLE, delta(content="a")])
+    handler.reset()
+
+
+def said(tokens: Any, cached: Any = 0) -> list[bytes]:
+    """A whole stream of eight chunks that reports these counts."""
+    counts = usage(tokens) | {"prompt_tokens_details": {"cached_tokens": cached}}
+    end = f"data: {json.dumps({'choices': [], 'usage': counts})}\n\n".encode()
+    return [ROLE, *[delta(content="x")] * TOKENS, FINISH, end, DONE]
+
+
+def timed(**values: Any) -> list[bytes]:
+    """A whole stream without usage, whose timings say this."""
+    base = {"cache_n": 0, "prompt_n": 9, "prompt_ms": 3.0, "predicted_n": 8, "predicted_ms": 4.0}
+    end = sse({"choices": [], "timings": base | values})
+    return [ROLE, *[delta(content="x")] * TOKENS, FINISH, end, DONE]
+
+
+CASES: list[tuple[str, Answer, str, str]] = [
+    ("a web page", answers(200, WEB_PAGE, "text/html"), "not a stream", "text/html"),
+    ("a web page as an error", answers(502, WEB_PAGE, "text/html"), "server error", "HTTP 502"),
+    ("an empty 400, twice", answers(400, b""), "transport", "HTTP 400 with an empty body, twice"),
+    ("no key", answers(401, b'{"error":{"message":"Invalid API Key"}}'), "refused", "Invalid"),
+    ("no such path", answers(404, b'{"error":{"message":"File Not Found"}}'), "refused", "404"),
+    ("a crash", answers(500, b"\xff\x00 boom"), "server error", "HTTP 500"),
+    ("loading", answers(503, b'{"error":{"message":"Loading model"}}'), "server error", "Loading"),
+    ("a reset", Handler.reset, "transport", ""),
+    ("a reset in mid-stream", _reset, "transport", ""),
+    ("an end in mid-stream", streams([ROLE, delta(content="a")]), "truncated", "2 events"),
+    ("no JSON", streams([ROLE, b"data: {half\n\n"]), "not a stream", "not JSON"),
+    ("an error in mid-stream", streams([ROLE, sse({"error": {"message": "CUDA\x1b[0m"}})]),
+     "server error", "CUDA"),
+    ("fewer tokens than asked for", streams(reply(4)), "short output", "4 of 8"),
+    ("more tokens than asked for", streams(said(10**9)), "the server claims", "1000000000"),
+    ("a count below zero", streams(said(-8)), "the server does not say", ""),
+    ("a count that is no number", streams(said(math.nan)), "the server does not say", ""),
+    ("a count as text", streams(said("8")), "the server does not say", ""),
+    ("a cached prompt", streams(said(8, cached=5)), "5 tokens of the prompt came from a cache", ""),
+    ("tokens without text", streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "no text", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+@pytest.mark.parametrize(
+    ("answer", "void", "words"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_every_run_is_void_and_nothing_is_a_figure(
+    answer: Answer, void: str, words: str, endpoint: Endpoint
+) -> None:
+    protocol = Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0, endpoint=endpoint)
+    with scripted(answer) as server:
+        result = run_benchmark(server.url, protocol)
+    assert len(result.voids) == len(result.runs) == 2
+    for found in result.voids:
+        assert found["reason"].startswith(void)
+        assert words in found["reason"]
+        assert "\x1b" not in found["reason"]
+        assert len(found["reason"]) < 260
+    assert [result.metrics[name].value for name in PER_SAMPLE] == [None] * len(PER_SAMPLE)
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_one_empty_400_is_one_retry_that_is_counted() -> None:
+    with scripted(answers(400, b""), streams(reply(TOKENS))) as server:
+        result = run_benchmark(
+            server.url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0)
+        )
+    assert (result.transport_retries, result.voids) == (1, [])
+    assert [sample.transport_retries for sample in result.runs] == [1, 0]
+
+
+@pytest.mark.parametrize("last", [[FINISH], [FINISH, sse({"usage": usage(TOKENS)})]])
+def test_a_stream_that_was_finished_needs_no_done(last: list[bytes]) -> None:
+    text = [ROLE, *[delta(content="x", usage=usage(n + 1)) for n in range(TOKENS)]]
+    with scripted(streams([*text, *last])) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    assert (got.failure, got.done) == (None, False)
+    assert measure(got, TOKENS).void == ""
+
+
+def test_a_token_of_a_megabyte() -> None:
+    """Foreign text of any size costs time, never a wrong count."""
+    big = delta(content="x" * 2**20, usage=usage(1))
+    rest = [delta(content="x", usage=usage(n)) for n in range(2, TOKENS + 1)]
+    with scripted(
+        streams([ROLE, big, *rest, FINISH, sse({"usage": usage(TOKENS)}), DONE])
+    ) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    sample = measure(got, TOKENS)
+    assert len(got.raw_text) == 2**20 + TOKENS - 1
+    assert (sample.completion_tokens, sample.chunks, sample.void) == (TOKENS, TOKENS, "")
+
+
+def test_an_event_without_an_end_is_refused() -> None:
+    with scripted(streams([b"data: " + b"x" * 2**20] * 9)) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    assert got.failure is not None
+    assert (got.failure.kind, "longer than" in got.failure.text) == (FailureKind.PROTOCOL, True)
+
+
+def test_escape_bytes_in_a_reply_are_never_shown() -> None:
+    text = "\x1b]52;c;eA==\x07\x1b[31mred\x9b1m\u202e"
+    with scripted(streams([ROLE, delta(content=text), FINISH, DONE])) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    assert "red" in got.text
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in got.text)
+    assert "\x1b" not in repr(got)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"predicted_ms": math.nan}, {"predicted_ms": -1.0}, {"predicted_ms": 0},
+        {"predicted_n": -8}, {"prompt_ms": math.inf}, {"prompt_n": "9"}, {"cache_n": math.nan},
+    ],
+)  # fmt: skip
+def test_timings_that_are_nonsense_give_no_figure(bad: dict[str, Any]) -> None:
+    with scripted(streams(timed(**bad))) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    sample = measure(got, TOKENS)
+    if "predicted_ms" in bad or "predicted_n" in bad:
+        assert sample.server_decode_tok_s is None
+    else:
+        assert sample.prompt_tok_s is None
+    assert all(_sane(sample, name) for name in PER_SAMPLE)
+
+
+def _sane(sample: Sample, name: str) -> bool:
+    value = getattr(sample, name)
+    return value is None or 0 <= value < math.inf
+
+
+def test_a_token_a_minute_is_measured_as_just_that() -> None:
+    """On stamps of an hour, since nobody wants to wait for it."""
+    minute = 60 * 10**9
+    events = [(minute * (n + 1), _said(n + 1)) for n in range(64)]
+    events.append((events[-1][0], "[DONE]"))
+    got = read_reply(Capture(0, events[-1][0], 200, "text/event-stream", b"", events))
+    sample = measure(got, 64)
+    assert sample.ttft_s == 60
+    assert sample.decode_tok_s == pytest.approx(1 / 60)
+    assert sample.tok_s == pytest.approx(1 / 60)
+    assert (sample.stall_s, sample.void) == (60, "")
+
+
+def _said(count: int) -> str:
+    choice = {"delta": {"content": "x"}, "finish_reason": "length" if count == 64 else None}
+    return json.dumps({"choices": [choice], "usage": {"completion_tokens": count}})
+
+
+def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
+    """The whole benchmark has its time, whatever one request may take."""
+    slow = streams([delta(content="x")] * 5000, 0.02)
+    protocol = Protocol(max_tokens=5000, runs=9, warmup=0, timeout_s=600, budget_s=0.6)
+    with scripted(slow) as server:
+        result = run_benchmark(server.url, protocol)
+    assert len(result.runs) == 1
+    assert result.runs[0].error.startswith("transport: no complete reply within 0.")
+    assert "the time was over" in result.flags
+    assert result.protocol["budget_s"] == 0.6

@@ -1,0 +1,117 @@
+"""Clocks, power and heat through the real pynvml on scripted cards; a driver that hangs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.benchmark import clocks
+from console.benchmark.clocks import Looks, Watch
+from tests.testbed import nvml as testbed
+from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, RTX_PRO_6000, Nvml
+
+
+def watched(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *cards: testbed.Card,
+    until: str = "", **more: Any,
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """What a watch tells that looked until its file has grown by a few looks."""
+    env = nvml.env(nvml.write(tmp_path / "script", cards, **more))
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(clocks, "EVERY_S", 0.02)
+    watch = Watch()
+    watch.start()
+    deadline = time.monotonic() + 30
+    child = watch._child
+    assert child is not None
+    while not _has_begun(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    return watch.stop(5.0)
+
+
+def _has_begun(pid: int) -> bool:
+    """Whether the child has loaded the scripted library."""
+    return "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_two_cards(nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hot = RTX_5090.but(clock=None, power=None, temp=88)
+    found, words = watched(nvml, tmp_path, monkeypatch, RTX_PRO_6000, hot)
+    assert words == ""
+    card = found[RTX_PRO_6000.uuid]
+    assert card["looks"] >= 1
+    assert card["sm_mhz"] == {"min": 2400, "mean": 2400, "max": 2400}
+    assert card["power_w"] == {"min": 20.0, "mean": 20.0, "max": 20.0}
+    assert (card["power_limit_w"], card["name"], card["slowed"]) == (600.0, RTX_PRO_6000.name, {})
+    other = found[hot.uuid]
+    assert (other["sm_mhz"], other["power_w"]) == (None, None)
+    assert other["temperature_c"]["max"] == 88
+
+
+def test_a_driver_that_does_not_fit(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
+    found, words = watched(nvml, tmp_path, monkeypatch, RTX_5090, fail=fail)
+    assert found == {}
+    assert "mismatch" in words
+
+
+def test_a_driver_that_hangs_holds_nobody_up(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that answers does not ask NVML."""
+    hang = {"nvmlDeviceGetPowerUsage": 600}
+    begun = time.monotonic()
+    found, words = watched(nvml, tmp_path, monkeypatch, RTX_5090.but(hang=hang))
+    assert (found, words) == ({}, "NVML did not answer")
+    assert time.monotonic() - begun < 60
+
+
+def test_a_machine_whose_driver_lists_no_card(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert watched(nvml, tmp_path, monkeypatch) == ({}, "no NVIDIA card: the driver lists none")
+
+
+def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    watch = Watch()
+    watch.start()
+    found, words = watch.stop()
+    assert found == {} or words == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("/nowhere",), "NVML was not asked"),
+        (("echo", "no json"), "NVML's answer cannot be read"),
+        (("echo", '{"cards": 1}'), "NVML's answer cannot be read"),
+        (("sleep", "60", "#"), "NVML gave no answer within 0.2 s"),
+    ],
+)
+def test_a_child_that_does_not_answer(
+    argv: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clocks, "module_argv", lambda name: argv[:2])
+    watch = Watch()
+    watch.start()
+    assert watch.stop(0.2) == ({}, words)
+    assert watch.stop(0.2) == ({}, "NVML was not asked")
+
+
+def test_least_mean_and_most() -> None:
+    looks = Looks()
+    for mhz, slowed in ((2400.0, 0), (1200.0, 0x40), (None, 0x60), (600.0, 0x04)):
+        looks.add("GPU-1", "card", 575.0, slowed, [mhz, None, 100.0, 80.0])
+    card = looks.answer()["cards"]["GPU-1"]
+    assert card["sm_mhz"] == {"min": 600.0, "mean": 1400.0, "max": 2400.0}
+    assert card["memory_mhz"] is None
+    assert card["slowed"] == {"heat": 2}, "a power cap is how such a card is run"
+    assert card["looks"] == 4

@@ -1,0 +1,299 @@
+"""The machine around a run: a /proc of our own, so that every process does what the test says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.benchmark.clocks import Watch
+from console.benchmark.context import SWAP_IN_LEAST, Engine, Surroundings
+from console.benchmark.metrics import Sample
+from console.benchmark.protocol import Protocol, run_benchmark
+from tests.benchmark.scripted import reply, scripted, streams
+
+TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+RUN_S = 10.0
+SERVER, BASELINE, OTHER = 100, 200, 300
+
+
+class NoWatch(Watch):
+    """Cards are another test's."""
+
+    def start(self) -> None:
+        self.started = True
+
+    def stop(self, seconds: float = 0.0) -> tuple[dict[str, Any], str]:
+        return {}, "no NVIDIA driver"
+
+
+@dataclass
+class Host:
+    """A scripted /proc. `work` lets a process use CPU, `tick` lets time pass."""
+
+    proc: Path
+    now: float = 1000.0
+    pages: int = 0
+    faults: int = 0
+    cpu: float = 0.0
+    processes: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, pid: int, name: str, parent: int = 1, **more: Any) -> None:
+        facts = {"name": name, "parent": parent, "session": pid, "cpu": 0.0, "faults": 0}
+        self.processes[pid] = facts | {"start": 7, "argv": name} | more
+        self.write()
+
+    def work(self, pid: int, cores: float, seconds: float = RUN_S) -> None:
+        self.processes[pid]["cpu"] += cores * seconds
+        self.cpu += cores * seconds
+        self.write()
+
+    def write(self) -> None:
+        self.proc.mkdir(exist_ok=True)
+        (self.proc / "vmstat").write_text(
+            f"pgpgin 5\npswpin {self.pages}\npgmajfault {self.faults}\n"
+        )
+        busy = int(self.cpu * TICK)
+        (self.proc / "stat").write_text(f"cpu  {busy} 0 0 99999 5 0 0 0 0 0\ncpu0 1 2 3\n")
+        for pid, one in self.processes.items():
+            folder = self.proc / str(pid)
+            folder.mkdir(exist_ok=True)
+            ticks = int(one["cpu"] * TICK)
+            numbers = [0] * 40
+            numbers[0:3] = [one["parent"], pid, one["session"]]
+            numbers[8], numbers[10], numbers[18] = one["faults"], ticks, one["start"]
+            rest = " ".join(map(str, numbers))
+            (folder / "stat").write_text(f"{pid} ({one['name']}) S {rest}\n")
+            (folder / "cmdline").write_bytes("\0".join(one["argv"].split()).encode() + b"\0")
+
+    def surroundings(self, *, server: int = SERVER, **more: Any) -> Surroundings:
+        return Surroundings(
+            Engine("cand", server, {"argv": ["llama-server"]}) if server else None,
+            more.pop("others", [Engine("baseline", BASELINE)]),
+            proc=self.proc, monotonic=lambda: self.now, watch=NoWatch(), **more,
+        )  # fmt: skip
+
+    def run(self, around: Surroundings, sample: Sample | None = None, **cores: float) -> Sample:
+        """One run of ten seconds in which the named processes (`p300=1.0`) worked."""
+        before = around.look()
+        for pid, share in cores.items():
+            self.work(int(pid.removeprefix("p")), share)
+        self.now += RUN_S
+        self.write()
+        return around.judge(sample or Sample(tok_s=20.0), before, around.look())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    made = Host(tmp_path / "proc")
+    made.add(1, "systemd", parent=0)
+    made.add(os.getpid(), "pytest")
+    made.add(SERVER, "llama-server")
+    made.add(BASELINE, "llama-server")
+    made.add(OTHER, "cc1plus")
+    return made
+
+
+def test_a_quiet_machine(host: Host) -> None:
+    around = host.surroundings()
+    sample = host.run(around, p100=3.9, p200=0.01, p300=0.1)
+    assert (sample.void, sample.swapped_in, sample.major_faults) == ("", 0, 0)
+    assert around.flags() == []
+    found = around.close()
+    assert found["busy"] == []
+    assert found["server"] == {"argv": ["llama-server"]}
+    assert (found["swapped_in"], found["cards_words"], found["runs"]) == (0, "no NVIDIA driver", 1)
+
+
+def test_the_baseline_at_work_makes_a_run_void(host: Host) -> None:
+    around = host.surroundings()
+    sample = host.run(around, p100=1.0, p200=3.5)
+    assert sample.void == "another engine was busy: baseline (3.5 cores)"
+    assert around.flags() == [], "the void run says it"
+    assert around.close()["busy"] == [{"name": "baseline", "cores": 3.5, "runs": 1, "engine": True}]
+
+
+def test_a_child_of_the_baseline_is_the_baseline(host: Host) -> None:
+    host.add(201, "worker", parent=BASELINE)
+    assert host.run(host.surroundings(), p201=1.0).void == (
+        "another engine was busy: baseline (1.0 cores)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "cores", "void"),
+    [
+        ("llama-server", "/opt/llama-server -m x.gguf", 0.3, True),
+        ("ollama", "ollama runner", 0.3, True),
+        ("python3", "python3 /srv/koboldcpp.py", 0.3, True),
+        ("llama-server", "/opt/llama-server", 0.1, False),
+        ("sglang::schedul", "sglang::scheduler_TP0", 1.0, False),
+        ("sglang::schedul", "sglang::scheduler_TP0", 1.9, True),
+        ("python3", "python3 -m vllm.entrypoints", 1.0, False),
+        ("python3", "python3 train.py", 1.9, False),
+        ("vim", "vim llama.cpp", 1.0, False),
+    ],
+)
+def test_engines_by_name(host: Host, name: str, argv: str, cores: float, void: bool) -> None:
+    """SGLang and vLLM turn one core at idle; that alone says nothing."""
+    host.add(400, name, argv=argv)
+    sample = host.run(host.surroundings(), p400=cores)
+    assert bool(sample.void) == void
+
+
+def test_an_unknown_server_may_be_the_engine_itself(host: Host) -> None:
+    """Where nobody knows which processes are measured, a name is no reason to void."""
+    around = host.surroundings(server=0, others=[])
+    assert host.run(around, p100=3.9).void == ""
+    assert around.flags() == [
+        "busy at the same time: llama-server, up to 3.9 cores in 1 of 1 requests"
+    ]
+
+
+def test_other_work_is_said_and_not_held_against_the_run(host: Host) -> None:
+    around = host.surroundings()
+    assert host.run(around, p300=1.5).void == ""
+    assert host.run(around, p300=0.9).void == ""
+    assert host.run(around).void == ""
+    assert around.flags() == ["busy at the same time: cc1plus, up to 1.5 cores in 2 of 3 requests"]
+
+
+def test_an_interpreter_is_named_by_what_it_runs(host: Host) -> None:
+    host.add(400, "python3", argv="python3 -u -m /srv/jobs/pytest.py -n 2 --token hunter2")
+    around = host.surroundings()
+    host.run(around, p400=1.0)
+    (flag,) = around.flags()
+    assert "python3 pytest.py, up to 1.0 cores" in flag
+    assert "hunter2" not in flag
+
+
+def test_processes_that_came_and_went_are_seen_in_the_whole(host: Host) -> None:
+    """`make -j` itself sleeps, and each of its compilers is gone before the second look."""
+    around = host.surroundings()
+    before = around.look()
+    host.cpu += 8 * RUN_S
+    host.now += RUN_S
+    host.write()
+    assert around.judge(Sample(), before, around.look()).void == ""
+    assert around.flags() == [
+        "busy at the same time: short-lived processes, up to 8.0 cores in 1 of 1 requests"
+    ]
+
+
+def test_our_own_processes_are_no_contamination(host: Host) -> None:
+    host.add(500, "python3", parent=os.getpid())
+    around = host.surroundings()
+    host.run(around, **{f"p{os.getpid()}": 0.5, "p500": 1.0})
+    assert around.flags() == []
+
+
+def test_a_baseline_that_we_started_is_still_the_baseline(host: Host) -> None:
+    """A host process is a child of the runner, and so is the candidate."""
+    host.processes[BASELINE]["parent"] = host.processes[SERVER]["parent"] = os.getpid()
+    host.write()
+    assert host.run(host.surroundings(), p100=1.0, p200=1.0).void.startswith("another engine")
+    assert host.run(host.surroundings(), p100=1.0).void == ""
+
+
+def test_a_number_that_was_given_away_is_another_process(host: Host) -> None:
+    """The new one has used less CPU than the old: no share below zero, none of the old one's."""
+    host.work(OTHER, 50.0)
+    around = host.surroundings()
+    before = around.look()
+    host.processes[OTHER] |= {"start": 8, "cpu": 5.0}
+    host.now += RUN_S
+    host.write()
+    around.judge(Sample(), before, around.look())
+    assert [one["cores"] for one in around.close()["busy"]] == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("swapped", "void"),
+    [(0, False), (SWAP_IN_LEAST, False), (SWAP_IN_LEAST + PAGE, True), (2**31, True)],
+)
+def test_swapping_in_makes_a_run_void(host: Host, swapped: int, void: bool) -> None:
+    around = host.surroundings()
+    before = around.look()
+    host.pages += swapped // PAGE
+    host.now += RUN_S
+    host.write()
+    sample = around.judge(Sample(), before, around.look())
+    assert sample.swapped_in == swapped
+    assert bool(sample.void) == void
+    assert around.close()["swapped_in"] == swapped
+
+
+def test_a_long_run_may_swap_in_more(host: Host) -> None:
+    around = host.surroundings()
+    before = around.look()
+    host.pages += 60 * 2**20 // PAGE
+    host.now += 61.0
+    host.write()
+    assert around.judge(Sample(), before, around.look()).void == ""
+
+
+def test_major_faults_are_counted_and_allowed(host: Host) -> None:
+    """A model larger than memory is read by mmap: that is how it runs, not what spoils it."""
+    around = host.surroundings()
+    before = around.look()
+    host.faults += 900
+    host.processes[SERVER]["faults"] += 800
+    host.now += RUN_S
+    host.write()
+    sample = around.judge(Sample(), before, around.look())
+    assert (sample.major_faults, sample.void) == (900, "")
+    found = around.close()
+    assert (found["major_faults"], found["server_major_faults"]) == (900, 800)
+
+
+def test_a_run_that_is_void_already_keeps_its_reason(host: Host) -> None:
+    assert host.run(host.surroundings(), Sample(void="short"), p200=1.0).void == "short"
+
+
+def test_a_kernel_without_counters_says_nothing(tmp_path: Path) -> None:
+    empty = Host(tmp_path / "none")
+    around = Surroundings(
+        None, proc=tmp_path / "none", monotonic=lambda: empty.now, watch=NoWatch()
+    )
+    before = around.look()
+    empty.now += RUN_S
+    sample = around.judge(Sample(), before, around.look())
+    assert (sample.void, sample.swapped_in, sample.major_faults) == ("", None, None)
+    assert around.close()["swapped_in"] is None
+
+
+def test_hostile_names_are_harmless(host: Host) -> None:
+    host.add(600, "\x1b[2J) S 1 (", argv="\x1b[31mllama")
+    around = host.surroundings()
+    sample = host.run(around, p600=2.0)
+    assert "\x1b" not in sample.void + "".join(around.flags()) + str(around.close())
+
+
+def test_a_benchmark_keeps_its_context_and_closes_it_whatever_happens(host: Host) -> None:
+    protocol = Protocol(max_tokens=8, runs=2, max_runs=2, warmup=0)
+    around = host.surroundings()
+    with scripted(streams(reply(8)), documents={"/props": {"total_slots": 4}}) as server:
+        result = run_benchmark(server.url, protocol, surroundings=around)
+        assert (result.context["slots"], result.context["runs"]) == (4, 2)
+
+        def stop(*_: object) -> None:
+            raise RuntimeError("the deadline")
+
+        closed: list[str] = []
+        around.close = lambda: closed.append("closed") or {}  # type: ignore[method-assign, func-returns-value, return-value, assignment]
+        with pytest.raises(RuntimeError):
+            run_benchmark(server.url, protocol, surroundings=around, progress=stop)
+    assert closed == ["closed"]
+
+
+def test_this_very_machine() -> None:
+    """Against the real /proc: this process is found, and nothing raises."""
+    around = Surroundings(Engine("me", os.getpid()), watch=NoWatch())
+    look = around.look()
+    assert look.processes[os.getpid()].parent == os.getppid()
+    assert look.cpu_s is not None
+    assert look.faults is not None
+    assert around.judge(Sample(), look, around.look()).void == ""

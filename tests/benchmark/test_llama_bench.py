@@ -1,0 +1,241 @@
+"""What llama-bench and llama-sweep-bench print, whole, cut off, mixed with logs, or not theirs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.benchmark.llama_bench import Form, read_figures
+
+LOG = "ggml_cuda_init: found 2 CUDA devices:\n  Device 0: NVIDIA, compute capability 12.0\n"
+TG = [19.8, 20.1, 20.3, 20.2, 20.1]
+PP = [118.0, 120.5, 121.0, 120.0, 120.5]
+
+
+def entry(prompt: int, gen: int, samples: list[Any], **more: Any) -> dict[str, Any]:
+    """One entry as llama-bench prints it, in its order."""
+    numbers = [one for one in samples if isinstance(one, int | float)]
+    average = sum(numbers) / len(numbers) if numbers else 0.0
+    return {
+        "build_commit": "d82b7a7", "build_number": 11549, "cpu_info": "AMD Ryzen",
+        "gpu_info": "NVIDIA RTX PRO 6000", "backends": "CUDA",
+        "model_filename": "/models/Q3_K_M-00001-of-00007.gguf", "model_type": "deepseek2 671B Q3_K",
+        "n_batch": 512, "n_threads": 5, "n_gpu_layers": 19, "flash_attn": True,
+        "tensor_split": "75.00/25.00", "n_prompt": prompt, "n_gen": gen, "n_depth": 0,
+        "test_time": "2026-11-20T10:00:00Z", "avg_ns": 1, "stddev_ns": 0, "avg_ts": average,
+        "stddev_ts": 0.2, "samples_ns": [1] * len(samples), "samples_ts": samples, **more,
+    }  # fmt: skip
+
+
+def array(*entries: dict[str, Any]) -> str:
+    """`-o json`: an array that is only closed at the very end."""
+    parts = []
+    for one in entries:
+        fields = ",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in one.items())
+        parts.append("  {\n" + fields + "\n  }")
+    return "[\n" + ",\n".join(parts) + "\n]\n"
+
+
+def lines(*entries: dict[str, Any]) -> str:
+    """`-o jsonl`."""
+    return "".join(json.dumps(one) + "\n" for one in entries)
+
+
+ENTRIES = (entry(512, 0, PP), entry(0, 128, TG))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        array(*ENTRIES), lines(*ENTRIES), LOG + array(*ENTRIES) + LOG,
+        json.dumps(ENTRIES, indent=2), lines(*ENTRIES).replace("\n", "\r\n"),
+    ],
+)  # fmt: skip
+def test_both_rates_with_their_samples(text: str) -> None:
+    found = read_figures(text, "llama-bench")
+    tg, pp = found.metrics["tg_tok_s"], found.metrics["pp_tok_s"]
+    assert (tg["value"], tg["n"], tg["unit"]) == (pytest.approx(20.1), 5, "tok/s")
+    assert (tg["samples"], tg["headline"], tg["test"]) == (TG, "mean", "tg128")
+    assert (pp["value"], pp["n"], pp["test"]) == (pytest.approx(120), 5, "pp512")
+    assert tg["std"] == pytest.approx(0.187, abs=0.001)
+    assert (found.build, found.model) == ("11549-d82b7a7", "deepseek2 671B Q3_K")
+    assert found.flags == []
+
+
+def test_log_lines_between_the_lines_of_an_entry_are_passed_over() -> None:
+    rows = array(*ENTRIES).splitlines()
+    mixed = "\n".join(line + "\nllama_kv_cache: [0] \"size\" = {1}, 'x'" for line in rows)
+    assert read_figures(mixed, "llama-bench").metrics["tg_tok_s"]["n"] == 5
+
+
+@pytest.mark.parametrize("cut", [3, 40, 400])
+def test_json_that_was_cut_off_counts_as_far_as_it_is_whole(cut: int) -> None:
+    """The array has no end until the last test is over: a run that was killed left it open."""
+    found = read_figures(array(*ENTRIES)[:-cut], "llama-bench")
+    assert found.metrics["pp_tok_s"]["value"] == pytest.approx(120)
+    assert found.flags[0].startswith("the output was cut off: ")
+    whole = found.metrics["tg_tok_s"]["value"] is not None
+    assert whole == (cut == 3)
+    if not whole:
+        assert found.metrics["tg_tok_s"] == {"value": None, "unit": "tok/s", "n": 0}
+        assert "nothing measured tg: tg_tok_s has no figure" in found.flags
+
+
+def test_a_line_that_was_cut_off_is_left_out() -> None:
+    found = read_figures(lines(*ENTRIES)[:-30], "llama-bench")
+    assert found.metrics["tg_tok_s"]["value"] is None
+    assert found.flags[0] == "the output was cut off: 1 whole entries count"
+
+
+def test_the_first_of_a_kind_counts_and_the_others_are_told() -> None:
+    deep = entry(0, 128, [9.0, 9.0], n_depth=4096)
+    other = entry(0, 128, [15.0, 15.0], n_gpu_layers=10)
+    both = entry(512, 128, [30.0, 30.0])
+    found = read_figures(lines(*ENTRIES, deep, other, both), "llama-bench")
+    assert found.metrics["tg_tok_s"]["value"] == pytest.approx(20.1)
+    assert found.flags == [
+        "also measured: tg128 @ d4096 (n_depth 4096): 9 tok/s",
+        "also measured: tg128 (n_gpu_layers 10): 15 tok/s",
+        "also measured: pp512+tg128: 30 tok/s",
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"samples_ts": [float("nan")] * 5}, {"samples_ts": [-1.0] * 5}, {"samples_ts": []},
+        {"samples_ts": ["20"] * 5}, {"samples_ts": [1e300] * 5}, {"samples_ts": [20.0, None]},
+        {"samples_ts": [True] * 5}, {"avg_ts": None}, {"avg_ts": float("inf")}, {"avg_ts": 40.0},
+        {"n_gen": -128}, {"n_gen": 128.5}, {"n_gen": True}, {"n_gen": "128"}, {"n_gen": 0},
+        {"n_depth": None}, {"n_gen": 10**40},
+    ],
+)  # fmt: skip
+def test_an_entry_that_cannot_be_believed_is_left_out(bad: dict[str, Any]) -> None:
+    text = lines(ENTRIES[0], {**ENTRIES[1], **bad})
+    found = read_figures(text, "llama-bench")
+    assert found.metrics["tg_tok_s"]["value"] is None
+    assert "an entry that cannot be believed was left out" in found.flags
+    assert found.metrics["pp_tok_s"]["value"] == pytest.approx(120)
+
+
+TABLE = """\
+| model                  |       size |  params | backend | ngl |            test |           t/s |
+| ---------------------- | ---------: | ------: | ------- | --: | --------------: | ------------: |
+| deepseek2 671B Q3_K    | 298.00 GiB | 671.0 B | CUDA    |  19 |           pp512 | 118.40 ± 1.20 |
+| deepseek2 671B Q3_K    | 298.00 GiB | 671.0 B | CUDA    |  19 |           tg128 |  20.05 ± 0.03 |
+| deepseek2 671B Q3_K    | 298.00 GiB | 671.0 B | CUDA    |  19 |  tg128 @ d4096  |  11.00 ± 0.03 |
+
+build: d82b7a7 (11549)
+"""
+
+
+def test_the_table_as_a_fallback() -> None:
+    found = read_figures(LOG + TABLE, "llama-bench")
+    tg = found.metrics["tg_tok_s"]
+    assert (tg["value"], tg["std"], tg["n"], tg["test"]) == (20.05, 0.03, 1, "tg128")
+    assert "samples" not in tg
+    assert found.metrics["pp_tok_s"]["value"] == 118.4
+    assert found.flags[0].endswith("n is 1")
+    assert "also measured: tg128 @ d4096: 11 tok/s" in found.flags
+
+
+SWEEP = """\
+main: n_kv_max = 8704, n_batch = 2048, n_ubatch = 512, flash_attn = 1, n_gpu_layers = 99
+
+|    PP |     TG |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |
+|-------|--------|--------|----------|----------|----------|----------|
+======================================== tg_start for n_kv = 0
+|   512 |    128 |      0 |    1.100 |   465.51 |    2.311 |    55.38 |
+|   512 |    128 |    512 |    1.183 |   432.97 |    1.895 |    67.55 |
+|   512 |    128 |   1024 |    1.305 |   392.38 |    2.071 |    61.81 |
+"""
+WIDER = SWEEP.replace("S_TG t/s |", "S_TG t/s |    RSS HWM | VRAM delta |").replace(
+    "55.38 |", "55.38 |     1234.5 |        n/a |"
+)
+SWEEP_JSON = (
+    '{"n_kv_max": 8704, "n_batch": 2048, "n_ubatch": 512, "flash_attn": 1, "n_gpu_layers": 99, '
+    '"n_threads": 5, "n_threads_batch": 5, "pp": 512, "tg": 128, "n_kv": 0, "t_pp": 1.1, '
+    '"speed_pp": 465.454545, "t_tg": 2.311, "speed_tg": 55.387278 }\n'
+)
+
+
+@pytest.mark.parametrize("text", [SWEEP, WIDER, LOG + SWEEP_JSON])
+def test_a_sweep_gives_its_first_row(text: str) -> None:
+    found = read_figures(text, "sweep-bench")
+    tg, pp = found.metrics["tg_tok_s"], found.metrics["pp_tok_s"]
+    assert (tg["value"], tg["n"], tg["test"]) == (
+        pytest.approx(55.38, abs=0.01),
+        1,
+        "tg128 at N_KV 0",
+    )
+    assert (pp["value"], pp["test"]) == (pytest.approx(465.5, abs=0.1), "pp512 at N_KV 0")
+
+
+def test_deeper_rows_of_a_sweep_are_told() -> None:
+    flags = read_figures(SWEEP, "sweep-bench").flags
+    assert flags == [
+        "also measured: tg128 at N_KV 512: 67.55 tok/s",
+        "also measured: tg128 at N_KV 1024: 61.81 tok/s",
+        "also measured: pp512 at N_KV 512: 433 tok/s",
+        "also measured: pp512 at N_KV 1024: 392.4 tok/s",
+    ]
+
+
+def test_a_long_sweep_is_told_in_part() -> None:
+    row = "|   512 |    128 | {:6d} |    1.100 |   465.51 |    2.311 |    55.38 |\n"
+    rows = "".join(row.format(512 * depth) for depth in range(64))
+    flags = read_figures(SWEEP.split("=====")[0] + rows, "sweep-bench").flags
+    assert (len(flags), flags[-1]) == (21, "and 106 more")
+
+
+def test_a_row_that_contradicts_itself_is_left_out() -> None:
+    found = read_figures(SWEEP.replace("55.38", "99.99"), "sweep-bench")
+    assert found.metrics["tg_tok_s"]["value"] == 67.55
+    assert "contradict each other" in found.flags[0]
+
+
+@pytest.mark.parametrize("bad", ["nan", "-5.00", "inf", "0.00", "", "1e5", "55,38"])
+def test_a_cell_that_is_no_rate_is_no_figure(bad: str) -> None:
+    text = "\n".join(SWEEP.splitlines()[:6]).replace("55.38", bad)
+    found = read_figures(text, "sweep-bench")
+    assert found.metrics["tg_tok_s"]["value"] is None
+    assert found.metrics["pp_tok_s"]["value"] == 465.51
+
+
+@pytest.mark.parametrize("form", ["llama-bench", "sweep-bench"])
+@pytest.mark.parametrize(
+    "text", ["", "error: failed to load model", "[\n]\n", "{}", "null", "<html>", "| a | b |", LOG]
+)
+def test_output_without_a_result_says_so(text: str, form: Form) -> None:
+    with pytest.raises(ValueError, match=f"no result of {form} in the output"):
+        read_figures(text, form)
+
+
+def test_only_entries_of_both_kinds_at_once_are_no_result() -> None:
+    with pytest.raises(ValueError, match="no result"):
+        read_figures(lines(entry(512, 128, [30.0])), "llama-bench")
+
+
+@given(
+    st.text(max_size=300) | st.lists(st.sampled_from(array(*ENTRIES).splitlines())).map("\n".join)
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for form in ("llama-bench", "sweep-bench"):
+        try:
+            found = read_figures(text, form)  # type: ignore[arg-type]
+        except ValueError:
+            continue
+        for metric in found.metrics.values():
+            assert metric["value"] is None or metric["value"] > 0
+
+
+def test_hostile_names_are_harmless() -> None:
+    text = lines({**ENTRIES[1], "model_type": "\x1b[2Jx\n|", "build_commit": "\x07"}, ENTRIES[1])
+    found = read_figures(text, "llama-bench")
+    told = "".join([found.model, found.build, *found.flags])
+    assert "\x1b" not in told
+    assert "\x07" not in told

@@ -1,0 +1,152 @@
+"""A soak's requests against a scripted server: what is heard, what is cut, what counts as good."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from console.benchmark.soak_ask import EMPTY, Asker, Out, model_of
+from console.benchmark.stream import FailureKind
+from tests.benchmark.scripted import (
+    DONE,
+    FINISH,
+    ROLE,
+    Handler,
+    answers,
+    delta,
+    free_port,
+    reply,
+    scripted,
+    sse,
+    streams,
+    usage,
+)
+
+LIMIT_S = 20.0
+
+
+def ended(out: Out) -> Out:
+    assert out.ended.wait(LIMIT_S)
+    return out
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_good_answer() -> None:
+    with scripted(streams(reply(16), 0.002)) as server:
+        out = ended(Asker(server.url, 16, "m", nonce=lambda: "n1")("Hello"))
+        answer = out.answer()
+    assert (answer.error, answer.void, out.heard) == ("", "", 16)
+    assert answer.sample.tok_s is not None
+    assert answer.sample.ttft_s is not None
+    [body] = server.requests
+    assert body["messages"][0]["content"] == "[n1] Hello"
+    assert (body["temperature"], body["max_tokens"], body["model"]) == (0, 16, "m")
+
+
+def test_each_request_has_a_nonce_of_its_own() -> None:
+    with scripted(streams(reply(2))) as server:
+        asker = Asker(server.url, 2)
+        for _ in range(3):
+            ended(asker("Hello"))
+        assert len({body["messages"][0]["content"] for body in server.requests}) == 3
+
+
+def test_a_short_answer_is_good_and_its_rate_counts() -> None:
+    with scripted(streams(reply(4), 0.002)) as server:
+        answer = ended(Asker(server.url, 128)("Hello")).answer()
+    assert (answer.error, answer.void, answer.sample.void) == ("", "", "")
+    assert answer.sample.tok_s is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "void"),
+    [
+        (reply(8, cached=5), "cache"),
+        (reply(64), "more than the 8 asked for"),
+        ([ROLE, delta(content="x"), FINISH, DONE], "does not say how many"),
+    ],
+)
+def test_an_answer_whose_rate_does_not_count(parts: list[bytes], void: str) -> None:
+    with scripted(streams(parts)) as server:
+        answer = ended(Asker(server.url, 8)("Hello")).answer()
+    assert answer.error == ""
+    assert void in answer.void
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (answers(500, b'{"error": {"message": "slot \x1b[31mgone"}}'), "server error", "slot gone"),
+        (answers(503, b'{"error": {"message": "Loading model"}}'), "server error", "Loading"),
+        (answers(401, b"{}"), "refused", "401"),
+        (answers(400, b""), "transport", "twice"),
+        (answers(200, b"<html>", "text/html"), FailureKind.PROTOCOL, ""),
+        (streams(reply(16)[:5]), "truncated", "finish_reason"),
+        (lambda handler: handler.reset(), "transport", ""),
+        (streams([ROLE, FINISH, sse({"choices": [], "usage": usage(0)}), DONE]), EMPTY, "no text"),
+    ],
+)  # fmt: skip
+def test_errors_have_a_class(answer: Callable[[Handler], None], error: str, words: str) -> None:
+    with scripted(answer) as server:
+        found = ended(Asker(server.url, 16)("Hello")).answer()
+    assert found.error == error
+    assert words.replace("no text", "without text") in found.words
+    assert "\x1b" not in found.words
+
+
+def test_a_port_that_nobody_listens_on() -> None:
+    found = ended(Asker(f"http://127.0.0.1:{free_port()}", 16)("Hello")).answer()
+    assert (found.error, "refused" in found.words) == ("transport", True)
+
+
+def test_only_text_is_heard_and_a_silent_request_can_be_cut() -> None:
+    """A role, a progress report and pings are what a server sends that generates nothing."""
+    silence = threading.Event()
+
+    def mute(handler: Handler) -> None:
+        progress = sse({"choices": [], "prompt_progress": {"processed": 1}})
+        handler.stream([ROLE, progress, b": ping\n\n", delta(content="x"), b": ping\n\n"])
+        silence.wait(LIMIT_S)
+
+    with scripted(mute) as server:
+        out = Asker(server.url, 16)("Hello")
+        try:
+            until(lambda: out.heard > 0)
+            assert out.heard == 1
+            assert not out.ended.is_set()
+            out.cut()
+            assert ended(out).answer().error == "cancelled"
+        finally:
+            silence.set()
+
+
+def test_asking_for_an_answer_too_early_is_a_bug() -> None:
+    silence = threading.Event()
+    with scripted(lambda handler: silence.wait(LIMIT_S) and None) as server:
+        out = Asker(server.url, 16)("Hello")
+        with pytest.raises(RuntimeError, match="before the request has ended"):
+            out.answer()
+        out.cut()
+        ended(out)
+        silence.set()
+
+
+@pytest.mark.parametrize(
+    ("models", "name"),
+    [
+        ({"data": [{"id": "deepseek"}, {"id": "other"}]}, "deepseek"),
+        ({"data": []}, ""), ({"data": [7]}, ""), ({"data": [{"id": 7}]}, ""), ({}, ""),
+    ],
+)  # fmt: skip
+def test_the_first_model_is_asked(models: dict[str, object], name: str) -> None:
+    with scripted(documents={"/v1/models": models}) as server:
+        assert model_of(server.url) == name

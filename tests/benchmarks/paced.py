@@ -1,0 +1,257 @@
+"""A server that sends each event when it is due, and tells when it really did.
+
+It runs in a process of its own and answers one connection at a time, so that nothing of it competes
+with the next event. Before an event it sleeps, and spins for the last moment, because a sleep ends
+late. Its stamps are `perf_counter_ns`, which on Linux all processes share; what is
+compared are differences of its own stamps.
+
+Each prompt is the script of its answer, a Script as JSON. A token is the word ` tok`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+TOKEN = " tok"
+SPIN_S = 0.0005
+TURN = os.sched_param(10)
+NS = 1e9
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One answer: `tokens` at `rate` tok/s after `delay` seconds, `each` in a chunk.
+
+    `first`: tokens in the first chunk; 1 is what speculative decoding does, whose first token
+    comes out of the prompt alone. `thought`: tokens that are reasoning, at the front. `tell`: who
+    counts: usage or timings in each chunk, `end` (usage in the last chunk alone), `tokenize` (the
+    server counts text when it is asked) or `nobody`.
+    """
+
+    delay: float
+    tokens: int
+    rate: float
+    each: int = 1
+    first: int = 0
+    thought: int = 0
+    tell: str = "usage"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Tokens of each chunk; a chunk holds reasoning or answer, never both."""
+        sizes = [self.first or min(self.each, self.tokens)]
+        while (left := self.tokens - sum(sizes)) > 0:
+            sizes.append(min(self.each, left))
+        return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """When the server had read the request, and sent its first token, the first that is no
+    reasoning, and the last, in ns; how late it was at worst, in seconds."""
+
+    asked: int
+    first: int
+    answer: int
+    last: int
+    late: float
+
+    @property
+    def ttft_s(self) -> float:
+        return (self.first - self.asked) / NS
+
+    @property
+    def ttfo_s(self) -> float:
+        return (self.answer - self.asked) / NS
+
+    def rate(self, script: Script) -> float:
+        """Tokens a second after the first chunk, as they left the server."""
+        return (script.tokens - script.sizes[0]) * NS / (self.last - self.first)
+
+
+class Paced:
+    """The server's process, seen from here."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.url = f"http://127.0.0.1:{int(self._line())}"
+
+    def truth(self) -> Truth:
+        """Of the answer that was just read."""
+        return Truth(**json.loads(self._line()))
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[bool]:
+        """Both sides go before every other program, where this user may ask for that: on a busy
+        machine one would measure the others' turns. False where not."""
+        both = (0, self._process.pid)
+        before = [(os.sched_getscheduler(pid), os.sched_getparam(pid)) for pid in both]
+        try:
+            for pid in both:
+                os.sched_setscheduler(pid, os.SCHED_RR, TURN)
+            yield True
+        except PermissionError:
+            yield False
+        finally:
+            for pid, how in zip(both, before, strict=True):
+                os.sched_setscheduler(pid, *how)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+@contextmanager
+def paced() -> Iterator[Paced]:
+    """A running server; it ends with its stdin."""
+    argv = [sys.executable, "-m", "tests.benchmarks.paced"]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as process:
+        try:
+            yield Paced(process)
+        finally:
+            process.terminate()
+
+
+# -- the server's side ---------------------------------------------------------------------------
+
+
+def events(script: Script) -> list[tuple[float, bytes, int]]:
+    """(due in seconds after the request, bytes, tokens so far) of every event but the end."""
+    found = [
+        (0.0, _sse({"choices": [_choice(role="assistant", content=None)]}), 0),
+        (script.delay / 3, b": ping\n\n", 0),
+        (script.delay / 2, _sse({"prompt_progress": {"processed": 1}, "choices": [_choice()]}), 0),
+    ]
+    sizes, done = script.sizes, 0
+    for size in sizes:
+        name = "reasoning_content" if done < script.thought else "content"
+        done += size
+        due = script.delay + (done - sizes[0]) / script.rate
+        chunk: dict[str, Any] = {"choices": [_choice(**{name: TOKEN * size})]}
+        if script.tell == "usage":
+            chunk["usage"] = _usage(done)
+        if script.tell == "timings":
+            took = 1e3 * (done - 1) / script.rate
+            chunk["timings"] = {
+                "cache_n": 0, "prompt_n": 20, "prompt_ms": script.delay * 1e3,
+                "predicted_n": done, "predicted_ms": took,
+            }  # fmt: skip
+        found.append((due, _sse(chunk), done))
+    return found
+
+
+def _end(script: Script) -> bytes:
+    last: dict[str, Any] = {"choices": [_choice("length")]}
+    end = _sse(last)
+    if script.tell in ("usage", "end"):
+        end += _sse({"choices": [], "usage": _usage(script.tokens)})
+    return end + b"data: [DONE]\n\n"
+
+
+def _choice(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish}
+
+
+def _usage(done: int) -> dict[str, Any]:
+    return {"completion_tokens": done, "prompt_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 0}}  # fmt: skip
+
+
+def _sse(data: object) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def _part(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def _until(due: int) -> int:
+    """Wait; the moment it is over, in ns."""
+    while (left := (due - time.perf_counter_ns()) / NS) > SPIN_S:
+        time.sleep(left - SPIN_S)
+    while (now := time.perf_counter_ns()) < due:
+        pass
+    return now
+
+
+def _request(link: socket.socket) -> tuple[str, dict[str, Any]]:
+    """Path and JSON body of one request."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = link.recv(65536)
+        if not more:
+            return "", {}
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    fields = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines[1:])}
+    while len(body) < int(fields.get("content-length", 0)):
+        body += link.recv(65536)
+    return lines[0].split()[1], json.loads(body or b"{}")
+
+
+def _stream(link: socket.socket, script: Script, asked: int) -> Truth:
+    planned = [(due, _part(data), done) for due, data, done in events(script)]
+    link.sendall(HEAD)
+    late, stamps = 0, []
+    for due, data, done in planned:
+        at = asked + round(due * NS)
+        now = _until(at)
+        link.sendall(data)
+        late = max(late, now - at)
+        if done:
+            stamps.append((now, done))
+    link.sendall(_part(_end(script)) + b"0\r\n\r\n")
+    answer = next((now for now, done in stamps if done > script.thought), stamps[-1][0])
+    return Truth(asked, stamps[0][0], answer, stamps[-1][0], late / NS)
+
+
+def _plain(link: socket.socket, status: str, value: object) -> None:
+    body = json.dumps(value).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+def serve() -> None:
+    """One connection after another, until it is ended."""
+    gc.disable()
+    door = socket.create_server(("127.0.0.1", 0))
+    print(door.getsockname()[1], flush=True)
+    counts = False
+    while True:
+        link, _ = door.accept()
+        with link:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            path, body = _request(link)
+            asked = time.perf_counter_ns()
+            if path == "/v1/chat/completions":
+                script = Script(**json.loads(body["messages"][0]["content"]))
+                truth = _stream(link, script, asked)
+                counts = script.tell == "tokenize"
+                print(json.dumps(asdict(truth)), flush=True)
+            elif path == "/tokenize" and counts:
+                _plain(link, "200 OK", {"tokens": [1] * body["content"].count(TOKEN)})
+            else:
+                _plain(link, "404 Not Found", {})
+
+
+if __name__ == "__main__":
+    serve()

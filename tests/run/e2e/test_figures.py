@@ -1,0 +1,155 @@
+"""Figures of real engines and of what llama-bench prints, from the step to the gate."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.services.probe import complete
+from tests.run.e2e.boxes import Boxes
+from tests.run.e2e.sites import SIDE, UP, book
+from tests.run.e2e.world import World
+
+TG = [20.4, 20.5, 20.6, 20.5, 20.5]
+ENTRY = {
+    "build_commit": "d82b7a7", "build_number": 11549, "model_type": "deepseek2 671B Q3_K",
+    "n_prompt": 0, "n_gen": 128, "n_depth": 0, "avg_ts": 20.5, "stddev_ts": 0.07, "samples_ts": TG,
+}  # fmt: skip
+AGAINST = "against: baseline"
+READ = 'id: tg, run: [cat, "{}"], figures: llama-bench'
+JUDGE = 'id: go, gate: [{metric: tg.tg_tok_s, go: ">= 20 tok/s", min_samples: 5}]'
+
+
+def bench(**more: Any) -> str:
+    keys = {"service": "side", "max_tokens": 64, "runs": 5, "max_runs": 5, **more}
+    return f"id: bench, benchmark: {json.dumps(keys)}"
+
+
+def test_llama_bench_is_read_and_judged_by_its_samples(world: World) -> None:
+    path = world.write("out.json", json.dumps([ENTRY], indent=2))
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    found = done.json["metrics"]["tg"]
+    assert (found["tg_tok_s"]["value"], found["tg_tok_s"]["samples"]) == (20.5, TG)
+    assert found["pp_tok_s"]["value"] is None
+    view = world.view()
+    assert view.benchmarks["tg"]["build"] == "11549-d82b7a7"
+    assert "(20.44 to 20.56 tok/s) meets >= 20 tok/s" in view.verdicts[0].criteria[0]["why"]
+
+
+def test_figures_are_the_newest_attempts(world: World) -> None:
+    """A first attempt whose output is no result leaves nothing behind for a gate."""
+    good = world.write("out.json", json.dumps([ENTRY], indent=2))
+    text = f'test -e seen || {{ touch seen; echo "error: out of memory"; exit 0; }}; cat {good}'
+    step = f"id: tg, script: {json.dumps(text)}, figures: llama-bench, retry: {{backoff: 10ms}}"
+    done = world.go(world.write("b.yaml", book(step, JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+
+
+@pytest.mark.parametrize("text", ["error: failed to load model", "[]", "", "<html>"])
+def test_output_that_is_no_result_fails_the_step_with_its_last_lines(
+    world: World, text: str
+) -> None:
+    path = world.write("out.json", text + "\n")
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (5, None), done
+    step = world.at("tg")
+    assert step.cause == "output_invalid"
+    assert "no result of llama-bench in the output" in step.detail
+    assert step.lines == ([text] if text else [])
+
+
+def test_a_benchmark_keeps_what_it_was_taken_in(world: World) -> None:
+    """The plain endpoint, two streams at once, and the machine around it."""
+    steps = (SIDE, bench(endpoint="completions", concurrency=[2]))
+    done = world.go(world.write("b.yaml", book(*steps)))
+    assert done.code == 0, done
+    view = world.view()
+    found = view.benchmarks["bench"]
+    context = found["context"]
+    assert "console.demo.engine" in context["server"]["argv"]
+    assert (context["slots"], context["runs"]) == (1, 6)
+    assert isinstance(context["swapped_in"], int)
+    assert isinstance(context["server_major_faults"], int)
+    assert (found["protocol"]["endpoint"], found["protocol"]["levels"]) == ("completions", [2])
+    (level,) = found["levels"]
+    assert (level["streams"], level["valid"], level["voids"]) == (2, 6, {})
+    assert level["tok_s"] > 0
+    assert "2 streams on 1 slots: the others waited" in found["flags"]
+    assert found["cold"]["completion_tokens"] == 64
+    metrics = view.metrics["bench"]
+    assert len(metrics["tok_s"]["samples"]) == metrics["tok_s"]["n"] == 5
+    assert "samples" not in metrics["error_rate"]
+    kept = json.loads(Path(found["file"]).read_text())
+    assert [run["completion_tokens"] for run in kept["runs"]] == [64] * 5
+
+
+def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(world: World) -> None:
+    """It serves on while a candidate is measured beside it, on the same two cores."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            complete(world.base_url, max_tokens=3000, timeout_s=60.0)
+
+    thread = threading.Thread(target=ask)
+    judge = 'id: go, gate: [{metric: bench.tok_s, go: "> 0.001 tok/s"}]'
+    more = "on_failure: continue"
+    path = world.write("b.yaml", book(SIDE, f"{bench(max_tokens=1500, runs=3)}, {more}", judge))
+    thread.start()
+    try:
+        done = world.go(path)
+    finally:
+        over.set()
+        thread.join()
+    assert (done.code, done.json["decision"]) == (4, "hold"), done
+    step = world.at("bench")
+    assert step.detail == "not one valid run"
+    assert all(line.startswith("another engine was busy: baseline (") for line in step.lines)
+    (row,) = world.view().verdicts[0].criteria
+    assert row["why"] == "bench.tok_s: no usable figure, step bench is failed"
+
+
+@pytest.mark.engine
+def test_baseline_candidate_baseline_in_containers(box: Boxes) -> None:
+    """Images, flags and processes of both are known, and nothing came from a cache."""
+    steps = (UP, f"id: bench, benchmark: {{service: cand, max_tokens: 96, runs: 3, {AGAINST}}}")
+    done = box.world.go(box.world.write("b.yaml", book(*steps)))
+    assert done.code == 0, done
+    found = box.world.view().benchmarks
+    cand, before, after = (found[f"bench{scope}"] for scope in ("", ".baseline", ".baseline-after"))
+    for one in (cand, before, after):
+        server = one["context"]["server"]
+        assert server["image_id"].startswith("sha256:")
+        assert server["argv"][0].endswith("llama-server")
+        assert isinstance(one["context"]["server_major_faults"], int), "its processes are known"
+        for run in json.loads(Path(one["file"]).read_text())["runs"]:
+            assert (run["completion_tokens"], run["void"]) == (96, "")
+            assert run["server_decode_tok_s"] > 0
+    assert "/models/tiny.gguf" in cand["context"]["server"]["argv"]
+    assert "/models/deepseek2.gguf" in after["context"]["server"]["argv"]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("form", ["json", "jsonl", "md"])
+def test_a_real_llama_bench(box: Boxes, form: str) -> None:
+    """In a one-off container, its log in the same stream as its result."""
+    argv = ["llama-bench", "-m", "/models/tiny.gguf", "-p", "32", "-n", "16", "-t", "1", "-o", form]
+    where = {"image": box.image, "mounts": [f"{box.models}:/models:ro"], "memory": "512MiB"}
+    step = f"id: tg, run: {json.dumps(argv)}, where: {json.dumps(where)}, figures: llama-bench"
+    judge = 'id: go, gate: [{metric: tg.tg_tok_s, go: "> 0.001 tok/s"}]'
+    done = box.world.go(box.world.write("b.yaml", book(step, judge)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    for name, test in (("tg_tok_s", "tg16"), ("pp_tok_s", "pp32")):
+        found = done.json["metrics"]["tg"][name]
+        assert (found["test"], found["n"]) == (test, 1 if form == "md" else 5)
+        assert found["value"] > 0
+        assert found["std"] >= 0
+    flags = box.world.view().benchmarks["tg"]["flags"]
+    assert flags == (
+        ["from the table, which does not tell the single samples: n is 1"] if form == "md" else []
+    )

@@ -1,0 +1,260 @@
+"""A soak of a real llama.cpp server that crashes, hangs, or outlives its runner; and a stand-in
+for one that leaks and slows down. Each is named in the run's figures, and no gate calls it GO."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.run.soak_file import read_lines
+from console.run.view import RunView
+from console.services import process
+from tests.run.e2e.boxes import Boxes
+from tests.run.e2e.sites import SIDE, UP, book, host_site, service
+from tests.run.e2e.world import World, until
+
+STAND_IN = Path(__file__).with_name("soak_server.py")
+CRITERIA = (
+    'soak.stability, go: ">= 95 %"', 'soak.errors, go: "== 0"', 'soak.restarts, go: "== 0"',
+    'soak.hangs, go: "== 0"', 'soak.rss_growth, go: "< 100MiB"', 'soak.tok_s, go: ">= 1 tok/s"',
+    'soak.critical_lines, go: "== 0"',
+)  # fmt: skip
+GATE = "id: stable, gate: [" + ", ".join(f"{{metric: {one}}}" for one in CRITERIA) + "]"
+
+
+def soak(duration: str, more: str = "", service: str = "side", after: str = "") -> str:
+    return (
+        f"id: soak, soak: {{service: {service}, duration: {duration}, max_tokens: 24"
+        f"{more or ', every: 200ms'}}}{after}"
+    )
+
+
+def figure(view: RunView, name: str) -> Any:
+    return view.metrics["soak"][name]["value"]
+
+
+def rows(view: RunView) -> list[dict[str, Any]]:
+    return list(read_lines(Path(view.soaks["soak"]["file"])))
+
+
+def lines(world: World) -> list[dict[str, Any]]:
+    """What the newest attempt at the soak has written so far."""
+    found = sorted((world.run.path / "attempts").glob("soak.*.soak.jsonl"))
+    return list(read_lines(found[-1])) if found else []
+
+
+def answered(world: World, count: int) -> bool:
+    return sum(1 for line in lines(world) if line.get("ok")) >= count
+
+
+def test_a_server_that_is_well(world: World) -> None:
+    done = world.go(
+        world.write("b.yaml", book(SIDE, soak("12s", ", arrivals: fixed, every: 200ms"), GATE))
+    )
+    view = world.view()
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert figure(view, "observed_s") == pytest.approx(12, abs=1)
+    # a moment each 0.2 s; a busy machine misses some, and never sends one twice
+    assert 10 < figure(view, "requests") <= 60 - view.soaks["soak"]["missed"]
+    assert (figure(view, "errors"), figure(view, "hangs"), figure(view, "restarts")) == (0, 0, 0)
+    assert figure(view, "rss_peak") > 10 * 2**20
+    assert figure(view, "ttft_s") > 0
+    looks = [row for row in rows(view) if "rss" in row]
+    assert len(looks) >= 10
+    told = next(row for row in rows(view) if row.get("event") == "server")
+    assert set(told["start"]) == {"process", "metrics"}, "llama-server says when it started"
+    said = world.at("soak").said
+    assert "RSS" in said
+    assert "0 errors" in said
+    assert "left" in said
+
+
+def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
+    until(lambda: answered(world, 8), "the soak has begun")
+    world.kill("process")
+    view = world.state("paused:step_failed")
+    step = world.at("soak")
+    assert step.cause == "not_ready"
+    assert "SIGKILL" in step.detail
+    assert "of the soak" in step.detail
+    assert step.lines, "the last lines of the server"
+    [crash] = view.soaks["soak"]["restarts"]
+    assert "SIGKILL" in crash["what"]
+    assert 0 < crash["t"] <= figure(view, "observed_s") < 60
+    assert figure(view, "restarts") == 1
+    assert view.soaks["soak"]["early"]
+    # somebody who skips it does not get a GO from half a soak
+    assert world.tell("skip", "--reason", "to see the gate").code == 0
+    view = world.state("paused:hold")
+    assert str(view.decision) == "hold"
+    assert world.tell("abort").code == 0
+    world.over()
+
+
+def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("25s"), GATE)))
+    until(lambda: answered(world, 8), "normal is known")
+    [(pid, start)] = world.pids("process")
+    process.send(pid, start, signal.SIGSTOP)
+    until(lambda: [row for row in lines(world) if row.get("event") == "hang"], "a hang is named")
+    process.send(pid, start, signal.SIGCONT)
+    view = world.over()
+    [hang] = view.soaks["soak"]["hangs"]
+    assert "stopped by a signal" in hang["what"]
+    assert "request" in hang["what"]
+    assert hang["until"] > hang["t"], "it was answered again"
+    assert figure(view, "hangs") == 1
+    assert view.soaks["soak"]["errors"] == {"hang": hang["requests"]}
+    assert figure(view, "restarts") == 0
+    assert view.metrics["soak"]["observed_s"]["n"] > 8
+    assert str(world.at("soak").state) == "succeeded"
+    assert str(view.decision) == "no_go"
+
+
+def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("15s"), GATE)))
+    until(lambda: answered(world, 10), "the soak has begun")
+    world.kill("runner")
+    world.dead()
+    before = lines(world)
+    done = world.console("resume", "--json")
+    view = world.view()
+    assert (done.code, done.json["state"], done.json["decision"]) == (0, "succeeded", "go"), done
+    assert world.at("soak").attempt == 2
+    [(begin, end)] = view.soaks["soak"]["gaps"]
+    assert 0 < begin < end
+    assert figure(view, "observed_s") == pytest.approx(15, abs=1.5)
+    again = rows(view)
+    whole = [row for row in before if row != again[len(before) - 1]] and before
+    assert again[: len(whole)] == whole, "nothing that was seen is lost"
+    assert again[-1]["t"] == pytest.approx(15 + end - begin, abs=1.5)
+    assert len({row["t"] for row in again if "ok" in row}) > len(
+        [row for row in before if "ok" in row]
+    )
+
+
+def test_a_soak_whose_server_died_with_its_runner(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
+    until(lambda: answered(world, 5), "the soak has begun")
+    world.kill("runner")
+    world.dead()
+    world.kill("process")
+    assert world.console("resume", "--detach").code == 0
+    view = world.state("paused:step_failed")
+    assert world.at("soak").cause == "precondition"
+    assert figure(view, "requests") >= 5, "what was seen before is on record"
+    assert figure(view, "restarts") == 1, "and that it died"
+    assert view.metrics["soak"]["requests"]["n"] == 0, "and judges nothing"
+
+
+@pytest.fixture
+def sick(bare: World) -> World:
+    """A world with a candidate that leaks 2 MB a request, says so, and gets three times slower."""
+    site = json.loads(host_site(bare))
+    argv = [sys.executable, str(STAND_IN), "--port", str(bare.cand_port)]
+    argv += ["--leak", "2000000", "--slower", "3", "--bad-after", "7", "--critical", "10"]
+    site["services"]["sick"] = service(argv, bare.cand_url)
+    bare.site.write_text(json.dumps(site))
+    bare.bring_up()
+    return bare
+
+
+def test_a_leak_and_a_drop_of_throughput(sick: World) -> None:
+    up = "id: up, service: {start: sick}"
+    gate = "id: stable, gate: [{metric: soak.rss_growth, go: '< 20MB'}, {metric: soak.tok_s_drift, "
+    gate += "go: '<= 5 %'}, {metric: soak.critical_lines, go: '== 0'}]"
+    path = sick.write("b.yaml", book(up, soak("18s", service="sick"), gate))
+    done = sick.go(path)
+    view = sick.view()
+    assert (done.code, done.json["decision"]) == (3, "no_go"), done
+    assert {row["verdict"] for row in view.verdicts[0].criteria} == {"NO-GO"}
+    asked = figure(view, "requests")
+    leaked = asked * 2_000_000
+    assert figure(view, "rss_growth") == pytest.approx(leaked, rel=0.3)
+    assert figure(view, "rss_peak") >= 0.9 * leaked
+    assert 0.4 < figure(view, "tok_s_drift") < 0.75, "three times slower is two thirds"
+    found = view.soaks["soak"]
+    assert figure(view, "critical_lines") == len(found["critical"]) == asked // 10
+    assert all("CUDA error: out of memory" in line for line in found["critical"])
+    assert "\x1b" not in json.dumps(found)
+    assert (figure(view, "errors"), figure(view, "restarts")) == (0, 0)
+
+
+def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
+    site = json.loads(sick.site.read_text())
+    serve = site["services"]["sick"]["process"]["argv"]
+    wrapper = f"{' '.join(serve)} & sleep 4; kill $!; exec sleep 600"
+    site["services"]["sick"]["process"]["argv"] = ["sh", "-c", wrapper]
+    sick.site.write_text(json.dumps(site))
+    up = "id: up, service: {start: sick}"
+    path = sick.write(
+        "b.yaml", book(up, soak("60s", ", max_errors: 3, every: 200ms", service="sick"), GATE)
+    )
+    done = sick.go(path)
+    view = sick.view()
+    step = view.step("soak")
+    assert step is not None
+    assert (done.code, step.cause) == (5, "output_invalid"), done
+    assert "requests failed: " in step.detail
+    assert "transport" in step.detail
+    assert "refused" in " ".join(step.lines)
+    assert figure(view, "errors") == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [(", timeout: 3s", "output_invalid"), (", timeout: 9s", "timeout")]
+)
+def test_a_soak_that_was_not_given_its_time_has_failed(world: World, more: str, why: str) -> None:
+    done = world.go(world.write("b.yaml", book(SIDE, soak("10s", after=more), GATE)))
+    step = world.at("soak")
+    assert (done.code, step.cause) == (5, why), done
+    assert ("of 10.0 s observed" in step.detail) is (why == "output_invalid")
+    view = world.view()
+    assert {one["n"] for one in view.metrics["soak"].values()} == {0}
+    assert figure(view, "requests") > 3
+
+
+def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("60s", ", every: 0s"), GATE)))
+    until(lambda: answered(world, 3), "the soak has begun")
+    assert world.tell("abort").code == 0
+    view = world.over()
+    assert str(world.at("soak").state) == "cancelled"
+    assert figure(view, "requests") >= 3
+    assert view.soaks["soak"]["early"] == "stopped before its end"
+    assert not view.verdicts
+
+
+@pytest.mark.engine
+def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
+    world = box.world
+    world.detach(world.write("b.yaml", book(UP, soak("20s", service="cand"))))
+    until(lambda: answered(world, 5), "the soak has begun")
+    box.docker("update", "--restart", "always", box.cand_name)
+    os.kill(int(box.inspect(box.cand_name)["State"]["Pid"]), signal.SIGKILL)
+    view = world.over()
+    assert str(world.at("soak").state) == "succeeded", world.words
+    [restart] = view.soaks["soak"]["restarts"]
+    assert "container" in restart["what"]
+    assert figure(view, "restarts") == 1
+    assert figure(view, "errors") >= 1
+    assert figure(view, "rss_peak") > 2**20
+    assert figure(view, "rss_growth") is None, "two processes are not compared"
+    assert figure(view, "critical_lines") == 0
+
+
+def test_a_soak_of_the_baseline(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(soak("6s", service="baseline"))))
+    view = world.view()
+    assert done.code == 0, done
+    assert figure(view, "requests") > 3
+    assert figure(view, "restarts") == 0
+    assert not view.services, "it is not taken into the run"
+    assert world.serves()

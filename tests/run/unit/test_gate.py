@@ -1,0 +1,245 @@
+"""What a gate takes as evidence, and that no bad data of any kind makes a GO."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.playbook.steps import CriterionModel, Step
+from console.playbook.verdict import Verdict
+from console.run.executors.gate import decide, evidence
+from console.run.view import RunView
+from tests.run.unit.figures import CARDS, agreeing, figure, peaks, picture
+
+
+def criterion(metric: str, go: str = "", no_go: str = "", **more: Any) -> CriterionModel:
+    said = {key: text for key, text in (("go", go), ("no_go", no_go)) if text}
+    return CriterionModel.model_validate({"metric": metric, **said, **more})
+
+
+def gate(*criteria: CriterionModel) -> Step:
+    return Step(id="g", gate=list(criteria))
+
+
+def one(view: RunView, wanted: CriterionModel, cards: tuple[str, ...] = ()) -> tuple[Verdict, str]:
+    verdict, rows = decide(gate(wanted), view, cards)
+    return verdict, rows[0]["why"]
+
+
+# --- figures of steps ------------------------------------------------------------------------
+
+
+def test_a_figure_and_the_baselines() -> None:
+    view = picture({
+        "bench.tok_s": figure(20.0, "tok/s", 3, void=1, samples=[19.0, 20.0, 21.0]),
+        "bench.baseline.tok_s": figure(10.0, "tok/s", 2, samples=[9.0, 11.0]),
+    })  # fmt: skip
+    found = evidence(view, criterion("bench.tok_s", ">= 1.1 x baseline"))
+    assert (found.value, found.unit, found.n, found.void) == (20.0, "tok/s", 3, 1)
+    assert (found.baseline, found.baseline_n) == (10.0, 2)
+    assert (found.samples, found.baseline_samples) == ((19.0, 20.0, 21.0), (9.0, 11.0))
+    before = evidence(view, criterion("bench.baseline.tok_s", ">= 9"))
+    assert (before.value, before.n, before.baseline, before.samples) == (10.0, 2, None, (9.0, 11.0))
+
+
+@pytest.mark.parametrize("state", ["failed", "skipped", "cancelled", "in_doubt", "running", ""])
+def test_a_baseline_that_was_not_measured_to_its_end_is_none(state: str) -> None:
+    """Half of its runs are there, and look like a figure."""
+    figures = {"bench.tok_s": agreeing(20.0, "tok/s")}
+    figures["bench.baseline.tok_s"] = agreeing(10.0, "tok/s")
+    assert one(picture(figures), criterion("bench.tok_s", ">= 1.1 x baseline"))[0] is Verdict.GO
+    view = picture(figures, baseline=state)
+    verdict, why = one(view, criterion("bench.tok_s", ">= 1.1 x baseline"))
+    assert verdict is Verdict.HOLD
+    assert "needs a baseline, and none was measured" in why
+    assert one(view, criterion("bench.baseline.tok_s", ">= 9"))[0] is Verdict.HOLD
+    assert one(view, criterion("bench.tok_s", ">= 15"))[0] is Verdict.GO
+
+
+def test_what_a_failed_step_left_is_named() -> None:
+    view = picture({"bench.tok_s": agreeing(20.0, "tok/s")}, bench="failed")
+    assert one(view, criterion("bench.tok_s", ">= 15")) == (
+        Verdict.HOLD, "bench.tok_s: no usable figure, step bench is failed",
+    )  # fmt: skip
+
+
+def test_a_metric_that_was_not_recorded_is_named() -> None:
+    view = picture({"bench.tok_s": agreeing(20.0, "tok/s")})
+    assert one(view, criterion("bench.ttft_s", "< 2s"))[1].endswith("bench has no ttft_s")
+    assert one(view, criterion("say.n", "< 2"))[1].endswith("no such step")
+
+
+def test_samples_decide_through_the_journal() -> None:
+    noisy = [19.2, 19.6, 19.9, 20.1, 20.3, 20.5, 20.6]
+    mean = sum(noisy) / 7
+    view = picture({"bench.tok_s": figure(mean, "tok/s", 7, samples=noisy)})
+    verdict, why = one(view, criterion("bench.tok_s", ">= 20"))
+    assert verdict is Verdict.HOLD
+    assert "the samples do not decide, 19.66 to 20.34 tok/s around >= 20 tok/s" in why
+
+
+# --- figures of the machine ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "more", "value", "unit"),
+    [
+        ("gpu.peak_used", {"of": "sum"}, 100e9, "B"),
+        ("gpu.peak_used", {"of": "max"}, 80e9, "B"),
+        ("gpu.peak_temperature", {"of": "max"}, 80.0, "count"),
+        ("host.peak_ram_used", {}, 64e9, "B"),
+        ("host.peak_swap_used", {}, 0.0, "B"),
+        ("host.swap_in_rate", {}, 0.0, "B/s"),
+        ("host.pressure", {}, 0.5, "%"),
+    ],
+)
+def test_peaks(metric: str, more: dict[str, str], value: float, unit: str) -> None:
+    wanted = criterion(metric, "<= 1 x baseline", **more)
+    found = evidence(picture({}, peaks(100e9)), wanted, CARDS)
+    assert (found.value, found.unit, found.n, found.reason_missing) == (value, unit, 600, "")
+
+
+def test_nobody_looked() -> None:
+    for machine in (None, {}, peaks(1e9, n=0), peaks(1e9, n=None)):
+        found = one(picture({}, machine), criterion("gpu.peak_used", "<= 117GB", of="sum"))
+        assert found[0] is Verdict.HOLD
+        assert "nobody looked at the machine" in found[1]
+
+
+def test_a_card_that_was_lost_is_named_with_what_was_seen_of_it() -> None:
+    machine = peaks(100e9)
+    machine["gpu"][CARDS[0]] = {
+        "used": None, "temperature": None, "why": {"used": "not read for 40 s in a row: lost"},
+        "seen": {"used": 80 * 2**30},
+    }  # fmt: skip
+    verdict, why = one(picture({}, machine), criterion("gpu.peak_used", "<= 117GB", of="sum"))
+    assert verdict is Verdict.HOLD
+    assert "GPU-96: not read for 40 s in a row: lost; 80.0 GiB was seen" in why
+
+
+def test_a_card_of_the_site_that_never_answered_is_named() -> None:
+    view = picture({}, peaks(100e9))
+    wanted = criterion("gpu.peak_used", "<= 117GB", of="sum")
+    assert one(view, wanted, CARDS)[0] is Verdict.GO
+    verdict, why = one(view, wanted, (*CARDS, "GPU-third"))
+    assert (verdict, "GPU-third was not seen" in why) == (Verdict.HOLD, True)
+    assert one(view, criterion("host.pressure", "<= 10 %"), ("GPU-third",))[0] is Verdict.GO
+
+
+def test_no_driver_is_no_sum_of_zero_bytes() -> None:
+    machine = peaks(0, gpu={}, trouble="no NVIDIA driver\x1b[2J")
+    verdict, why = one(picture({}, machine), criterion("gpu.peak_used", "<= 117GB", of="sum"))
+    assert verdict is Verdict.HOLD
+    assert "no NVIDIA driver" in why
+    assert "\x1b" not in why
+
+
+# --- no path from bad data to GO -------------------------------------------------------------
+
+ODD = st.sampled_from([None, math.nan, math.inf, -math.inf, "20", True, [], {}, 10**400])
+GOOD_VALUE = st.floats(1.0, 1e6)
+COUNT = st.integers(1, 50)
+
+
+@st.composite
+def bad_figures(draw: st.DrawFn) -> dict[str, Any] | None:
+    """Figures that are none, in each of the ways they can come to be; None: there are none."""
+    value, n = draw(GOOD_VALUE), draw(COUNT)
+    samples = [value] * n
+    return draw(
+        st.sampled_from([
+            None,
+            figure(draw(ODD), "tok/s", n),  # type: ignore[arg-type]
+            figure(value, "tok/s", 0),
+            figure(value, "tok/s", draw(st.sampled_from([-1, None, math.nan, "9"]))),  # type: ignore[arg-type]
+            figure(None, "tok/s", 0, void=n),
+            figure(value, "B", n),
+            {},
+            {"value": value, "unit": "tok/s"},
+            figure(value, "tok/s", n, samples=[*samples[:-1], draw(ODD)]),
+            figure(value, "tok/s", n + 1, samples=samples),
+            figure(value * 2, "tok/s", n, samples=samples),
+        ])
+    )  # fmt: skip
+
+
+OPS = st.sampled_from([">=", ">", "<", "<=", "=="])
+ABSOLUTE = st.builds(lambda op, value: f"{op} {value:.6f} tok/s", OPS, st.floats(0.001, 1e7))
+FACTOR = st.builds(lambda op, value: f"{op} {value:.6f} x baseline", OPS, st.floats(0.01, 1e3))
+PAIRS = st.tuples(st.none() | ABSOLUTE | FACTOR, st.none() | ABSOLUTE | FACTOR).filter(any)
+
+
+@settings(deadline=None)
+@given(bad_figures(), PAIRS, st.integers(1, 5))
+def test_bad_figures_are_never_go(
+    figures: dict[str, Any] | None, pair: tuple[str | None, str | None], least: int
+) -> None:
+    given_figures = {"bench.baseline.tok_s": agreeing(10.0, "tok/s")}
+    if figures is not None:
+        given_figures["bench.tok_s"] = figures
+    view = picture(given_figures, bench="succeeded")
+    wanted = criterion("bench.tok_s", pair[0] or "", pair[1] or "", min_samples=least)
+    assert one(view, wanted)[0] is Verdict.HOLD
+
+
+@settings(deadline=None)
+@given(bad_figures(), FACTOR, st.booleans())
+def test_bad_figures_of_the_baseline_are_never_go(
+    figures: dict[str, Any] | None, factor: str, first: bool
+) -> None:
+    given_figures = {"bench.tok_s": agreeing(20.0, "tok/s")}
+    if figures is not None and figures.get("unit") != "B":
+        given_figures["bench.baseline.tok_s"] = figures
+    view = picture(given_figures, baseline="succeeded")
+    assert one(view, criterion("bench.tok_s", **{"go" if first else "no_go": factor}))[0] is (
+        Verdict.HOLD
+    )
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["failed", "skipped", "cancelled", "in_doubt", "running", "retry_wait", ""]),
+    GOOD_VALUE, COUNT, PAIRS,
+)  # fmt: skip
+def test_figures_of_a_step_that_did_not_succeed_are_never_go(
+    state: str, value: float, n: int, pair: tuple[str | None, str | None]
+) -> None:
+    figures = {"bench.tok_s": agreeing(value, "tok/s", n)}
+    figures["bench.baseline.tok_s"] = agreeing(10.0, "tok/s", n)
+    view = picture(figures, bench=state)
+    assert one(view, criterion("bench.tok_s", pair[0] or "", pair[1] or ""))[0] is Verdict.HOLD
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(CARDS),
+    st.sampled_from([{}, {"used": None}, {"used": math.nan}, {"used": math.inf}, {"used": -1.0},
+                     {"used": "9"}, {"used": None, "seen": {"used": 1.0}}]),
+    st.sampled_from(["sum", "max"]), st.booleans(), ABSOLUTE,
+)  # fmt: skip
+def test_a_card_without_a_figure_is_never_go(
+    card: str, figures: dict[str, Any], of: str, first: bool, text: str
+) -> None:
+    machine = peaks(100e9)
+    machine["gpu"][card] = figures
+    wanted = criterion(
+        "gpu.peak_used", of=of, **{"go" if first else "no_go": text.replace(" tok/s", "GB")}
+    )
+    assert one(picture({}, machine), wanted)[0] is Verdict.HOLD
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["good", "bad"]), min_size=1, max_size=4))
+def test_one_bad_figure_among_good_ones_is_never_go(kinds: list[str]) -> None:
+    figures = {
+        f"bench.m{n}": figure(20.0 if kind == "good" else None, "tok/s")
+        for n, kind in enumerate(kinds)
+    }
+    step = gate(*(criterion(name, ">= 10") for name in figures))
+    verdict, rows = decide(step, picture(figures))
+    assert verdict is (Verdict.HOLD if "bad" in kinds else Verdict.GO)
+    assert len(rows) == len(kinds)

@@ -1,0 +1,63 @@
+"""What a run notes about itself when it begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.run import header
+from console.site.load import load_site
+from tests.run.unit.conftest import SITE, MakePlan
+
+
+def test_every_criterion_is_noted_as_it_was_written(plan: MakePlan) -> None:
+    made = plan(
+        "{id: bench, benchmark: {service: beside, against: baseline}}",
+        "{id: off, when: false, gate: [{metric: bench.tok_s, go: '> 1'}]}",
+        "{id: go, gate: [{metric: bench.tok_s, go: '>= 1.5 x baseline', no_go: '< 20 tok/s', "
+        "min_samples: 3}, {metric: gpu.peak_used, of: sum, go: '<= 117GB'}]}",
+    )
+    assert header.targets(made) == [
+        {"gate": "go", "metric": "bench.tok_s", "of": None, "go": ">= 1.5 x baseline",
+         "no_go": "< 20 tok/s", "min_samples": 3},
+        {"gate": "go", "metric": "gpu.peak_used", "of": "sum", "go": "<= 117GB", "no_go": "",
+         "min_samples": 1},
+    ]  # fmt: skip
+
+
+def test_the_baseline_is_noted_as_it_is_started(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE.replace("base,", "base, reference: {tok_s: 10.75}, args: [-c, '8192'],"))
+    assert header.baseline(load_site(path)) == {
+        "url": "http://127.0.0.1:8000", "runs": ["starts the existing container base"],
+        "args": ["-c", "8192"], "reference": 10.75,
+    }  # fmt: skip
+
+
+def test_the_machine_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(json.dumps(header.machine()))
+    assert found["kernel"] == Path("/proc/sys/kernel/osrelease").read_text().strip()
+    assert found["ram"] > 2**28
+    assert found["threads"] >= 1
+    assert bool(found["cards"]) != bool(found["cards_why"])
+    assert header.version()
+
+
+def test_a_start_is_told_from_a_stop_by_the_plan_itself(plan: MakePlan) -> None:
+    """The report looks for the load in what the plan says: both have to go on meaning the same."""
+    from console.run.report_memory import STARTS
+
+    made = plan(
+        "{id: a, service: {start: cand}}", "{id: b, service: {stop: cand}}",
+        "{id: c, service: {start: box}}", "{id: d, service: {start: stack}}",
+        "{id: e, service: {wait: box}}",
+    )  # fmt: skip
+    begun = {
+        step.id: any(line.lstrip().startswith(STARTS) for line in step.effects)
+        for step in made.steps
+        if step.kind == "service"
+    }
+    assert begun == {"a": True, "b": False, "c": True, "d": True, "e": False}
+    assert made.at("b").effects[0].startswith("stops ")

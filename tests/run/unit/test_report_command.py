@@ -1,0 +1,81 @@
+"""`omni-console report`: one run as Markdown, several as a table that fits where it goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.run.directory import RunDir
+from console.run.read import read_view
+from console.run.report import write_report
+from tests.run.unit import reported
+
+Caught = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return [
+        reported.kept(reported.no_go_rows()),
+        reported.kept(reported.soaked_rows(), inputs={"split": "layer", "port": 8001}),
+    ]
+
+
+def test_one_run_is_its_report(two: list[RunDir], capsys: Caught) -> None:
+    assert main(["report", two[0].id]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# Replace llama.cpp with ik_llama.cpp\n\n**NO-GO (retain).** Gate go")
+    assert "![" not in out, "no chart was drawn yet"
+    write_report(two[0], read_view(two[0]))
+    assert main(["report", two[0].id]) == 0
+    assert f"]({two[0].path}/report/memory.svg)" in capsys.readouterr().out
+
+
+def test_several_runs_are_a_table_of_attempts(two: list[RunDir], capsys: Caught) -> None:
+    ids = [run.id for run in two]
+    assert main(["report", *ids]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# 2 attempts\n")
+    assert "| `graph` | 6.1 tok/s (-43.3 %) |" in out
+    assert main(["report", "--json", *ids]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [run["run"] for run in found["runs"]] == ids
+    drawn = ["samples-bench", "soak-soak", "soak-memory-soak", "memory"]
+    assert found["runs"][1]["charts"] == drawn
+    attempts = {one["run"]: one["inputs"] for one in found["comparison"]["attempts"]}
+    assert attempts == {ids[0]: {"split": "graph"}, ids[1]: {"split": "layer"}}
+
+
+def test_at_a_terminal_the_table_fits_it(
+    two: list[RunDir], capsys: Caught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    ids = [run.id for run in two]
+    assert main(["report", *ids]) == 0
+    drawn = capsys.readouterr().out
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert "  split=graph\n" in drawn
+    assert "|" not in drawn
+    assert main(["report", "--markdown", *ids]) == 0
+    assert capsys.readouterr().out.startswith("# 2 attempts\n")
+
+
+def test_a_copy_is_written_with_its_charts(two: list[RunDir], capsys: Caught) -> None:
+    assert main(["report", two[1].id, "--to", "docs/phase2-evaluation.md", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": "docs/phase2-evaluation.md"}
+    text = Path("docs/phase2-evaluation.md").read_text()
+    assert "](phase2-evaluation/soak-soak.svg)" in text
+    assert Path("docs/phase2-evaluation/soak-soak.svg").exists()
+    assert not two[1].report.exists(), "the run's own directory is not touched"
+    assert main(["report", two[0].id, two[1].id, "--to", "x.md"]) == 2
+    assert "--to writes the report of one run" in capsys.readouterr().err
+    Path("file").write_text("")
+    assert main(["report", two[0].id, "--to", "file/x.md"]) == 2
+    assert "cannot be written" in capsys.readouterr().err

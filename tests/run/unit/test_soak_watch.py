@@ -1,0 +1,232 @@
+"""What a soak sees of its server: real processes, log files, and the engine's statistics."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from console.run.soak_watch import (
+    ContainerEyes,
+    CriticalLog,
+    ProcessEyes,
+    group_memory,
+    start_header,
+)
+from console.services import process
+from console.services.base import Handle
+
+MIB = 2**20
+PATTERN = r"CUDA error|out of memory"
+SERVER = "x = b'x' * (64 << 20); print('up', flush=True); import time; time.sleep(600)"
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return value
+
+
+@pytest.fixture
+def script() -> Iterator[Handle]:
+    """A script that starts a server of 64 MiB again whenever it dies."""
+    loop = f'while :; do {sys.executable} -S -c "{SERVER}"; done'
+    child = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.DEVNULL, start_new_session=True)
+    start = process.start_time(child.pid)
+    assert start is not None
+    yield Handle("s", "process", pid=child.pid, start=start)
+    process.stop_group(child.pid, start, grace_s=0.0)
+    child.wait()
+
+
+def large(eyes: ProcessEyes) -> tuple[int, str]:
+    def look() -> tuple[int, str] | None:
+        memory, start = eyes.look()
+        rss = memory["rss"] or 0
+        return (rss, start["process"]) if rss > 64 * MIB else None
+
+    found: tuple[int, str] = until(look)
+    return found
+
+
+def test_the_memory_of_a_process_is_that_of_all_it_started(script: Handle) -> None:
+    eyes = ProcessEyes(script)
+    rss, _ = large(eyes)
+    assert 64 * MIB < rss < 200 * MIB
+    memory, _ = eyes.look()
+    assert memory["anon"] is not None
+    assert 56 * MIB < memory["anon"] <= rss, "the kernel counts by the handful"
+
+
+def test_a_server_that_its_script_starts_again_is_another_one(script: Handle) -> None:
+    large(ProcessEyes(script))
+    eyes = ProcessEyes(script)
+    _, before = large(eyes)
+    pid, start = (int(part) for part in before.split())
+    assert pid != script.pid
+    assert eyes.look()[1]["process"] == before
+    assert ProcessEyes(script, before).look()[1]["process"] == before
+    process.send(pid, start, signal.SIGKILL)
+    until(lambda: not process.alive(pid, start))
+    assert eyes.look()[1].get("process") != before
+    assert ProcessEyes(script, before).look()[1].get("process") != before
+
+
+def test_a_stopped_process_says_so(script: Handle) -> None:
+    eyes = ProcessEyes(script)
+    _, server = large(eyes)
+    pid, start = (int(part) for part in server.split())
+    process.send(pid, start, signal.SIGSTOP)
+    until(lambda: eyes.state() == "stopped by a signal")
+    process.send(pid, start, signal.SIGCONT)
+
+
+def test_a_process_that_is_gone_has_no_memory_at_all() -> None:
+    child = subprocess.Popen(["true"])
+    start = process.start_time(child.pid) or 1
+    child.wait()
+    eyes = ProcessEyes(Handle("s", "process", pid=child.pid, start=start))
+    assert eyes.look() == ({"rss": None, "anon": None}, {})
+    assert eyes.state() == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "rss", "anon"),
+    [
+        ({"anon": 7, "file_mapped": 5, "file": 900, "total_rss": 1}, 12, 7),
+        ({"total_rss": 7, "total_mapped_file": 5, "cache": 900, "rss": 1, "mapped_file": 1}, 12, 7),
+        ({"anon": 7}, None, None), ({}, None, None), ([], None, None), (None, None, None),
+        ({"anon": "x", "file_mapped": 5}, None, None),
+    ],
+)  # fmt: skip
+def test_the_memory_of_a_control_group(table: object, rss: object, anon: object) -> None:
+    assert group_memory({"memory_stats": {"stats": table}}) == {"rss": rss, "anon": anon}
+    assert group_memory({"memory_stats": {}}) == group_memory(None) == {"rss": None, "anon": None}
+
+
+class Engine:
+    """As much of the engine's library as a look asks for; `found`: what it knows, or its error."""
+
+    def __init__(self, found: Any) -> None:
+        self.api = self
+        self.found = found
+
+    def inspect_container(self, ref: str) -> Any:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+    def stats(self, ref: str, **_: object) -> Any:
+        return {"memory_stats": {"stats": {"anon": 7, "file_mapped": 5}}}
+
+
+def container(**state: object) -> dict[str, Any]:
+    return {"State": {"StartedAt": "noon", **state}, "RestartCount": 2}
+
+
+@pytest.mark.parametrize(
+    ("found", "start", "words"),
+    [
+        (container(Running=True, Status="running"), {"container": "noon 2"}, "running"),
+        (container(Running=True, Restarting=True, Status="restarting"), {}, "restarting"),
+        (container(Running=True, Paused=True), {"container": "noon 2"}, "its container is paused"),
+        (container(Running=False, Status="exited"), {}, "exited"),
+    ],
+)
+def test_when_a_container_started(found: Any, start: dict[str, str], words: str) -> None:
+    client: Any = Engine(found)
+    eyes = ContainerEyes(client, Handle("s", "container", container="c"))
+    assert eyes.look() == ({"rss": 12, "anon": 7}, start)
+    assert eyes.state() == words
+
+
+def test_an_engine_that_does_not_answer_tells_nothing() -> None:
+    client: Any = Engine(OSError("gone"))
+    eyes = ContainerEyes(client, Handle("s", "container", container="c"))
+    assert eyes.look() == ({"rss": None, "anon": None}, {})
+    assert "gone" in eyes.state()
+
+
+# -- the log -----------------------------------------------------------------------------------
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_only_lines_that_come_later_count(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    append(path, "CUDA error: before the soak\n")
+    log = CriticalLog(path, PATTERN)
+    assert log.read() == ()
+    append(path, "fine\n2026-11-21T10:00:00.000000000Z CUDA error: \x1b[31mfirst\nout of mem")
+    assert log.read() == ("CUDA error: first",)
+    append(path, "ory, second\n")
+    assert log.read() == ("out of memory, second",)
+    assert log.read() == ()
+    append(path, "out of memory, without an end")
+    assert log.close() == ("out of memory, without an end",)
+
+
+def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = CriticalLog(path, PATTERN)
+    assert log.read() is None, "no log is not a log without errors"
+    append(path, "CUDA error: one\nCUDA error: two\n")
+    assert log.read() == ("CUDA error: one", "CUDA error: two")
+
+
+def test_a_log_that_is_replaced_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    append(path, "a\n")
+    log = CriticalLog(path, PATTERN)
+    append(path, "CUDA error: one\n")
+    fresh = tmp_path / "fresh"
+    append(fresh, "b\nCUDA error: two\n")
+    fresh.replace(path)
+    assert log.read() == ("CUDA error: one", "CUDA error: two")
+
+
+def test_a_directory_is_no_log(tmp_path: Path) -> None:
+    assert CriticalLog(tmp_path, PATTERN).read() is None
+
+
+# -- /metrics ----------------------------------------------------------------------------------
+
+
+class Metrics(BaseHTTPRequestHandler):
+    status, start = 200, "14232316576"
+
+    def do_GET(self) -> None:
+        self.send_response(self.status if self.path == "/metrics" else 404)
+        self.send_header("Process-Start-Time-Unix", self.start)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, "14232316576"), (501, ""), (401, "")])
+def test_when_a_server_started_by_its_own_word(status: int, told: str) -> None:
+    handler = type("M", (Metrics,), {"status": status})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        try:
+            assert start_header(f"{url}/v1") == told
+        finally:
+            server.shutdown()
+            thread.join()
+    assert start_header(url) == "", "nobody listens"

@@ -1,0 +1,90 @@
+"""Marking runs and seeing them side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.run.directory import RunDir
+from screens.compare import CompareScreen
+from screens.runs import RunsScreen
+from tests.run.unit import reported
+from tests.ui import scene
+from tests.ui.test_screens import Asked, console, said, settled
+from tests.ui.test_screens import asked as asked
+from tests.ui.test_screens import run as run
+from widgets.pick_list import PickList, TextView
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
+    """Three attempts: two that ended, and one whose journal is gone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = [
+        reported.kept(reported.no_go_rows()),
+        reported.kept(reported.soaked_rows(), inputs={"split": "layer", "port": 8001}),
+        reported.kept(reported.no_go_rows()),
+    ]
+    for path in found[2].path.glob("journal.db*"):
+        path.unlink()
+    return found
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 50)])
+async def test_marked_runs_are_compared(
+    run: RunDir, three: list[RunDir], asked: Asked, size: tuple[int, int]
+) -> None:
+    async with console(scene.ended(), run, size=size) as (app, pilot, _):
+        await pilot.press("3")
+        page = app.screen
+        assert isinstance(page, RunsScreen)
+        picker = page.query_one(PickList)
+        await settled(pilot, lambda: picker.count == 3)
+        await pilot.press("c")
+        assert "mark two runs or more with Space" in said(app)
+        at = {row.id: n for n, row in enumerate(page.rows)}
+        for made in three:
+            await pilot.press("g", *"j" * at[made.id], "space")
+        assert "cannot be read" in said(app)
+        assert page.marked == {three[0].id, three[1].id}
+        assert "2 marked, c compares them" in page.query_one("#head").text  # type: ignore[attr-defined]
+        assert picker.text.count("● ") == 2
+        await pilot.press("c")
+        assert isinstance(app.screen, CompareScreen)
+        view = app.screen.query_one(TextView)
+        await settled(pilot, lambda: "split" in view.text)
+        words = " ".join(view.text.split())
+        for wanted in (
+            "6.1 tok/s (-43.3 %)", "21.34 tok/s (+98.5 %)", "misses >= 20 tok/s",
+            "the same in all: port=8001", "NO-GO (retain)",
+        ):  # fmt: skip
+            assert wanted in words
+        assert all(len(line) <= size[0] for line in view.text.splitlines())
+        await pilot.press("escape")
+        assert app.screen is page
+        assert asked == []
+
+
+async def test_a_mark_is_taken_away_and_follows_its_run(run: RunDir, three: list[RunDir]) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        await pilot.press("3")
+        page = app.screen
+        assert isinstance(page, RunsScreen)
+        await settled(pilot, lambda: len(page.rows) == 3)
+        at = [row.id for row in page.rows].index(three[0].id)
+        await pilot.press(*"j" * at, "space")
+        assert page.marked == {three[0].id}
+        page._loaded([row for row in page.rows if row.id != three[1].id])
+        assert page.marked == {three[0].id}
+        page._loaded([])
+        assert page.marked == set()
+
+
+async def test_a_run_that_went_bad_meanwhile_is_said(run: RunDir, three: list[RunDir]) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        app.push_screen(CompareScreen([one.id for one in three]))
+        await settled(pilot, lambda: app.screen.query("#compare"))
+        view = app.screen.query_one("#compare", TextView)
+        await settled(pilot, lambda: "split" in view.text)
+        assert f"{three[2].id}: the journal cannot be read" in " ".join(view.text.split())
