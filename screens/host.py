@@ -72,12 +72,16 @@ class HostScreen(Page):
 
 
 def page_rows(findings: list[Finding], width: int) -> list[Row]:
-    """How many failed, then every finding under its group's heading."""
+    """What failed, what warns, then every finding under its group's heading."""
     from console.doctor.run import counts
 
     failed, warnings = counts(findings)
     tone = "bad" if failed else "warn" if warnings else "good"
     rows: list[Row] = [((f"{failed} failed, {warnings} warnings", tone),)]
+    for level in ("failed", "warning"):
+        for found in findings:
+            if str(found.level) == level:
+                rows += finding_rows(found, width)
     group = ""
     for found in findings:
         if found.group != group:
