@@ -113,7 +113,7 @@ def test_an_argv_is_no_shell(path: Path) -> None:
         'baseline: {process: {argv: [llama-server, -m, ~/m.gguf]}, url: "http://127.0.0.1:8000"}\n'
     )
     path.write_text(HEAD + body)
-    with pytest.raises(InvalidFile, match="write ~/m[.]gguf out in full"):
+    with pytest.raises(InvalidFile, match=r"write ~/m[.]gguf out in full"):
         load_site(path)
 
 
