@@ -271,15 +271,17 @@ class ConsoleApp(App[int]):
     def action_show_help(self) -> None:
         from screens.help import HelpScreen
 
-        self._open(HelpScreen)
+        self._open(HelpScreen, over=True)
 
-    def _open(self, screen: type[Screen[None]]) -> None:
+    def _open(self, screen: type[Screen[None]], *, over: bool = False) -> None:
+        """Instead of the page that is open, or over it: Esc then leads back to that."""
         if isinstance(self.screen, screen):
             return
         if self.screen.is_modal:
             self.say("answer this first, or leave it with Esc")
             return
-        self.action_operations()
+        if not over:
+            self.action_operations()
         self.push_screen(screen())
 
     def action_command_palette(self) -> None:

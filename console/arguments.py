@@ -15,7 +15,16 @@ VERSION = "0.1.0"
 class Parser(argparse.ArgumentParser):
     """argparse that says what to do next, and exits with this project's code for bad usage."""
 
+    as_json = False
+
     def error(self, message: str) -> NoReturn:
+        if self.as_json:
+            import json
+
+            code = int(Exit.USAGE)
+            hint = f"{self.prog} --help"
+            said = {"error": message, "detail": "", "hint": hint, "exit_code": code}
+            print(json.dumps(said))
         sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
         sys.exit(int(Exit.USAGE))
 
@@ -24,6 +33,7 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     """A parser with the commands that `argv` may mean: making all of them takes a tenth of the
     time to the first frame."""
     codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
+    Parser.as_json = "--json" in argv  # of the commands' own parsers too
     parser = Parser(
         prog="omni-console",
         description="Operator console for large language models on your own workstation. "

@@ -17,6 +17,8 @@ from widgets.step_text import wrapped
 if TYPE_CHECKING:
     from console.doctor.model import Finding
 
+WHAT = 13
+"""Cells of the name of what was looked at."""
 SIGN = {
     "ok": ("  ok ", "good"),
     "note": ("note ", "dim"),
@@ -66,18 +68,39 @@ class HostScreen(Page):
         if self.findings is None:
             view.show([(("looking at this machine, four seconds at most …", "dim"),)])
         else:
-            view.show([row for found in self.findings for row in finding_rows(found, width)])
+            view.show(page_rows(self.findings, width))
+
+
+def page_rows(findings: list[Finding], width: int) -> list[Row]:
+    """What failed, what warns, then every finding under its group's heading."""
+    from console.doctor.run import counts
+
+    failed, warnings = counts(findings)
+    tone = "bad" if failed else "warn" if warnings else "good"
+    rows: list[Row] = [((f"{failed} failed, {warnings} warnings", tone),)]
+    for level in ("failed", "warning"):
+        for found in findings:
+            if str(found.level) == level:
+                rows += finding_rows(found, width)
+    group = ""
+    for found in findings:
+        if found.group != group:
+            group = found.group
+            rows += [(), ((group, "bold"),)]
+        rows += finding_rows(found, width)
+    return rows
 
 
 def finding_rows(found: Finding, width: int) -> list[Row]:
     """Sign, what, detail; the hint under it."""
     sign = SIGN.get(str(found.level), ("     ", ""))
-    text = f"{clean(found.what)}: {clean(found.detail, 600)}" if found.detail else clean(found.what)
-    first, *more = wrapped(text, width - 6)
-    rows: list[Row] = [(sign, (first, ""))]
-    rows += [((" " * 5 + line, ""),) for line in more]
-    if found.hint:
+    what = f"{clean(found.what):<{WHAT}} "
+    lead = " " * (len(sign[0]) + len(what))
+    first, *more = wrapped(clean(found.detail, 600), width - len(lead))
+    rows: list[Row] = [(sign, (what, "bold"), (first, ""))]
+    rows += [((lead + line, ""),) for line in more]
+    for hint in found.hint.splitlines():
         rows += [
-            ((" " * 5 + line, "accent"),) for line in wrapped(clean(found.hint, 600), width - 6)
+            ((lead + line, "accent"),) for line in wrapped(clean(hint, 600), width - len(lead))
         ]
     return rows

@@ -181,11 +181,11 @@ class OperationsScreen(Verbs):
         snapshot = app.snapshot
         width = line.size.width or self.app.size.width
         live = snapshot is not None and snapshot.live
-        climbing = snapshot is not None and snapshot.climbing
+        climb = snapshot.climb if snapshot is not None else ""
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, climbing, restore_s, app.desk.readonly, width),
+            emergency(live, climb, restore_s, app.desk.readonly, width),
             width,
         )
 
@@ -242,8 +242,11 @@ class OperationsScreen(Verbs):
         self.query_one("#detail", TextView).scroll_home(animate=False)
 
     def on_step_list_output_asked(self, event: StepList.OutputAsked) -> None:
-        if self.feed is not None and not self.feed.output_of(event.step):
-            self.console.say(f"{event.step} has no output", "information")
+        if self.feed is None or self.feed.output_of(event.step):
+            return
+        if self.word == "waiting_approval":  # the keys that answer stay in view
+            return
+        self.console.say(f"{event.step} has no output", "information")
 
     def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
         if self.feed is not None:

@@ -52,11 +52,11 @@ class Page(Base[None]):
         width = line.size.width or self.app.size.width
         snapshot = app.snapshot
         live = snapshot is not None and snapshot.live
-        climbing = snapshot is not None and snapshot.climbing
+        climb = snapshot.climb if snapshot is not None else ""
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, climbing, restore_s, app.desk.readonly, width),
+            emergency(live, climb, restore_s, app.desk.readonly, width),
             width,
         )
         self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)

@@ -60,7 +60,9 @@ class RollbackScreen(Dialog[None]):
         self.call_after_refresh(self.look)
 
     def look(self) -> None:
-        """Take what the ladder has said since."""
+        """Take what the ladder has said since; keys in one burst leave a screen before it stood."""
+        if not self.query("#foot"):
+            return
         new = self.climb.lines()
         self.lines += new
         if self.result is None and (result := self.climb.result()) is not None:

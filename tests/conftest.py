@@ -13,3 +13,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Both change what a screen looks like, before Textual is imported.
 for name in ("NO_COLOR", "TEXTUAL_THEME"):
     os.environ.pop(name, None)
+
+
+def pytest_configure() -> None:
+    """An example that takes long on a machine that is busy is no failure."""
+    from hypothesis import settings
+
+    settings.register_profile("omni", deadline=None)
+    settings.load_profile("omni")

@@ -57,14 +57,17 @@ def _when(at: float, now: float) -> str:
 
 
 def emergency(
-    live: bool, climbing: bool, restore_s: float | None, readonly: bool, width: int = 80
+    live: bool, climb: str, restore_s: float | None, readonly: bool, width: int = 80
 ) -> Row:
     """What the emergency key does now, and how long it takes; shorter where it is narrow."""
     key = EMERGENCY.first
     if readonly:
         return (("READ-ONLY", "warn"), (" omni-console rollback from a shell", "dim"))
-    if climbing:
-        return (("ROLLING BACK", "alarm"), (f" {key} shows it", ""))
+    if climb:
+        return (
+            (climb.upper(), "alarm" if climb == "rolling back" else "warn"),
+            (f" {key} shows it", ""),
+        )
     back = "" if restore_s is None else f", back in {format_duration(restore_s)}"
     if live:
         words = f" stops candidates, restores the baseline{back or ', time not measured yet'}"

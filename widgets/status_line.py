@@ -57,8 +57,7 @@ def standing(took: float) -> str:
 
 
 MODES = {
-    "step": "step by step", "gate": "to the next gate", "all": "to the end",
-    "pausing": "pauses after this step",
+    "step": "step by step", "gate": "to the gate", "all": "to the end", "pausing": "then pauses",
 }  # fmt: skip
 
 

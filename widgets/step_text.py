@@ -18,6 +18,9 @@ TONE = {
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
+EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
+"""Figures that an approval is shown."""
+
 
 def short(seconds: float) -> str:
     """A duration in at most six cells: 4.1s, 12:05, 1h07."""
@@ -127,6 +130,7 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
     if step.said and step.state is StepState.RUNNING:
         rows += [((line, "accent"),) for line in wrapped(clean(step.said), width)]
     rows += can
+    rows += _evidence_rows(view, width) if asked else []
     rows += _verdict_rows(view, "" if asked else step.id, width)
     if step.state is StepState.FAILED:
         for line in step.lines[-12:]:
@@ -195,6 +199,25 @@ def _verdict_rows(view: RunView, step_id: str, width: int) -> list[Row]:
         if verdict.overridden:
             text = f"overridden by {clean(verdict.overridden)}"
             rows += [((line, "warn"),) for line in wrapped(text, width)]
+    return rows
+
+
+def _evidence_rows(view: RunView, width: int) -> list[Row]:
+    """What has been measured so far, beside the baseline: what an approval is about."""
+    rows: list[Row] = []
+    for scope, metrics in view.metrics.items():
+        if "." in scope:
+            continue
+        before = view.metrics.get(f"{scope}.baseline", {})
+        for name in EVIDENCE:
+            figures, base = metrics.get(name, {}), before.get(name, {})
+            if figures.get("value") is None:
+                continue
+            words = format_number(figures["value"], figures.get("unit", ""))
+            if base.get("value") is not None:
+                words += f"   baseline {format_number(base['value'], base.get('unit', ''))}"
+            label = f"{clean(scope)}.{name}"
+            rows.append(fit(((f"{label:<18} ", "dim"), (words, "")), width))
     return rows
 
 

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 __all__ = ["inputs_of", "playbook_of", "playbook_path", "site_of"]
 
 
+def own_command() -> str:
+    """What a person types to call this program: its name where the PATH has it."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    if shutil.which("omni-console"):
+        return "omni-console"
+    here = Path(sys.executable).parent / "omni-console"
+    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
+
+
 def inputs_of(pairs: list[str]) -> dict[str, str]:
     """`NAME=VALUE` arguments. Raises UsageError."""
     given: dict[str, str] = {}

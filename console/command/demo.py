@@ -9,7 +9,7 @@ from pathlib import Path
 
 from console import paths
 from console.command import run as run_command
-from console.command.common import playbook_of
+from console.command.common import own_command, playbook_of
 from console.command.console import can_draw, open_console
 from console.demo.site import demo_dir, demo_site, ensure_models
 from console.errors import Exit, RollbackFailed
@@ -49,7 +49,7 @@ def demo(args: Namespace) -> int:
         code = open_console(args)
     else:
         code = run_command.follow(made, args)
-    print("the baseline goes on serving; omni-console demo --stop ends it", file=out)
+    print(f"the baseline goes on serving; {own_command()} demo --stop ends it", file=out)
     return code
 
 

@@ -34,14 +34,22 @@ def plan(args: Namespace) -> int:
 
 
 def lint(args: Namespace) -> int:
-    """Check files strictly; all problems of all files, then exit 2 if there were any."""
-    problems = []
+    """Check files strictly; all problems of all files. Exit 9 with findings, 2 where a file cannot
+    even be read."""
+    problems, code = [], Exit.OK
     known = services(args.site)
     for text in args.paths:
+        try:
+            read_text(Path(text), "the file cannot be read")
+        except InvalidFile as error:
+            problems += error.problems
+            code = Exit.USAGE
+            continue
         try:
             lint_one(Path(text), known)
         except InvalidFile as error:
             problems += error.problems
+            code = code or Exit.LINT
     if args.json:
         print(json.dumps({"problems": [str(p) for p in problems]}))
     else:
@@ -49,7 +57,7 @@ def lint(args: Namespace) -> int:
             print(clean(str(problem), 1000))
         if not problems:
             print(f"{len(args.paths)} file(s), no problems")
-    return int(Exit.USAGE if problems else Exit.OK)
+    return int(code)
 
 
 def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:

@@ -21,6 +21,7 @@ from console.units import format_duration
 
 if TYPE_CHECKING:
     from console.services.base import ComposeSpec, ProcessSpec
+    from console.site.model import Site
 
 PROBLEMS = 20
 RESTORE = "omni-console rollback brings the baseline back and proves it"
@@ -129,7 +130,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     spec = site.baseline_spec()
     state, words = probe.health(spec.url, spec.ready.path, ASK_S)
     if state is probe.Health.SERVING:
-        yield check.ok(f"serves at {spec.url}")
+        yield _serving(site, check)
         return
     if state is probe.Health.REFUSED:
         said = f"nothing answers at {spec.url} ({words.rpartition(': ')[2].lower()})"
@@ -146,6 +147,28 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:
         yield check.failed(said, RESTORE)
+
+
+def _serving(site: Site, check: Check) -> Finding:
+    """Serving, and whether a run could stop it: only a process that the console has started."""
+    from console.run.baseline import records_dir
+    from console.services import process
+    from console.services.base import ProcessSpec
+    from console.services.listener import listener
+
+    spec = site.baseline_spec()
+    runs = spec.runs
+    if not isinstance(runs, ProcessSpec):
+        return check.ok(f"serves at {spec.url}")
+    if process.read_record(records_dir(site.name), "baseline", runs) is None:
+        who = listener(spec.url)
+        what = f"process {who.pid}" if who else "a process"
+        return check.warning(
+            f"{what} serves at {spec.url}, which the console did not start as the site file has "
+            "it now: no run will start",
+            f"{f'kill {who.pid}' if who else 'end it'}, then omni-console rollback",
+        )
+    return check.ok(f"serves at {spec.url}")
 
 
 def restore(facts: Facts, check: Check) -> Iterator[Finding]:

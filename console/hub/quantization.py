@@ -22,6 +22,29 @@ def describe(config: Mapping[str, Any]) -> str:
     return ""
 
 
+_KINDS = (
+    ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
+    ("naive-quantized", "compressed-tensors"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
+    ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
+)  # fmt: skip
+"""What stands in a description, and the name that engines' documentation has for it."""
+
+
+def kind(said: str) -> str:
+    """The short name of a description or a name: `fp8 (e4m3)` → `fp8`; unknown ones as they are.
+
+    `float32` stays itself. Blocks of int8 have a name of their own: other kernels.
+    """
+    low = said.lower()
+    for sign, name in _KINDS:
+        if sign == "block" and not ("int8" in low and low.startswith("block")):
+            continue
+        if sign in low:
+            return name
+    return low
+
+
 def _scheme(how: Mapping[str, Any]) -> str:
     words = [_word(how.get("quant_method")) or _word(how.get("quant_algo")) or "quantized"]
     if kind := _word(how.get("fmt")) or _word(how.get("format")):

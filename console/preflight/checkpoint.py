@@ -90,7 +90,9 @@ class Preflight:
         """One sentence for the verdict."""
         failed = [one for one in self.findings if one.level is Level.FAIL]
         words = [f"{one.title}: {one.words}" for one in failed]
-        if self.assessment is not None and (not failed or self.assessment.verdict is Verdict.NO_GO):
+        if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
+            words.append(self.assessment.because)
+        elif self.assessment is not None and not failed:
             words.append(checks.not_known(self.findings) or self.assessment.because)
         elif self.why and not failed:
             words.append(self.why)

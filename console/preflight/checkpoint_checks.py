@@ -10,6 +10,7 @@ from console.fit.machine import Machine
 from console.hub.checkpoint import Format, WeightSet
 from console.hub.here import Here
 from console.hub.listing import Listing
+from console.hub.quantization import kind
 from console.preflight import compatibility
 from console.preflight import host as host_checks
 from console.preflight.finding import Finding, Level
@@ -23,7 +24,7 @@ from console.preflight.loader import (
 )
 
 BESIDE = "GPU memory beside the baseline"
-NEEDED = (BESIDE, ", architecture ", ", method ")
+NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
 """What the table has to know: without it nothing is a GO."""
 
 
@@ -54,6 +55,11 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
 
 def _table_format(format_: Format) -> str:
     return "gguf" if format_ is Format.GGUF else "safetensors"
+
+
+def _table_quantization(chosen: WeightSet) -> str:
+    gguf = chosen.format is Format.GGUF
+    return chosen.quantization.lower() if gguf else kind(chosen.quantization)
 
 
 def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
@@ -90,7 +96,7 @@ def table(
     found = compatibility.check(
         compatibility.Question(
             engine, _table_format(chosen.format), facts.architecture,
-            chosen.quantization.lower(), method_of(plan), getattr(plan, "split_mode", ""), machine,
+            _table_quantization(chosen), method_of(plan), getattr(plan, "split_mode", ""), machine,
         )
     )  # fmt: skip
     if engine in LIKE_SGLANG:

@@ -33,6 +33,7 @@ from console.rollback.start import Baseline
 from console.services import process
 from console.services.base import COOKIE, ProcessSpec
 from console.services.engine import RawEngine
+from console.services.listener import listener
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
@@ -196,9 +197,29 @@ def _start(scene: Scene, baseline: Baseline) -> None:
     stop.sweep(scene, "before the start")
     if baseline.serving():
         scene.report.skipped("start", "already serving")
+        _stranger(scene)
         return
+    base = scene.plan.baseline
+    older = process.read_record(scene.plan.records_dir, base.name) if base.process else None
+    if older is not None and scene.baseline_process() is None:
+        scene.report.note(
+            "start", f"process {older[0]} still runs, a baseline started when the site file was "
+            f"another; it holds its memory: `kill {older[0]}`"
+        )  # fmt: skip
     scene.report.begin("start")
     scene.report.ok("start", baseline.start())
+
+
+def _stranger(scene: Scene) -> None:
+    """A process that serves and is on no record: no run could stop it, so it is said now."""
+    if scene.plan.baseline.kind == "process" and scene.baseline_process() is None:
+        who = listener(scene.plan.baseline.url)
+        pid = f"process {who.pid}" if who else "a process"
+        end = f"`kill {who.pid}`" if who else "end it"
+        scene.report.note(
+            "start", f"{pid} serves that the console did not start as the site file has it now: "
+            f"no run will start; {end}, then rollback again"
+        )  # fmt: skip
 
 
 def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:

@@ -19,6 +19,7 @@ from console.rollback.report import Report
 from console.services import bounded, process
 from console.services.engine import RawEngine
 from console.text import decode, one_line
+from console.units import format_duration
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command."""
@@ -115,6 +116,12 @@ class Scene:
         if code:
             raise EngineError(f"{argv[0]} {argv[1]} failed", one_line(text[-300:]))
         return text
+
+
+def away(error: EngineError, limit_s: float) -> str:
+    """An engine that does not answer: how long it is waited for, and what brings it back."""
+    hint = f"; {error.hint}" if error.hint else ""
+    return f"{error}; asked again for up to {format_duration(limit_s)}{hint}"
 
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:

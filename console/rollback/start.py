@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from console.errors import EngineError, EngineTimeout, ServiceError
-from console.rollback.scene import Scene, log_path
+from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
 from console.services import process
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
@@ -156,7 +156,7 @@ class Baseline:
                     raise
                 scene.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                scene.report.note("start", str(error))
+                scene.report.note("start", away(error, START_WAIT_S))
                 # A start that timed out may well be under way: ask what became of it.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True

@@ -14,7 +14,7 @@ from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
-from console.rollback.scene import Scene, beside, together
+from console.rollback.scene import Scene, away, beside, together
 from console.services import bounded, process
 from console.services.base import ROLE_LABEL, SERVICE_LABEL
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
@@ -114,7 +114,7 @@ def _containers(scene: Scene) -> None:
             if _nothing_known(scene) and not isinstance(error, EngineTimeout):
                 scene.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            scene.report.note("stop", str(error))
+            scene.report.note("stop", away(error, ENGINE_WAIT_S))
             scene.engine_away = True
             if scene.plan.baseline.kind == "process":
                 scene.fail("stop", "candidate containers could not be looked for: engine away")

@@ -169,7 +169,7 @@ class _Planner:
             kind=step.kind,
             title=step.title or _default_title(step),
             effects=tuple(effects(step, self.services)),
-            limit_s=step.limit_s if spec is None else max(step.limit_s, spec.ready.timeout_s + 60),
+            limit_s=_limit_s(step, spec),
             takes_s=step.takes,
             step=step,
             final=final,
@@ -192,6 +192,16 @@ class _Planner:
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             implicit=True,
         )  # fmt: skip
+
+
+def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
+    """What the step says itself, else what its service needs to be ready, or how long it asks."""
+    if spec is not None:
+        return max(step.timeout or 0.0, spec.ready.timeout_s + 60, spec.grace_s + 60)
+    asks = step.approval or step.manual
+    if asks is not None and step.timeout is None:
+        return asks.expires + 60
+    return step.limit_s
 
 
 def _first_line(text: str) -> str:

@@ -37,6 +37,7 @@ from console.run.seal import seal
 from console.run.state import RunState
 from console.run.view import RunView
 from console.services import process
+from console.services.listener import listener
 from console.site.load import load_site
 from console.text import one_line
 
@@ -192,11 +193,14 @@ def _can_be_stopped(context: Context) -> None:
     """An outage that would not happen must not be believed in. Raises BaselineNotReady."""
     if context.fleet.find("baseline") is None:
         url = context.plan.site.model.baseline.url
+        who = listener(url)
+        what = f"process {who.pid} ({who.words})" if who else "what"
+        end = f"`kill {who.pid}`" if who else "end it by hand"
         raise BaselineNotReady(
-            "no run starts: the baseline could not be stopped", f"what answers at {url} was not "
-            "started by the console, or from another site file, so it cannot be told apart",
-            "stop it by hand, then omni-console rollback starts it",
-        )  # fmt: skip
+            "no run starts: the baseline could not be stopped",
+            f"{what} answers at {url}; the console did not start it as the site file has it now",
+            f"{end}, then `omni-console rollback` starts the baseline from the site file",
+        )
 
 
 def _read_back(context: Context) -> None:

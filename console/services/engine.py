@@ -28,6 +28,7 @@ CALL_S = 2.0
 START_S = 30.0
 MESSAGE_LIMIT = 600
 STOP_EXTRA_S = 5.0
+_START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
 
 
 class EngineRefused(EngineError):
@@ -186,7 +187,7 @@ class RawEngine:
                 f"{what}: nothing from {self.path} within {format_duration(seconds)}",
             ) from None
         except FileNotFoundError:
-            raise EngineError("no container engine", f"no socket at {self.path}") from None
+            raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
         except PermissionError:
             detail = f"no permission for {self.path}"
             hint = "the docker group, or root, may use it"
@@ -195,7 +196,7 @@ class RawEngine:
             ) from None
         except ConnectionRefusedError:
             detail = f"nothing listens on {self.path}"
-            raise EngineError("the container engine is not running", detail) from None
+            raise EngineError("the container engine is not running", detail, _START) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             detail = f"{what}: {one_line(str(error)) or type(error).__name__}"
             raise EngineError("the container engine broke off", detail) from None

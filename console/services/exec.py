@@ -30,6 +30,7 @@ from console.units import format_duration
 
 if TYPE_CHECKING:
     import docker
+    import psutil
 
 Sink = Callable[[bytes], None]
 """Gets output as it comes, stdout and stderr in the order of the engine; raw bytes."""
@@ -133,14 +134,16 @@ class _Command:
         pid = int(found.get("Pid") or 0)
         if not found.get("Running") or pid <= 0:
             return
+        tree: dict[int, psutil.Process] = {}
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                _signal_tree(pid, self.container, number)
+                _signal_tree(pid, self.container, number, tree)
             except PermissionError:
                 self._signal_inside(pid)
             except ProcessLookupError:
                 pass
             if self._gone_within(END_S):
+                _kill_rest(tree)
                 return
         raise ServiceError(
             f"{self.what} {why}, but it could not be stopped",
@@ -221,8 +224,10 @@ class _Pump:
                 continue
 
 
-def _signal_tree(pid: int, container: str, number: signal.Signals) -> None:
-    """Signal a process of this container and its descendants.
+def _signal_tree(
+    pid: int, container: str, number: signal.Signals, tree: dict[int, psutil.Process]
+) -> None:
+    """Signal a process of this container and its descendants, which are added to `tree`.
 
     Raises PermissionError, and ProcessLookupError where the pid is not of this container (it was
     given to another process, or the engine is on another machine).
@@ -232,13 +237,44 @@ def _signal_tree(pid: int, container: str, number: signal.Signals) -> None:
     if container not in _read(f"/proc/{pid}/cgroup"):
         raise ProcessLookupError(pid)
     try:
-        children = psutil.Process(pid).children(recursive=True)
+        _freeze(psutil.Process(pid), tree)
+    except psutil.AccessDenied as error:
+        raise PermissionError(pid) from error
     except psutil.Error:
-        children = []
-    os.kill(pid, number)
-    for child in children:
+        pass
+    for process in tree.values():
         with contextlib.suppress(psutil.Error):
-            child.send_signal(number)
+            process.send_signal(number)
+            process.resume()
+
+
+def _freeze(root: psutil.Process, tree: dict[int, psutil.Process]) -> None:
+    """Stop a process and its descendants: what was seen forking while it was listed gets away.
+
+    Raises psutil.Error where the root is gone or not ours.
+    """
+    import psutil
+
+    while True:
+        new = [p for p in (root, *root.children(recursive=True)) if p.pid not in tree]
+        if not new:
+            return
+        for process in new:
+            tree[process.pid] = process
+            try:
+                process.suspend()
+            except psutil.NoSuchProcess:
+                continue
+
+
+def _kill_rest(tree: dict[int, psutil.Process]) -> None:
+    """The command has ended; what it started and did not take along ends too."""
+    import psutil
+
+    rest = list(tree.values())
+    for process in psutil.wait_procs(rest, END_S)[1]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def _inner_pid(pid: int) -> int:

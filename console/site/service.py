@@ -138,6 +138,13 @@ class ProcessModel(Strict):
     env: dict[EnvName, Arg] = {}
     cwd: Text = ""
 
+    @model_validator(mode="after")
+    def _no_shell(self) -> ProcessModel:
+        home = next((arg for arg in self.argv if arg.startswith("~/")), None)
+        if home is not None:
+            raise ValueError(f"!an argv is no shell: write {home} out in full")
+        return self
+
     def spec(self, base: Path) -> ProcessSpec:
         cwd = str(base / self.cwd) if self.cwd else str(base)
         return ProcessSpec(tuple(self.argv), tuple(sorted(self.env.items())), cwd)

@@ -64,6 +64,15 @@ class Snapshot:
     silent: bool = False
     logs: tuple[LogFile, ...] = ()
 
+    @property
+    def climb(self) -> str:
+        """What a ladder that climbs now does: `rolling back` after somebody's alarm, `restoring`
+        where the runner brings the baseline back as planned; "" while none does."""
+        if not self.climbing:
+            return ""
+        asked = str(self.rungs[-1].get("trigger", "")) if self.rungs else ""
+        return "restoring" if asked.startswith("runner-") else "rolling back"
+
 
 class RunWatch:
     """A daemon thread that delivers a Snapshot whenever something changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -191,13 +192,17 @@ def test_models(tmp_path: Path, look: Look) -> None:
 
 @pytest.mark.parametrize(
     ("status", "level", "said"),
-    [(200, Level.OK, "serves at http://"), (503, Level.WARNING, "loading (Loading model)"),
-     (500, Level.FAILED, "unhealthy (HTTP 500")],
+    [
+        (200, Level.WARNING, "which the console did not start"),
+        (503, Level.WARNING, "loading (Loading model)"), (500, Level.FAILED, "unhealthy (HTTP 500"),
+    ],
 )  # fmt: skip
 def test_health(look: Look, status: int, level: Level, said: str) -> None:
     with server(status) as url:
         (found,) = look("baseline.health", PROCESS.replace("http://127.0.0.1:9", url))
     assert (found.level, said in found.detail) == (level, True), found
+    if status == 200:
+        assert str(os.getpid()) in found.hint, "the server is this process: it is named"
 
 
 def test_a_baseline_that_is_down(look: Look) -> None:

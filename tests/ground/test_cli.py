@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from console import arguments
+from console.cli import main
+from console.errors import Exit
 
 
 def test_each_command_is_in_the_group_that_makes_it() -> None:
@@ -10,3 +16,10 @@ def test_each_command_is_in_the_group_that_makes_it() -> None:
         commands = arguments.Parser().add_subparsers(parser_class=arguments.Parser)
         make(commands)
         assert set(commands.choices) == names
+
+
+def test_bad_usage_is_one_object_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "--json", "--nope"])
+    assert ended.value.code == Exit.USAGE
+    assert json.loads(capsys.readouterr().out)["exit_code"] == Exit.USAGE

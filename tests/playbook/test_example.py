@@ -111,7 +111,7 @@ def test_run_refuses_it_with_the_same_words(
 
 
 def test_lint_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", str(EXAMPLE)]) == Exit.USAGE
+    assert main(["lint", str(EXAMPLE)]) == Exit.LINT
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ", 1)[1] for line in lines] == UNBUILT
 
@@ -125,3 +125,8 @@ def test_inputs_are_checked(site: str, capsys: pytest.CaptureFixture[str], given
 def test_the_port_reaches_the_url(site: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["plan", str(EXAMPLE), "--site", site, "--input", "port=9001"])
     assert "ready when http://127.0.0.1:9001/health" in capsys.readouterr().out
+
+
+def test_lint_of_what_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["lint", str(tmp_path / "nope.yaml"), str(EXAMPLE)]) == Exit.USAGE
+    assert "nope.yaml" in capsys.readouterr().out

@@ -108,6 +108,15 @@ def test_refused(path: Path, body: str, said: str) -> None:
     assert [line for line in found if said in line] != [], found
 
 
+def test_an_argv_is_no_shell(path: Path) -> None:
+    body = (
+        'baseline: {process: {argv: [llama-server, -m, ~/m.gguf]}, url: "http://127.0.0.1:8000"}\n'
+    )
+    path.write_text(HEAD + body)
+    with pytest.raises(InvalidFile, match=r"write ~/m[.]gguf out in full"):
+        load_site(path)
+
+
 @pytest.mark.parametrize("port", ["8001", "0:80", "8001:65536", "127.0.0.1:8001:80", "a:b"])
 def test_ports_are_two_numbers_and_never_an_address(path: Path, port: str) -> None:
     body = f"services: {{c: {{url: 'http://a:1', container: {{image: i, ports: ['{port}']}}}}}}\n"

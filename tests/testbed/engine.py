@@ -189,6 +189,8 @@ def _start(dockerd: str, places: _Places) -> None:
     _forget_stale(places)
     argv = [dockerd, "--host", places.host, "--pidfile", str(places.pid)]
     argv += ["--data-root", str(places.data), "--exec-root", str(places.exec)]
+    # the engine's own pools hold 31 networks, which two test runs at once can use up
+    argv += ["--default-address-pool", "base=10.213.0.0/16,size=26"]
     env = {**os.environ, "PATH": f"{debian.SYSTEM_PATH}:{os.environ.get('PATH', os.defpath)}"}
     env.pop("DOCKER_HOST", None)
     with places.log.open("w") as log:

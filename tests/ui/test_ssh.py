@@ -289,6 +289,7 @@ def test_a_slow_line(far: Login, record_property: Callable[[str, object], None])
         seen(terminal, "WAITING APPROVAL")
         terminal.press("?")
         timed("? to help", "Everywhere")
+        terminal.until(lambda: "WAITING APPROVAL" not in terminal.text)  # drawn to its end
         left(terminal, "WAITING APPROVAL")
         terminal.press("g")
         timed("g to the first step", "What this machine is")

@@ -107,11 +107,12 @@ def test_the_badge_has_rate_and_proof() -> None:
 
 
 def test_the_emergency_line_says_how_long_a_restore_takes() -> None:
-    assert "back in 1 min 14 s" in text(emergency(True, False, 74.0, False))
-    assert "not measured yet" in text(emergency(True, False, None, False))
-    assert "ROLLING BACK" in text(emergency(True, True, 74.0, False))
-    assert "READ-ONLY" in text(emergency(True, False, 74.0, True))
-    narrow = text(emergency(True, False, 74.0, False, 50))
+    assert "back in 1 min 14 s" in text(emergency(True, "", 74.0, False))
+    assert "not measured yet" in text(emergency(True, "", None, False))
+    assert "ROLLING BACK" in text(emergency(True, "rolling back", 74.0, False))
+    assert "RESTORING" in text(emergency(True, "restoring", 74.0, False))
+    assert "READ-ONLY" in text(emergency(True, "", 74.0, True))
+    narrow = text(emergency(True, "", 74.0, False, 50))
     assert len(narrow) <= 50
     assert "back in 1 min 14 s" in narrow
 

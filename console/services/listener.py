@@ -1,0 +1,61 @@
+"""Which process listens on a port of this machine, from /proc alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from console.text import one_line
+
+LISTEN = "0A"
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Its pid, and its command line as clean words."""
+
+    pid: int
+    words: str
+
+
+def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
+    """Who listens where a URL of this machine points; None where nobody does, where it is
+    another user's, or where the URL names another machine."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError:
+        return None
+    if parts.hostname not in LOCAL:
+        return None
+    wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+    return _holder(wanted, proc) if wanted else None
+
+
+def _inodes(port: int, proc: Path) -> set[str]:
+    """The sockets that listen on it, IPv4 and IPv6."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in (proc / "net" / name).read_text().splitlines()[1:]:
+                fields = row.split()
+                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(fields[9])
+    return found
+
+
+def _holder(sockets: set[str], proc: Path) -> Listener | None:
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            held = proc / name / "fd"
+            for fd in os.listdir(held):
+                if os.readlink(held / fd) in sockets:
+                    argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
+                    return Listener(int(name), one_line(argv.decode(errors="replace"), 120))
+    return None
