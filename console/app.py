@@ -274,7 +274,6 @@ class ConsoleApp(App[int]):
         self._open(HelpScreen, over=True)
 
     def _open(self, screen: type[Screen[None]], *, over: bool = False) -> None:
-        """Instead of the page that is open, or over it: Esc then leads back to that."""
         if isinstance(self.screen, screen):
             return
         if self.screen.is_modal:
@@ -293,9 +292,9 @@ class ConsoleApp(App[int]):
     async def _on_resize(self, event: Resize) -> None:
         """The size there is now: of two signals in one the newer event may come first."""
         event.prevent_default()  # Textual would hand this older event to its own handler as well
-        size = event.size
-        if isinstance(self._driver, ConsoleDriver):
-            size = Size(*self._driver._get_terminal_size())
+        driver, size = self._driver, event.size
+        if isinstance(driver, ConsoleDriver):
+            size = Size(*driver._get_terminal_size())
         await super()._on_resize(Resize(size, size))
 
     def pop_screen(self) -> AwaitComplete:
