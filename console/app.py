@@ -290,8 +290,7 @@ class ConsoleApp(App[int]):
             self.push_screen(Palette(id="--command-palette"))
 
     async def _on_resize(self, event: Resize) -> None:
-        """The size there is now: of two signals in one the newer event may come first."""
-        event.prevent_default()  # Textual would hand this older event to its own handler as well
+        event.prevent_default()  # of two signals in one the newer may come first: asked anew
         driver, size = self._driver, event.size
         if isinstance(driver, ConsoleDriver):
             size = Size(*driver._get_terminal_size())
