@@ -141,6 +141,7 @@ def _look_commands(commands: Any) -> None:
     bench.add_argument("--runs", type=int, default=9)
     bench.add_argument("--max-tokens", type=int, default=256)
     bench.add_argument("--model", default="")
+    bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
 
 
 def _check_commands(commands: Any) -> None:

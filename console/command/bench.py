@@ -24,7 +24,7 @@ def bench(args: Namespace) -> int:
         print(f"{run} {f'void: {sample.void}' if sample.void else rate}", file=sys.stderr)
 
     try:
-        protocol = Protocol(runs=args.runs, max_tokens=args.max_tokens)
+        protocol = Protocol(runs=args.runs, max_tokens=args.max_tokens, endpoint=args.endpoint)
     except ValueError as error:
         raise UsageError("nothing to measure", str(error)) from error
     result = run_benchmark(args.url, protocol, model=args.model, progress=progress)

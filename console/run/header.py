@@ -12,6 +12,10 @@ from console.run.plan import Plan
 from console.site.model import Site
 
 
+NVML_S = 2.0
+"""A driver that hangs must not hold up a run: its cards are missing in the report then."""
+
+
 def version() -> str:
     """This console's version; empty where it was not installed."""
     try:
@@ -21,11 +25,11 @@ def version() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """This machine in a few figures, bytes; what cannot be had is missing. Takes up to 8 s where
+    """This machine in a few figures, bytes; what cannot be had is missing. Takes up to NVML_S where
     NVML hangs, never raises."""
     from console.preflight import cards, machine
 
-    asked = cards.ask()
+    asked = cards.ask(NVML_S)
     seen = machine.look(cards=asked)
     return {
         "kernel": platform.release(), "cpu": seen.cpu_name, "cores": seen.cores,
