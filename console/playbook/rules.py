@@ -21,8 +21,8 @@ from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion
 
-RESERVED = frozenset({"restore", "gpu", "host"})
-"""Ids of rows that the plan adds, and of what is measured all the time."""
+RESERVED = frozenset({"restore"})
+"""Ids of rows that the plan adds."""
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:

@@ -130,9 +130,8 @@ class _Command:
 
     def end(self, why: str) -> None:
         """Stop the command and what it started; raises ServiceError where that is not possible."""
-        found = self.look()
-        pid = int(found.get("Pid") or 0)
-        if not found.get("Running") or pid <= 0:
+        pid = self._running_pid()
+        if pid <= 0:
             return
         tree: dict[int, psutil.Process] = {}
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -150,6 +149,18 @@ class _Command:
             f"it still runs as process {pid} of container {self.container[:12]}",
             f"`sudo kill -9 {pid}`, or stop the container",
         )
+
+    def _running_pid(self) -> int:
+        """Its pid, 0 once it has ended: output may come before the engine knows that it runs."""
+        deadline = time.monotonic() + END_S
+        while True:
+            found = self.look()
+            pid = int(found.get("Pid") or 0)
+            if found.get("Running") and pid > 0:
+                return pid
+            if found.get("ExitCode") is not None or time.monotonic() >= deadline:
+                return 0
+            time.sleep(0.02)
 
     def _signal_inside(self, pid: int) -> None:
         """As a user who may use the engine but not signal its processes: kill from inside."""
