@@ -11,7 +11,6 @@ from console.run.effect import service_words
 from console.run.plan import Plan
 from console.site.model import Site
 
-
 NVML_S = 2.0
 """A driver that hangs must not hold up a run: its cards are missing in the report then."""
 
