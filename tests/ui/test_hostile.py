@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def keep(walk: Walk, terminal: Terminal) -> None:
 
 def scroll(walk: Walk, terminal: Terminal, most: int = 8) -> None:
     """Down to the end of what has the focus, looking all the way."""
+    keep(walk, terminal)
     for _ in range(most):
         before = terminal.text
         terminal.press("pagedown")
@@ -212,9 +214,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, nvml: Nvml) -> Walk:
 
 def shown(walk: Walk) -> set[str]:
     # a tag at the end of a long path may be wrapped in its middle
-    joined = "".join(line.strip(" ▁▂▃▄▅▆▇█") for line in walk.shown.splitlines())
-    tags = walk.words.tags.items()
-    return {place for place, tag in tags if tag in walk.shown or tag in joined}
+    joined = re.sub(r"[\s▁▂▃▄▅▆▇█]", "", walk.shown)
+    return {place for place, tag in walk.words.tags.items() if tag in joined}
 
 
 def test_both_walks_show_the_foreign_text(harmless: Walk, hostile: Walk) -> None:
