@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check coverage bench clean
+.PHONY: run test check coverage bench yard clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
@@ -23,6 +23,10 @@ coverage: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
+
+# real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
+yard: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info bench-results

@@ -73,6 +73,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("abort", ("x",), "Abort", "Stop the run in order; what is alive is rolled back. Asks first.", "run", changes=True, dangerous=True),
     Action("resume", ("u",), "Resume", "Go on with a run whose runner died.", "run", changes=True),
     Action("report", ("o",), "Report", "Read the run's report.", "run"),
+    Action("breach", ("b",), "Breach", "What the guard stopped, and why: the curve before it, what was killed, what to do next; its limits where nothing was.", "run"),
     Action("focus_log", ("l",), "Log", "Put the focus on the log pane.", "run", footer=False),
     Action("zoom", ("z", "plus"), "Zoom", "The log pane over the whole screen, and back.", "run", footer=False),
     # the log pane, when it has the focus

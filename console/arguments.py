@@ -75,6 +75,10 @@ def _run_commands(commands: Any) -> None:
     run.add_argument("--yes", action="store_true", help="answer approvals (recorded as such)")
     run.add_argument("--step", action="store_true", help="stand still before every step")
     run.add_argument("--detach", action="store_true", help="do not follow")
+    run.add_argument(
+        "--lease", default=None, metavar="TIME",
+        help="the baseline comes back when nobody was attached for so long (30m; 0: no lease)",
+    )  # fmt: skip
     attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
     attach.add_argument("run", nargs="?", metavar="RUN")
     resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
@@ -133,7 +137,18 @@ def _look_commands(commands: Any) -> None:
     gauges = _add(commands, "gauges", "gauges:gauges", "GPU, RAM, swap, pressure and disk now")
     gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
     gauges.add_argument(
+        "--every", default="1s", metavar="TIME", help="with --watch: how often (default: 1s)"
+    )
+    gauges.add_argument(
         "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
+    )
+    recorder = _add(
+        commands, "recorder", "recorder:recorder",
+        "the last two minutes before a crash or a kill, from a run's flight recorder",
+    )  # fmt: skip
+    recorder.add_argument("run", nargs="?", metavar="RUN")
+    recorder.add_argument(
+        "--seconds", type=float, default=120.0, metavar="N", help="how far back (default: 120)"
     )
     _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
@@ -202,7 +217,7 @@ def _emergency_commands(commands: Any) -> None:
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
     (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
-                                "doctor", "gauges", "keys", "bench"})),
+                                "doctor", "gauges", "recorder", "keys", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_emergency_commands, frozenset({"rollback", "demo"})),
 )  # fmt: skip

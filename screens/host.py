@@ -1,14 +1,18 @@
-"""What doctor says about this machine, finding by finding."""
+"""The guard's marks on this machine's gauges, and what doctor says, finding by finding."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
+from console.gauges.marks_text import marked_rows
 from console.text import clean
+from console.viewer.guard_text import line
 from screens.page import Page
 from widgets.badge import BaselineBadge
+from widgets.gauge_text import signs
 from widgets.options import KeyLine
 from widgets.pick_list import TextView
 from widgets.rows import Row
@@ -44,6 +48,7 @@ class HostScreen(Page):
 
     def stand(self) -> None:
         self.set_focus(self.query_one(TextView))
+        self.console.sampled.subscribe(self, lambda sample: self._draw())
         self._draw()
         self.in_thread(self._look)
 
@@ -65,10 +70,20 @@ class HostScreen(Page):
         if not view.size.width:
             return  # it is drawn when its size is known
         width = max(30, view.size.width - 3)
+        rows = self._guard_rows(width)
         if self.findings is None:
-            view.show([(("looking at this machine, four seconds at most …", "dim"),)])
+            rows.append((("looking at this machine, four seconds at most …", "dim"),))
         else:
-            view.show(page_rows(self.findings, width))
+            rows += page_rows(self.findings, width)
+        view.show(rows)
+
+    def _guard_rows(self, width: int) -> list[Row]:
+        """What is used of everything, and where the guard acts; its state above."""
+        guard, sample = self.console.desk.guard.latest, self.console.sample
+        rows: list[Row] = [line(guard, time.monotonic(), width)]
+        if sample is not None:
+            rows += marked_rows(sample, guard.marks, width, signs())
+        return [*rows, ()]
 
 
 def page_rows(findings: list[Finding], width: int) -> list[Row]:

@@ -11,22 +11,24 @@ from textual.geometry import Size
 from console.gauges.sample import Sample
 from console.run.state import RunState
 from console.run.view import RunView
+from console.viewer.guard_text import lease_words
 from console.viewer.watch import Snapshot
+from screens.guarded import Guarded
 from screens.log_feed import LogFeed, sources
-from screens.verbs import Verbs
 from widgets.badge import BaselineBadge, badge, emergency
 from widgets.gauge_strip import GaugeStrip
 from widgets.keys import bindings
 from widgets.log_pane import LogPane
 from widgets.options import KeyLine, option_rows, verbs_now
 from widgets.pick_list import TextView
-from widgets.rows import Row, RowsView
+from widgets.rows import Row, Rows, RowsView
 from widgets.status_line import STANDING, TENS, StatusLine, status
 from widgets.step_list import StepList
 from widgets.step_text import detail_rows, result_row, summary_rows, wrapped
 
 TICK_S = 2.5
 STALE_S = 2.5
+WIDE = 120
 
 FIRST = (
     "No run yet.",
@@ -40,7 +42,7 @@ FIRST = (
 )
 
 
-class OperationsScreen(Verbs):
+class OperationsScreen(Guarded):
     """Where the console opens. Draws the latest snapshot; keeps nothing of its own."""
 
     BINDINGS = bindings("run")
@@ -54,6 +56,7 @@ class OperationsScreen(Verbs):
     def compose(self) -> ComposeResult:
         yield BaselineBadge(id="badge")
         yield GaugeStrip(id="gauges")
+        yield Rows(id="guard")
         with Container(id="body"):
             yield StepList(id="steps")
             yield TextView(id="detail")
@@ -93,7 +96,7 @@ class OperationsScreen(Verbs):
 
     def _shape(self, size: Size) -> None:
         self.set_class(size.width < 80, "narrow")
-        self.set_class(size.width >= 120, "wide")
+        self.set_class(size.width >= WIDE, "wide")
         self.query_one(GaugeStrip).max_rows = 2 if size.height < 24 else 5
 
     # -- what changed ------------------------------------------------------------------------
@@ -110,7 +113,8 @@ class OperationsScreen(Verbs):
 
     def sampled(self, sample: Sample) -> None:
         """Once a second; what counts, counts on in the same frame."""
-        self.query_one(GaugeStrip).show(sample, sample.at)
+        self.query_one(GaugeStrip).show(sample, sample.at, self.guard.marks)
+        self.draw_guard()
         self.count_on()
 
     def tick(self) -> None:
@@ -118,7 +122,8 @@ class OperationsScreen(Verbs):
         sample = self.console.sample
         if sample is None or time.monotonic() - sample.at > STALE_S:
             if sample is not None:
-                self.query_one(GaugeStrip).show(sample, time.monotonic())
+                self.query_one(GaugeStrip).show(sample, time.monotonic(), self.guard.marks)
+            self.draw_guard()
             self.count_on()
 
     def count_on(self) -> None:
@@ -129,7 +134,7 @@ class OperationsScreen(Verbs):
         if snapshot.view.state is RunState.RUNNING:
             self.query_one(StepList).draw(snapshot.view, now, self.at)
         tens = int(now - snapshot.view.created) // TENS
-        if snapshot.view.state not in STANDING or tens != self.tens:
+        if snapshot.view.state not in STANDING or tens != self.tens or self.guard.lease:
             self.tens = tens
             self.draw_status()
 
@@ -139,6 +144,7 @@ class OperationsScreen(Verbs):
         """Everything from the latest snapshot; only what differs is sent."""
         self.set_class(self.word == "none", "empty")
         self.draw_head()
+        self.draw_guard()
         self.draw_status()
         self.draw_steps()
         self.offer_logs()
@@ -197,7 +203,8 @@ class OperationsScreen(Verbs):
             return
         desk = self.console.snapshot.desk if self.console.snapshot is not None else {}
         mode = str(desk.get("mode", ""))
-        line.show([status(view, word, mode, time.time(), width, self.at)])
+        lease = lease_words(self.guard.lease, brief=width < WIDE)
+        line.show([status(view, word, mode, time.time(), width, self.at, lease)])
 
     def draw_steps(self) -> None:
         view, steps = self.view, self.query_one(StepList)

@@ -8,6 +8,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.gauges.gpu_text import trend_value
+from console.gauges.marks import NO_MARKS, Marks
 from console.gauges.sample import GpuReport, Sample
 from console.gauges.trend import Trend
 from widgets.gauge_text import gauge_rows
@@ -28,6 +29,7 @@ class GaugeStrip(Widget):
         self._max_rows = max_rows
         self._sample: Sample | None = None
         self._now = 0.0
+        self._marks = NO_MARKS
         self._rows: list[Row] = []
         self._trends: dict[str, Trend] = {}
         self._trend_at = -1.0
@@ -43,10 +45,11 @@ class GaugeStrip(Widget):
             self._max_rows = most
             self._draw()
 
-    def show(self, sample: Sample, now: float) -> None:
+    def show(self, sample: Sample, now: float, marks: Marks = NO_MARKS) -> None:
         """Draw this sample; `now` (monotonic seconds) is what ages are counted to. To be called
-        at each tick, with an old sample as well: its age is part of what is shown."""
-        self._sample, self._now = sample, now
+        at each tick, with an old sample as well: its age is part of what is shown. `marks`: where
+        a guard acts."""
+        self._sample, self._now, self._marks = sample, now, marks
         if sample.gpu is not None and sample.gpu.at != self._trend_at:
             self._remember(sample.gpu)
         self._draw()
@@ -82,7 +85,7 @@ class GaugeStrip(Widget):
             trend.add(current.get(uuid))
 
     def _compose_rows(self, width: int) -> list[Row]:
-        return gauge_rows(self._sample, self._now, width, self._trends, self._max_rows)
+        return gauge_rows(self._sample, self._now, width, self._trends, self._max_rows, self._marks)
 
     def _draw(self) -> None:
         if not self.is_mounted or not self.size.width:

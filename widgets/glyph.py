@@ -24,6 +24,9 @@ class Glyphs:
     dot: str
     arrow: str
     more: str
+    mark: str
+    up: str
+    line: str
 
     def step(self, state: str) -> str:
         """The sign of a step's state."""
@@ -33,12 +36,12 @@ class Glyphs:
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
-    dot="●", arrow="▸", more="›",
+    dot="●", arrow="▸", more="›", mark="┃", up="▲", line="─",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
-    dot="*", arrow=">", more=">",
+    dot="*", arrow=">", more=">", mark="|", up="^", line="-",
 )  # fmt: skip
 
 _current = UNICODE

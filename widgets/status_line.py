@@ -19,7 +19,9 @@ TENS = 10
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
 
-def status(view: RunView, word: str, mode: str, now: float, width: int, at: str = "") -> Row:
+def status(
+    view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = ""
+) -> Row:
     """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
     dot = f" {glyphs().pending} "
     state = word.replace("_", " ").upper()
@@ -33,6 +35,8 @@ def status(view: RunView, word: str, mode: str, now: float, width: int, at: str 
         left.append((f" {clean(current.id)}", "bold"))
     if view.outage:
         left.append((f"{dot}BASELINE DOWN", "bad"))
+    if lease:
+        left.append((f"{dot}{lease}", "warn"))
     decision = str(view.decision)
     if decision:
         text = decision.upper().replace("_", "-")

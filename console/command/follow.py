@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import shlex
 import sys
@@ -12,6 +13,7 @@ from console.errors import ConsoleError, Exit
 from console.journal.store import Event, JournalError, Reader
 from console.run import control
 from console.run.directory import RunDir
+from console.run.guard_words import event_words, killed_words
 from console.run.liveness import ladder_busy, runner_alive
 from console.run.report import GLYPH, as_json
 from console.run.state import RunState, StepState, exit_code, possible_verbs
@@ -20,6 +22,8 @@ from console.text import clean
 from console.units import format_duration
 
 POLL_S = 0.1
+ATTEND_S = 1.0
+"""How often a terminal in the foreground says that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
 """How long a dead runner's run is waited for: an emergency rollback closes its journal."""
@@ -41,6 +45,7 @@ class Follow:
         self.interactive = interactive and at_terminal() and out.isatty()
         self.finished = False
         self.said = 0.0
+        self.attended = 0.0
         self.dead_since: float | None = None
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
@@ -52,11 +57,20 @@ class Follow:
                 self._read()
                 if self.finished:
                     break
+                self._attend()
                 self._wait()
             self._let_go()
         finally:
             self.reader.close()
         return self._conclusion()
+
+    def _attend(self) -> None:
+        """An operator at a terminal renews the run's lease by being there."""
+        now = time.monotonic()
+        if self.interactive and now - self.attended >= ATTEND_S:
+            self.attended = now
+            with contextlib.suppress(ConsoleError, OSError):
+                control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
 
     def _let_go(self) -> None:
         """A runner that is done still puts its things away: whoever runs next needs the host."""
@@ -188,6 +202,12 @@ class Follow:
                 f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
                 f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}"
             )
+
+    def _on_guard(self, event: Event) -> None:
+        said = self.view.guards[-1]
+        self._line(f"        {event_words(said)}")
+        for row in said.data.get("killed") or []:
+            self._line(f"        killed {killed_words(row)}")
 
     def _on_verb(self, event: Event) -> None:
         why = f": {clean(event.data['why'])}" if event.data.get("why") else ""

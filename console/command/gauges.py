@@ -11,35 +11,64 @@ from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from console.errors import Exit
+from console.errors import Exit, UsageError
 from console.gauges.layout import all_rows, one_row
 from console.gauges.level import disk_level, gpu_levels, memory_levels
 from console.gauges.sample import Sample
 from console.gauges.sampler import Sampler
-from console.gauges.text import Signs, plain
+from console.gauges.text import Row, Signs, plain
+from console.text import one_line
+from console.units import DURATION_FORM, parse_duration
+from console.viewer.guard import GuardView, GuardWatch, live_run
+from console.viewer.guard_text import line as guard_line
 
 LOOK_S = 3.0
 """What one look waits for NVML and for a second reading of the swap counters."""
 LOOK_EVERY_S = 0.25
-UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C")
+LEAST_S, MOST_S = 0.1, 3600.0
+UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
 
 
 def gauges(args: Namespace) -> int:
     """One look, or with `--watch` a line a second until Ctrl-C; what is not known is said."""
     arrived: SimpleQueue[Sample] = SimpleQueue()
-    every = 1.0 if args.watch else LOOK_EVERY_S
+    every = _every(getattr(args, "every", "1s")) if args.watch else LOOK_EVERY_S
     sampler = Sampler(args.path or ["/"], arrived.put, every)
     sampler.start()
     try:
-        if not args.watch:
+        if args.watch:
+            _watch(arrived, args.json, every)
+        else:
             _print(_one_look(arrived), args.json)
-        while args.watch:
-            sample = arrived.get()
-            line = json.dumps(as_json(sample)) if args.json else _line(sample)
-            print(line, flush=True)
     finally:
         sampler.close()
     return int(Exit.OK)
+
+
+def _every(text: str) -> float:
+    """Seconds between two lines. Raises UsageError."""
+    try:
+        every = parse_duration(text)
+    except ValueError:
+        every = 0.0
+    if not LEAST_S <= every <= MOST_S:
+        raise UsageError(f"--every {one_line(text, 40)}", f"expected {DURATION_FORM}", "--every 1s")
+    return every
+
+
+def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
+    """A line a sample, with the guard of the run that is on, until it is interrupted."""
+    guard = GuardWatch(every_s=every)
+    guard.aim(live_run(), alive=True, over=False)
+    guard.start()
+    try:
+        while True:
+            sample = arrived.get()
+            guard.aim(live_run(), alive=True, over=False)
+            line = _object(sample, guard.latest) if as_object else _line(sample, guard.latest)
+            print(line, flush=True)
+    finally:
+        guard.close()
 
 
 def _one_look(arrived: SimpleQueue[Sample]) -> Sample:
@@ -78,9 +107,36 @@ def _print(sample: Sample, as_object: bool) -> None:
         print(f"GPU{gpu.index} {gpu.uuid}  {gpu.name}{why}")
 
 
-def _line(sample: Sample) -> str:
-    now = time.strftime("%H:%M:%S")
-    return f"{now}  {plain(one_row(sample, time.monotonic(), _signs()))}"
+def _line(sample: Sample, view: GuardView) -> str:
+    now, at = time.strftime("%H:%M:%S"), time.monotonic()
+    row = one_row(sample, at, _signs())
+    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {plain(guard_line(view, at))}"
+
+
+def _age(sample: Sample, now: float) -> Row:
+    """How old the cards' figures are; nothing where there are none."""
+    if sample.gpu is None or not sample.gpu.gpus:
+        return ()
+    return ((f"  cards {max(0.0, now - sample.gpu.at):.1f} s old", "dim"),)
+
+
+def _object(sample: Sample, view: GuardView) -> str:
+    return json.dumps({**as_json(sample), "guard": guard_json(view)})
+
+
+def guard_json(view: GuardView) -> dict[str, Any]:
+    """The guard as a plain object: its state as a word and in words, and what is known of it;
+    None is "not known"."""
+    now = time.monotonic()
+    return {
+        "run": view.run.id if view.run is not None else None,
+        "state": view.word_at(now), "words": plain(guard_line(view, now)),
+        "reasons": list(view.reasons),
+        "tte_s": view.tte_s, "filling": view.filling if view.tte_s is not None else None,
+        "age_s": None if view.at is None else round(now - view.at, 3),
+        "advisory": view.advisory, "not_protected": list(view.missing),
+        "lease_s": view.lease.left_s if view.lease is not None else None,
+    }  # fmt: skip
 
 
 def as_json(sample: Sample) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.command.common import inputs_of
 from console.command.follow import Follow, at_terminal
-from console.errors import ConsoleError, ControlError, Exit
+from console.errors import ConsoleError, ControlError, Exit, UsageError
 from console.run import control
 from console.run.directory import RunDir, find_run
 from console.run.liveness import runner_alive
@@ -18,6 +18,7 @@ from console.run.resume import check_resume
 from console.run.resume import resume as go_on
 from console.run.state import ENDS, RunState
 from console.text import clean
+from console.units import parse_duration
 
 if TYPE_CHECKING:  # a verb has to be quick: what reads files is imported where it is used
     from console.playbook.model import Playbook
@@ -47,10 +48,22 @@ def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespac
         return begin(
             site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,
             headless=not args.detach and not args.step and not at_terminal(),
+            lease_s=lease_of(args),
         )  # fmt: skip
     except KeyboardInterrupt:
         _say(args, "\nnot started")
         raise
+
+
+def lease_of(args: Namespace) -> float | None:
+    """Seconds of --lease, None where it was not given. Raises UsageError."""
+    given = getattr(args, "lease", None)
+    if given is None or given.strip() == "0":
+        return None if given is None else 0.0
+    try:
+        return parse_duration(given)
+    except ValueError as error:
+        raise UsageError(f"--lease {clean(given, 40)}", f"expected {error}") from None
 
 
 def attach(args: Namespace) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from console.errors import Exit, UsageError
 from console.run import compare as comparison
 from console.run.directory import RunDir, find_run
+from console.run.guard_words import event_words, killed_words
 from console.run.read import view_of
 from console.run.report import GLYPH, evidence, markdown, write_copy
 from console.run.report import as_json as reported
@@ -84,6 +85,11 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
         )
         for line in step.lines:
             print(f"      | {clean(line, 200)}")
+    for event in view.guards:
+        if event.kind != "watching":
+            print(f"\n{time.strftime('%H:%M:%S', time.localtime(event.at))} {event_words(event)}")
+        for row in event.data.get("killed") or []:
+            print(f"  killed {killed_words(row)}")
     for scope, metrics in view.metrics.items():
         found = ", ".join(
             f"{name} {format_number(m['value'], m.get('unit', ''))}"

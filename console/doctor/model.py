@@ -19,6 +19,7 @@ GROUPS = {
     "login": "This login",
     "machine": "Machine",
     "gpu": "GPU",
+    "guard": "Sentinel",
     "engine": "Container engine",
     "baseline": "Baseline",
     "console": "Console",

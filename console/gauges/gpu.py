@@ -1,8 +1,10 @@
 """Every card's figures, asked of NVML in a process of its own: NVML can hang for good.
 
 `python -m console.gauges.gpu --every SECONDS` prints one JSON line a tick, `{"gpus": […],
-"trouble": "…"}`, with the fields of GpuSample, until its stdin or stdout closes. An NVML that
-cannot be asked is asked again every few seconds, so a driver that comes back is seen.
+"trouble": "…"}`, with the fields of GpuSample, until its stdin or stdout closes. `ages` is there
+where a card has not answered at this tick: {UUID: seconds since it did}. Each card has a thread:
+one whose call hangs leaves the others' figures live. An NVML that cannot be asked is asked again
+every few seconds, so a driver that comes back is seen.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from console.gauges import nvml as known
+from console.gauges.lane import Lane
 from console.gauges.sample import GpuSample
 
 RETRY_S = 3.0
@@ -27,6 +31,12 @@ FRESH_S = 30.0
 """A library that does not fit its driver stays loaded: so often the process starts afresh."""
 SLOW_S = 30.0
 """Name, power limit and MIG mode hardly change: they are asked again after so long."""
+FIRST_S = 4.0
+"""A card may take so long to wake, before the others are shown without it."""
+PATIENCE_S = 0.5
+"""A tick waits so long for a card that has answered before, or has been silent for long."""
+SILENT_S = 3.0
+"""A card that has not answered for longer has no figures."""
 MOST_WATTS, MOST_DEGREES = 5000.0, 150.0
 """NVML is known to give figures far beyond these when it has none."""
 
@@ -50,7 +60,11 @@ class Session:
         self._load = load
         self._nvml: Any = None
         self._cards: dict[int, Card] = {}
+        self._lanes: dict[int, Lane[GpuSample]] = {}
+        self._last: dict[int, GpuSample] = {}
         self._seen: dict[str, GpuSample] = {}
+        self._session = 0
+        self.ages: dict[str, float] = {}
         self._trouble = ""
         self._misfit_since: float | None = None
         self._retry_at = self._reopen_at = 0.0
@@ -60,25 +74,30 @@ class Session:
         return self._misfit_since is not None and now - self._misfit_since >= FRESH_S
 
     def look(self, now: float) -> tuple[list[GpuSample], str]:
-        """All cards, or why there are none; `now` in monotonic seconds."""
+        """All cards, or why there are none; `now` in monotonic seconds. `ages` is kept."""
+        self.ages = {}
         if self._nvml is None and not self._start(now):
             return [], self._trouble
         try:
             count = self._nvml.nvmlDeviceGetCount()
-            gpus = [self._one(index, now) for index in range(count)]
+            gpus = self._all(count, now)
         except self._nvml.NVMLError as error:
             self._fail(error, now)
             return [], self._trouble
         gpus += self._missing(gpus)
-        if any(gpu.why in (known.LOST, known.RESET) for gpu in gpus) and now >= self._reopen_at:
+        dead = any(gpu.why in (known.LOST, known.RESET) for gpu in gpus)
+        if dead and now >= self._reopen_at and not self._hangs:
             self.close()
         return gpus, "" if gpus else "no NVIDIA card: the driver lists none"
 
     def close(self) -> None:
         """Forget all handles; the next look opens NVML again."""
         library, self._nvml = self._nvml, None
+        self._session += 1
         self._cards.clear()
-        if library is not None:
+        self._last.clear()
+        # A library must not be shut down under a call that is still inside it.
+        if library is not None and not self._hangs:
             try:
                 library.nvmlShutdown()
             except library.NVMLError:
@@ -110,6 +129,38 @@ class Session:
             self._misfit_since = None  # nothing is loaded: the next try looks for it again
         elif self._misfit_since is None:
             self._misfit_since = now
+
+    @property
+    def _hangs(self) -> bool:
+        return any(lane.busy for lane in self._lanes.values())
+
+    def _all(self, count: int, now: float) -> list[GpuSample]:
+        """Every card, each asked in its own thread; one that hangs is not waited for again."""
+        lanes = [self._lanes.setdefault(i, Lane(f"card-{i}")) for i in range(count)]
+        for index, lane in enumerate(lanes):
+            if not lane.busy:
+                lane.begin(partial(self._one, index, now), now)
+        begun = time.monotonic()
+        found = []
+        for index, lane in enumerate(lanes):
+            first = lane.answered_at is None and lane.asked_at == now
+            lane.wait(begun + (FIRST_S if first else PATIENCE_S) - time.monotonic())
+            found.append(self._answer(index, lane, now))
+        return found
+
+    def _answer(self, index: int, lane: Lane[GpuSample], now: float) -> GpuSample:
+        """What a card said, or, while it does not answer, what it said last and since when."""
+        if not lane.busy and lane.asked_at == now:
+            gpu = self._last[index] = lane.result()
+            return gpu
+        since = lane.answered_at if lane.answered_at is not None else lane.asked_at
+        age = now - (since if since is not None else now)
+        last = self._last.get(index)
+        if last is None or age > SILENT_S:
+            words = f"{known.SILENT} for {age:.0f} s: a call hangs in the driver"
+            last = replace(self._identity(index), why=words)
+        self.ages[last.uuid] = age
+        return last
 
     def _one(self, index: int, now: float) -> GpuSample:
         """One card; a card that is gone keeps its name, loses its figures and says so."""
@@ -188,8 +239,12 @@ class Session:
 
     def _identity(self, index: int) -> GpuSample:
         """Which card stood at this place, as far as one was met there."""
-        here = {card.sample.uuid for card in self._cards.values()}
-        seen = (one for one in self._seen.values() if one.index == index and one.uuid not in here)
+        cards = list(self._cards.items())  # another card's thread may add to it
+        here = {card.sample.uuid for place, card in cards if place != index}
+        seen = (
+            one for one in list(self._seen.values())
+            if one.index == index and one.uuid not in here
+        )  # fmt: skip
         return next(seen, GpuSample(f"index:{index}", index, ""))
 
     def _missing(self, gpus: list[GpuSample]) -> list[GpuSample]:
@@ -231,9 +286,11 @@ def main(argv: list[str]) -> int:
     while os.getppid() == parent:
         begun = time.monotonic()
         gpus, trouble = session.look(begun)
-        line = json.dumps({"gpus": [asdict(gpu) for gpu in gpus], "trouble": trouble})
+        line: dict[str, Any] = {"gpus": [asdict(gpu) for gpu in gpus], "trouble": trouble}
+        if session.ages:
+            line["ages"] = {uuid: round(age, 1) for uuid, age in session.ages.items()}
         try:
-            os.write(1, line.encode() + b"\n")
+            os.write(1, json.dumps(line).encode() + b"\n")
         except OSError:
             break
         if session.stuck(begun):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from console.gauges.level import Level, gpu_levels, share
+from console.gauges.marks import NO_MARKS, Marks
 from console.gauges.sample import GpuReport, GpuSample
 from console.gauges.text import (
     TONES,
@@ -78,7 +79,10 @@ def dark(gpu: GpuSample) -> bool:
     )  # fmt: skip
 
 
-def gpu_row(gpu: GpuSample, width: int, memory: int, signs: Signs, trend: Trend | None) -> Row:
+def gpu_row(
+    gpu: GpuSample, width: int, memory: int, signs: Signs, trend: Trend | None,
+    marks: Marks = NO_MARKS,
+) -> Row:  # fmt: skip
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
     As room shrinks the name goes first, then trend, watts and bar.
@@ -93,7 +97,7 @@ def gpu_row(gpu: GpuSample, width: int, memory: int, signs: Signs, trend: Trend 
     parts: list[Part] = [label]
     if name_cells:
         parts.append((short_name(gpu.name, name_cells) + " ", ""))
-    parts += _memory_parts(gpu, levels["vram"], bar_cells, memory, signs)
+    parts += _memory_parts(gpu, levels["vram"], bar_cells, memory, signs, marks)
     parts.append((f"{utilisation(gpu):>6}", ""))
     parts += marked(f"{temperature(gpu, signs):>6}", levels["temperature"])
     if watts:
@@ -116,12 +120,16 @@ def _shares(room: int) -> tuple[int, int, int, int]:
     return min(30, long + max(0, room)) if long else 0, watts, trend, name
 
 
-def _memory_parts(gpu: GpuSample, level: Level, long: int, memory: int, signs: Signs) -> list[Part]:
+def _memory_parts(
+    gpu: GpuSample, level: Level, long: int, memory: int, signs: Signs, marks: Marks
+) -> list[Part]:
     filled = share(gpu.used_bytes, gpu.total_bytes)
     if filled is None:
         words = fitted(memory_of(gpu), memory + 2 + (long + 1 if long else 0) - 1, signs.ellipsis)
         return [(words + " ", "warn" if gpu.why else "dim")]
-    drawn = [(bar(filled, long, signs) + " ", TONES.get(level, ""))] if long else []
+    drawn = []
+    if long:
+        drawn.append((bar(filled, long, signs, marks.card(gpu)) + " ", TONES.get(level, "")))
     return drawn + marked(f"{memory_of(gpu):>{memory}}", level)
 
 
@@ -132,8 +140,9 @@ def memory_width(gpus: Sequence[GpuSample]) -> int:
 
 
 def gpu_rows(
-    report: GpuReport | None, width: int, now: float, signs: Signs, trends: Mapping[str, Trend]
-) -> list[Row]:
+    report: GpuReport | None, width: int, now: float, signs: Signs, trends: Mapping[str, Trend],
+    marks: Marks = NO_MARKS,
+) -> list[Row]:  # fmt: skip
     """All cards: a row each, two in a row from 120 cells on; or why there are none."""
     if report is None:
         return [(("GPU  ", "dim"), ("asking NVML", "dim"))]
@@ -146,7 +155,7 @@ def gpu_rows(
     memory = memory_width(report.gpus)
     room = each - len(stale) - 1 if stale else each
     rows = [
-        aged(gpu_row(gpu, room, memory, signs, trends.get(gpu.uuid)), stale, each, signs)
+        aged(gpu_row(gpu, room, memory, signs, trends.get(gpu.uuid), marks), stale, each, signs)
         for gpu in report.gpus
     ]
     if not two:

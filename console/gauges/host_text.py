@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.gauges.level import Level, disk_level, memory_levels, share
+from console.gauges.marks import NO_MARKS, Marks
 from console.gauges.sample import DiskSample, MemorySample, Sample
 from console.gauges.text import (
     Part,
@@ -36,10 +37,12 @@ class Field:
     level: Level = Level.OK
 
 
-def host_rows(sample: Sample, width: int, now: float, signs: Signs) -> list[Row]:
+def host_rows(
+    sample: Sample, width: int, now: float, signs: Signs, marks: Marks = NO_MARKS
+) -> list[Row]:
     """As many rows as the fields need at this width, each field where it first finds room."""
     rows: list[list[Part]] = []
-    for group in _groups(sample, signs, width):
+    for group in _groups(sample, signs, width, marks):
         for row in rows:
             # a field ends with the place of its mark: one more cell sets them apart
             if width_of(tuple(row)) + 1 + width_of(group) <= width:
@@ -66,7 +69,7 @@ def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
     return (*((text, "dim") for text, _ in parts), (f" {stale}", "warn"))
 
 
-def host_fields(sample: Sample, signs: Signs) -> list[Field]:
+def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[Field]:
     """RAM, pressure, swap, its rates, and the disks."""
     disks = [_disk(disk, signs) for disk in sample.disks]
     if sample.memory is None:
@@ -76,14 +79,14 @@ def host_fields(sample: Sample, signs: Signs) -> list[Field]:
     memory, levels = sample.memory, memory_levels(sample.memory)
     rates = [_rates(memory, levels["swap_in"])] if memory.swap_total else []
     return [
-        _ram(memory, levels["ram"], signs), _pressure(memory, levels["pressure"]),
+        _ram(memory, levels["ram"], signs, marks), _pressure(memory, levels["pressure"]),
         _swap(memory, levels["swap"]), *rates, *disks,
     ]  # fmt: skip
 
 
-def _groups(sample: Sample, signs: Signs, width: int) -> list[Row]:
+def _groups(sample: Sample, signs: Signs, width: int, marks: Marks) -> list[Row]:
     """What belongs together stays in one row; a narrow screen has no room for the bar."""
-    fields = host_fields(sample, signs)
+    fields = host_fields(sample, signs, marks)
     if sample.memory is None:
         return [field.row for field in fields]
     gap: Part = (" ", "")
@@ -110,12 +113,12 @@ def _field(name: str, text: str, width: int, level: Level, *, tone: str = "") ->
     return Field((label, shown, mark, space), brief, level)
 
 
-def _ram(memory: MemorySample, level: Level, signs: Signs) -> Field:
+def _ram(memory: MemorySample, level: Level, signs: Signs, marks: Marks) -> Field:
     used = memory.total - memory.available
     words = pair(used, memory.total)
     plain = _field("RAM", words.strip(), 0, level)
     tone = "" if level <= Level.OK else plain.brief[1][1]
-    drawn: Part = (bar(share(used, memory.total), 10, signs) + " ", tone)
+    drawn: Part = (bar(share(used, memory.total), 10, signs, marks.ram(memory)) + " ", tone)
     return Field((("RAM  ", "dim"), drawn, *marked(words, level)), plain.brief, level)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from console.gauges.gpu_text import gpu_brief, gpu_rows
 from console.gauges.host_text import host_brief, host_rows
+from console.gauges.marks import NO_MARKS, Marks
 from console.gauges.sample import Sample
 from console.gauges.text import Row, Signs, cut
 from console.gauges.trend import Trend
@@ -13,12 +14,12 @@ from console.gauges.trend import Trend
 
 def all_rows(
     sample: Sample, width: int, now: float, signs: Signs,
-    trends: Mapping[str, Trend], max_rows: int = 0,
+    trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """Every gauge in `width` cells. Where `max_rows` (0: any number) is less than that takes,
     the host goes into one row first, then the cards, then all of it."""
-    cards = gpu_rows(sample.gpu, width, now, signs, trends)
-    host = host_rows(sample, width, now, signs)
+    cards = gpu_rows(sample.gpu, width, now, signs, trends, marks)
+    host = host_rows(sample, width, now, signs, marks)
     if not max_rows or len(cards) + len(host) <= max_rows:
         return cards + host
     if len(cards) + 1 <= max_rows:

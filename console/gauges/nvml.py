@@ -28,6 +28,7 @@ GONE = frozenset({IS_LOST, RESET_REQUIRED})
 
 LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
 RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
+SILENT = "no answer"
 MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
 UNIFIED = "unified memory: the card uses the host's RAM"
 _WORDS = {

@@ -24,13 +24,17 @@ TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What bars and trends are drawn with; `levels` runs from low to high."""
+    """What bars, trends and curves are drawn with; `levels` runs from low to high. `mark` stands in
+    a bar where a guard acts, `line` in a curve, `up` points at a moment."""
 
     full: str = "#"
     empty: str = "."
     levels: str = "_.-=+*%#"
     ellipsis: str = "~"
     celsius: str = "C"
+    mark: str = "|"
+    up: str = "^"
+    line: str = "-"
 
 
 def cells(text: str) -> int:
@@ -91,12 +95,17 @@ def age_words(at: float, now: float) -> str:
     return f"stale {age:.0f} s" if age < 120 else f"stale {age / 60:.0f} min"
 
 
-def bar(filled: float | None, width: int, signs: Signs) -> str:
-    """A share as a bar, full only at 100 %; blank where it is not known."""
+def bar(filled: float | None, width: int, signs: Signs, mark: float | None = None) -> str:
+    """A share as a bar, full only at 100 %; blank where it is not known. `mark`: the share at
+    which a guard acts has a sign in its cell."""
     if filled is None:
         return " " * width
     full = min(width, max(0, int(filled * width)))
-    return signs.full * full + signs.empty * (width - full)
+    drawn = signs.full * full + signs.empty * (width - full)
+    if mark is None or not 0 <= mark <= 1 or not width:
+        return drawn
+    at = min(width - 1, int(mark * width))
+    return drawn[:at] + signs.mark + drawn[at + 1 :]
 
 
 def trend_line(trend: Trend | None, width: int, signs: Signs) -> str:

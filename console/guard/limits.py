@@ -8,14 +8,15 @@ from typing import Any
 
 METRICS = {
     "host.ram_available": "B", "host.swap_used": "B", "host.swap_free": "B",
-    "host.swap_in_rate": "B/s", "host.swap_out_rate": "B/s",
+    "host.swap_growth": "B", "host.swap_in_rate": "B/s", "host.swap_out_rate": "B/s",
     "host.pressure": "%", "host.pressure_some": "%", "host.time_to_full": "s",
     "gpu.memory_used": "B", "gpu.memory_free": "B", "disk.free": "B",
     "service.ram_used": "B", "service.restarts": "", "service.oom_kills": "",
     "runner.silent": "s",
 }  # fmt: skip
 """What a limit can be on, and its unit. Pressure is the share of the last second in which all
-(`host.pressure`) or some (`host.pressure_some`) tasks waited for memory."""
+(`host.pressure`) or some (`host.pressure_some`) tasks waited for memory; `host.swap_growth` is
+what swap grew by since something of the run came alive."""
 OF_CARD = ("sum", "max", "min")
 """`of` of a gpu limit: these, or a UUID (its beginning); of a disk limit a path; of a service limit
 a service's name, "" for any."""
@@ -27,7 +28,8 @@ class Limit:
 
     `log` instead of a metric: `count` lines of that service match `matches`. `act`: "kill" or
     "warn". `missing`: what no figure means, "say" (shown) or "breach" (after a grace it counts as
-    breached). `source`: default, site or playbook, and where.
+    breached). `source`: default, site or playbook, and where. `scarce`: only while RAM available is
+    below this many bytes; 0 for always.
     """
 
     metric: str = ""
@@ -41,6 +43,7 @@ class Limit:
     act: str = "kill"
     missing: str = "say"
     source: str = "default"
+    scarce: int = 0
 
     @property
     def unit(self) -> str:

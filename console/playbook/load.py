@@ -15,7 +15,7 @@ from console.playbook.inputs import InputModel, InputValue, Secret, convert, exp
 from console.playbook.interpolate import substitute
 from console.playbook.mend import mend
 from console.playbook.model import Playbook, PlaybookModel
-from console.playbook.rules import check_rules, unbuilt
+from console.playbook.rules import check_rules, guard_limits, unbuilt
 from console.text import one_line
 
 TITLE = "the playbook cannot be used"
@@ -73,8 +73,9 @@ def load_playbook(
         raise InvalidFile(TITLE, problems.sorted(), HINT)
     missing = [n for n, m in models.items() if m.required and n not in (given or {})]
     return Playbook(
-        model, path, base, text, inputs, secrets, tuple(later), tuple(set(missing) & set(inputs))
-    )
+        model, path, base, text, inputs, secrets, tuple(later), tuple(set(missing) & set(inputs)),
+        guard_limits(document, model, site_services)[0],
+    )  # fmt: skip
 
 
 def _values(

@@ -9,7 +9,9 @@ from console.document.reader import Document
 from console.document.validate import validate
 from console.playbook.model import PlaybookModel
 from console.playbook.steps import Step
+from console.site.guard import GuardModel
 
+_HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}
 _STAND_IN = {"process": {"argv": ["x"]}, "url": "http://127.0.0.1:1"}
 
 
@@ -33,6 +35,7 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
     parts = {
         "schema": "omni.playbook/v1", "name": "x", "title": "x",
         "services": _services(document, data.get("services")),
+        "guards": [_guard(document, one) for one in _list(data.get("guards"))],
         "phases": [
             {"title": "x", "steps": _steps(phase.get("steps"), step) or [step(None)]}
             if isinstance(phase, dict) else {"title": "x", "steps": [step(None)]}
@@ -41,6 +44,10 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
         "finally": _steps(data.get("finally"), step),
     }  # fmt: skip
     return validate(PlaybookModel, document, parts)[0], frozenset(broken)
+
+
+def _guard(document: Document, given: Any) -> Any:
+    return given if validate(GuardModel, document, given)[0] is not None else _HARMLESS
 
 
 def _steps(given: Any, step: Callable[[Any], Any]) -> list[Any]:

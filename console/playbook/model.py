@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from console.document.validate import Name, Strict
+from console.document.validate import Duration, Name, Strict
 from console.errors import Problem
+from console.guard.limits import Limit
 from console.playbook.inputs import InputModel, InputValue, Secret
 from console.playbook.steps import Step
 from console.services.base import ServiceSpec
+from console.site.guard import LEASE, GuardModel
 from console.site.service import ServiceModel, ServiceName
 
 
@@ -31,7 +33,8 @@ class PlaybookModel(Strict):
     lessons: list[str] = []
     inputs: dict[Name, InputModel] = {}
     services: dict[ServiceName, ServiceModel] = {}
-    guards: list[dict[str, Any]] = []
+    lease: Annotated[Duration | None, LEASE] = None
+    guards: list[GuardModel] = []
     phases: list[Phase] = Field(min_length=1)
     finally_: list[Step] = Field([], alias="finally")
 
@@ -53,6 +56,8 @@ class Playbook:
     unbuilt: tuple[Problem, ...] = ()
     missing: tuple[str, ...] = ()
     """Required inputs that a plan was made without; a stand-in takes their place."""
+    guards: tuple[Limit, ...] = ()
+    """What it adds to the site's guards and the console's own, each with its line."""
 
     @property
     def name(self) -> str:

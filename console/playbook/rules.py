@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
+from console.guard.limits import Limit
 from console.playbook.decidable import Bounds, check_criterion
 from console.playbook.measuring import (
     BENCHMARK_METRICS,
@@ -20,6 +21,7 @@ from console.playbook.model import PlaybookModel
 from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion
+from console.site.guard import limits
 
 RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
@@ -48,6 +50,8 @@ def check_rules(
     known = _Known()
     fits: list[str] = []
     services = set(model.services) | site_services
+    for problem in guard_limits(document, model, site_services)[1]:
+        problems.add(problem)
     for name in set(model.services) & site_services:
         problems.add(
             document.problem(("services", name), f"service '{name}' is the site's", key=True)
@@ -71,6 +75,13 @@ def check_rules(
         if loc[0] == "finally":
             _check_final(document, loc, step, problems)
         known.add(step, broken=step.id in broken)
+
+
+def guard_limits(
+    document: Document, model: PlaybookModel, site_services: frozenset[str]
+) -> tuple[tuple[Limit, ...], list[Problem]]:
+    """The playbook's guards as limits, and services in them that nobody declares."""
+    return limits(document, model.guards, "playbook", frozenset(model.services) | site_services)
 
 
 @dataclass
@@ -224,8 +235,6 @@ def unbuilt(document: Document, model: PlaybookModel) -> list[Problem]:
     def add(loc: Loc, what: str, *, key: bool = False) -> None:
         found.append(document.problem(loc, f"{what} is not built yet", key=key))
 
-    if model.guards:
-        add(("guards",), "guards", key=True)
     later: set[str] = set()
     for loc, step in step_locs(model):
         if step.kind in UNBUILT:

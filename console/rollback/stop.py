@@ -14,6 +14,7 @@ from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
+from console.rollback import ram
 from console.rollback.scene import Scene, away, beside, together
 from console.services import bounded, process
 from console.services.base import ROLE_LABEL, SERVICE_LABEL
@@ -26,6 +27,9 @@ ENGINE_RETRY_S = 2.0
 ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
 GONE_S = 20.0
+BREACH = ("guard", "breach.json")
+"""In the run's directory: what the sentinel writes when it has killed."""
+BREACH_S = 120.0
 VRAM_WAIT_S = 30.0
 VRAM_CALL_S = 2.0
 VRAM_PAUSE_S = 0.2
@@ -245,19 +249,36 @@ def _with_command(scene: Scene) -> None:
 
 
 def memory(scene: Scene) -> None:
-    """Wait until what was stopped is gone and the GPUs have given its memory back; bounded."""
+    """Wait until what was stopped is gone and its RAM and VRAM are back; bounded.
+
+    What the sentinel killed gives its memory back now, though nothing was stopped here.
+    """
     report = scene.report
-    if not scene.stopped:
+    killed = after_a_kill(scene)
+    if not (scene.stopped or killed):
         report.skipped("memory", "nothing was stopped")
         return
     report.begin("memory")
     left = [group for group in scene.groups if process.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
-    if not (scene.plan.gpus and scene.plan.exclusive):
-        report.ok("memory", "the stopped ones are gone")
-        return
-    report.ok("memory", _vram_released(scene))
+    words = ram.returned(scene, killed) or "the stopped ones are gone"
+    if scene.plan.gpus and scene.plan.exclusive:
+        words = "; ".join([*([words] if killed else []), _vram_released(scene)])
+    report.ok("memory", words)
+
+
+def after_a_kill(scene: Scene) -> bool:
+    """Whether the sentinel killed something just now, whoever asked for this rollback."""
+    if scene.report.trigger.id.startswith("sentinel"):
+        return True
+    if not scene.plan.run_dir:
+        return False
+    try:
+        written = os.stat(os.path.join(scene.plan.run_dir, *BREACH)).st_mtime
+    except OSError:
+        return False
+    return abs(scene.clock.now() - written) < BREACH_S
 
 
 def _vram_released(scene: Scene) -> str:

@@ -11,7 +11,7 @@ from console.rollback.live import LIVE
 from console.services import process
 
 FIFO = "trigger"
-EMERGENCY, ASKED, QUIT = b"R", b"r", b"q"
+EMERGENCY, SENTINEL, ASKED, QUIT = b"R", b"S", b"r", b"q"
 
 
 def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:

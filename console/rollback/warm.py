@@ -4,7 +4,8 @@
 
 On a thrashing machine an interpreter may take a minute to start. This one has started already,
 keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
-emergency (the runner is fenced), `r` the runner asks itself, `q` quit.
+emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
+`q` quit.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from console.rollback.ladder import Ladder
 from console.rollback.live import LIVE, Live
 from console.rollback.plan import PLAN, SealedPlan
 from console.rollback.report import new_trigger
-from console.rollback.wake import ASKED, EMERGENCY, FIFO, QUIT, is_warm, trigger
+from console.rollback.wake import ASKED, EMERGENCY, FIFO, QUIT, SENTINEL, is_warm, trigger
 from console.services import probe, process
+from console.services.protection import lock_memory
 
 WARM = "warm.json"
 OOM_SCORE = -900
-__all__ = ["ASKED", "EMERGENCY", "FIFO", "QUIT", "WARM", "Warm", "is_warm", "trigger"]
-_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
+"""Byte → the trigger's name; the first of these that was sent counts. All but the last fence."""
+__all__ = [
+    "ASKED", "EMERGENCY", "FIFO", "QUIT", "SENTINEL", "WARM", "Warm", "is_warm", "lock_memory",
+    "trigger",
+]  # fmt: skip
 
 
 class Warm:
@@ -71,16 +77,17 @@ class Warm:
         while True:
             pending = self.pending or os.read(self.fifo, 64)
             self.pending = b""
-            if EMERGENCY in pending or ASKED in pending:
-                self._climb(EMERGENCY in pending)
+            who = next((w for byte, w in WHO.items() if byte in pending), "")
+            if who:
+                self._climb(who)
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
             elif QUIT in pending:
                 return
 
-    def _climb(self, emergency: bool) -> None:
-        clock = self.clock
-        begun = new_trigger(clock, emergency, "warm" if emergency else "runner")
+    def _climb(self, who: str) -> None:
+        clock, emergency = self.clock, who != "runner"
+        begun = new_trigger(clock, emergency, who)
         self._reread()
         Ladder(
             self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
@@ -90,7 +97,7 @@ class Warm:
     def _settle(self, emergency: bool) -> None:
         """Presses until now have their answer; what the runner asked for meanwhile has not,
         unless this climb was an emergency, and neither has a quit."""
-        answered = EMERGENCY + ASKED if emergency else ASKED
+        answered = EMERGENCY + SENTINEL + ASKED if emergency else ASKED
         self.pending = self._drain().translate(None, delete=answered)
 
     def _drain(self) -> bytes:
@@ -142,25 +149,6 @@ class Warm:
             self.oom_score = before
             return after
         return f"{after}: not permitted to lower it"
-
-
-def lock_memory() -> str:
-    """Best-effort mlockall; what was locked, in words.
-
-    Future pages are locked only without a limit: under one, the next thread would not start.
-    """
-    import ctypes
-    import resource
-
-    unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
-    libc = ctypes.CDLL(None, use_errno=True)
-    wishes = [(_MCL_CURRENT, "current pages locked")]
-    if unlimited or os.geteuid() == 0:
-        wishes.insert(0, (_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT, "all pages locked on fault"))
-    for flags, words in wishes:
-        if libc.mlockall(flags) == 0:
-            return words
-    return f"not locked: {os.strerror(ctypes.get_errno())}"
 
 
 def main(arguments: list[str]) -> int:

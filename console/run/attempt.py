@@ -24,6 +24,9 @@ RETRYABLE = frozenset(
 )  # fmt: skip
 """Never after a guard, a cancel, a gate or a precondition."""
 
+LOSSES = RETRYABLE - {Cause.TIMEOUT}
+"""What a step says whose service or command somebody killed."""
+
 
 def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
     """Run a step with its retries; None when it succeeded, was skipped or was cancelled."""
@@ -59,10 +62,12 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         done = _skip_reason(context, planned.step, attempt)
         if done is None and planned.kind == "gate":
             peaks.before_gate(context, planned, number)
+        if done is None and context.guard is not None:
+            context.guard.require(planned, attempt)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)
     except Cancelled:
-        _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
+        _cancelled(attempt, planned)
         return None
     except StepFailed as failed:
         return _fail(attempt, planned, failed)
@@ -101,6 +106,16 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
     return Done("already done", skipped=True) if there else None
 
 
+def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
+    """Stopped by whoever asked, or by the guard, which nobody asked."""
+    verb = attempt.context.desk.stop_verb
+    if verb is None or not verb.cause:
+        _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
+    else:
+        words = f"stopped by {verb.who}: {verb.why}"
+        _end(attempt, planned, StepState.CANCELLED, cause=verb.cause, detail=words)
+
+
 def _translate(error: ConsoleError) -> StepFailed:
     cause = Cause.TIMEOUT if isinstance(error, EngineTimeout) else Cause.START_ERROR
     cause = Cause.PRECONDITION if isinstance(error, InvalidFile) else cause
@@ -109,6 +124,9 @@ def _translate(error: ConsoleError) -> StepFailed:
 
 def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:
     attempt.close()
+    guard = attempt.context.guard
+    if guard is not None and failed.cause in LOSSES and guard.struck(attempt):
+        failed = StepFailed(Cause.GUARD, f"the sentinel stopped the load; {failed.detail}")
     _end(
         attempt, planned, StepState.FAILED, cause=str(failed.cause), detail=failed.detail,
         exit_code=failed.exit_code, lines=[clean(line, 400) for line in failed.lines if line][-20:],

@@ -25,6 +25,7 @@ from console.text import clean, decode
 
 if TYPE_CHECKING:
     from console.run.fleet import Fleet
+    from console.run.guard import Guard
     from console.run.peaks import Peaks
 
 LOG_LIMIT = 64 * 1024 * 1024
@@ -72,6 +73,7 @@ class Context:
     view: RunView
     fleet: Fleet = field(init=False)
     peaks: Peaks | None = None
+    guard: Guard | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
@@ -80,6 +82,8 @@ class Context:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
             fold([Event(seq, at, event, step, attempt, data)], self.view)
+        if self.guard is not None and event == "outage":
+            self.guard.outage(self.view.outage)
 
     def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
         """Go to a state of the run: in the journal, and where verbs are judged."""
@@ -94,6 +98,8 @@ class Context:
         if kind:
             entry = live.Live(kind, handle.service, handle.pid, handle.start)
         live.append(self.run.live, entry)
+        if self.guard is not None:
+            self.guard.tell(do="arm")
         point("effect_recorded", handle.service)
 
     def secret(self, secret: Secret) -> str:

@@ -13,6 +13,7 @@ import queue
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ class Verb:
     who: str = ""
     why: str = ""
     args: dict[str, Any] = field(default_factory=dict)
+    cause: str = ""
+    """Why nobody asked for it: the cause that steps and run end with."""
 
 
 class Desk:
@@ -53,6 +56,8 @@ class Desk:
         self.pause_asked = False
         self.stop_verb: Verb | None = None
         self.mode = "all"
+        self.lease: float | None = None
+        self.attended_at = float("-inf")
         self.inbox: queue.Queue[Verb] = queue.Queue()
         self.check_inputs: Callable[[dict[str, Any]], str] = lambda changes: ""
         self.on_verb: Callable[[Verb, str, int], None] = lambda verb, step, attempt: None
@@ -79,8 +84,25 @@ class Desk:
         return {
             "state": str(self.state), "reason": self.reason, "step": self.step,
             "attempt": self.attempt, "evidence": self.evidence, "mode": self._mode(),
-            "confirm": self.confirm,
+            "confirm": self.confirm, "lease": self.lease,
         }  # fmt: skip
+
+    def attend(self) -> None:
+        """Somebody sits in front of this run."""
+        self.attended_at = time.monotonic()
+
+    def is_attended(self, now: float, within_s: float) -> bool:
+        """Whether somebody did in the last seconds; `now` is monotonic."""
+        return now - self.attended_at <= within_s
+
+    def halt(self, verb: Verb) -> None:
+        """Stop the run without being asked, recorded or not; what stops already goes on."""
+        with self._lock:
+            if self.stop_verb is None:
+                self.stop_verb = verb
+                self.cancelled.set()
+                self.inbox.put(verb)
+                self.on_verb(verb, self.step, self.attempt)
 
     def _mode(self) -> str:
         """How it goes on from here: to the end, to the next gate, one step, or not at all."""
@@ -183,6 +205,8 @@ class Server:
         if message is None:
             return {"ok": False, "error": "not a message"}
         name = str(message.get("verb", ""))
+        if message.get("attached") is True or name != "status":
+            self.desk.attend()
         if name == "status":
             return {"ok": True, **self.desk.status()}
         args = message.get("args")

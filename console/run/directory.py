@@ -31,6 +31,8 @@ class RunMeta:
     headless: bool = True
     owner: str = ""
     created: float = 0.0
+    lease_s: float | None = None
+    """Seconds as the command line gave it; None: the playbook's or the site's."""
 
 
 class RunDir:
@@ -50,6 +52,7 @@ class RunDir:
     ladder = property(lambda self: self.path / "rollback" / "ladder.jsonl")
     socket = property(lambda self: self.path / "control.sock")
     runner_log = property(lambda self: self.path / "runner.log")
+    guard = property(lambda self: self.path / "guard")
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     report = property(lambda self: self.path / "report.md")
     report_json = property(lambda self: self.path / "report.json")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from console.playbook.measuring import BenchmarkStep, SoakStep
 from console.playbook.steps import Check, Step, Where
 from console.run.effect_look import PREFLIGHT, look_words
+from console.services import limits
 from console.services.base import (
     ComposeSpec,
     ContainerSpec,
@@ -142,7 +143,7 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
     if isinstance(runs, ContainerSpec):
         command = shlex.join((*runs.entrypoint, *runs.command))
         yield f"creates and starts a container of {runs.image}: {command or '(image command)'}"
-        memory = format_bytes(runs.memory_bytes) if runs.memory_bytes else "no memory limit"
+        memory = limits.memory_words(runs.memory_bytes)
         ports = ", ".join(f"127.0.0.1:{h}→{c}" for h, c in runs.ports) or "no ports"
         gpus = ", ".join(runs.gpus) if runs.gpus else "no GPUs"
         yield f"  {memory}, no swap; {ports}; {gpus}; restart no; never pulled, never privileged"
@@ -156,10 +157,11 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
             f"$ docker compose {files} -f OVERRIDE{profile} up -d --no-deps --no-build "
             f"--pull never --no-recreate {runs.service}"
         )
-        memory = format_bytes(runs.memory_bytes) if runs.memory_bytes else "no memory limit"
+        memory = limits.memory_words(runs.memory_bytes)
         yield f"  OVERRIDE: restart no, {memory}, no swap, labels, capped logs"
     elif isinstance(runs, ProcessSpec):
         yield f"starts a host process: {shlex.join(runs.argv)}"
+        yield f"  {limits.containment(spec)}"
     elif isinstance(runs, ExistingContainer):
         yield f"starts the existing container {runs.name}"
 
@@ -186,7 +188,7 @@ def where_words(where: Where | None) -> str:
     if where.service is not None:
         return f"in {where.service} "
     gpus = f", GPUs {where.gpus if isinstance(where.gpus, str) else ', '.join(where.gpus)}"
-    memory = f", {format_bytes(where.memory)}" if where.memory else ""
+    memory = f", {limits.memory_words(where.memory)}"
     return f"in a one-off container of {where.image}{gpus if where.gpus else ''}{memory} "
 
 

@@ -12,7 +12,7 @@ from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
 from console.run.report import write_report
 from console.run.restoring import bring_back
-from console.run.state import STEP_ENDS, RunState, StepState
+from console.run.state import STEP_ENDS, Cause, RunState, StepState
 from console.text import one_line
 
 R = RunState
@@ -83,8 +83,10 @@ class Ending:
     def _why(self) -> str:
         verb = self.context.desk.stop_verb
         if verb is not None:
-            return f"{verb.verb} by {verb.who}"
+            return verb.cause or f"{verb.verb} by {verb.who}"
         step = self.context.view.current
+        if step is not None and step.cause == Cause.GUARD:
+            return str(Cause.GUARD)
         return f"{step.id}: {step.cause or 'gate'}" if step is not None else ""
 
     def roll_back(self, why: str) -> None:

@@ -1,12 +1,19 @@
 """The plan in words: what would run, effect by effect, and where the baseline goes down. Pure but
-for `warnings`, which looks whether named files are there."""
+for `warnings` and `always`, which look at this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from console.fit.machine import Machine
+from console.guard.defaults import defaults
+from console.preflight.cards import Cards
+from console.preflight.machine import look
+from console.run.guard_sheet import lease_of, limits_of, misfits
+from console.run.guard_words import lease_words, limit_words
 from console.run.plan import Plan, PlannedStep
 from console.services.base import ComposeSpec, ContainerSpec
+from console.services.limits import memory_limit
 from console.text import clean
 from console.units import format_duration
 
@@ -22,6 +29,9 @@ def as_json(made: Plan) -> dict[str, object]:
         "site": made.site.name,
         "inputs": made.playbook.inputs,
         "takes_baseline_down": made.takes_down,
+        "guards": [{**one.to_json(), "words": limit_words(one)} for one in limits_of(made)],
+        "guards_always": always(made),
+        "lease_s": lease_of(made, None),
         "steps": [
             {"id": s.id, "phase": s.phase, "kind": s.kind, "title": s.title,
              "effects": list(s.effects), "timeout_s": s.limit_s, "planned_s": s.takes_s,
@@ -47,7 +57,9 @@ def lines(made: Plan) -> list[str]:
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
-    out += [f"  guard      {clean(_pairs(g))} (not built yet)" for g in model.guards]
+    out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
+    out += [f"  guard      {words}" for words in always(made)]
+    out.append(f"  lease      {lease_words(lease_of(made, None))}")
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
@@ -66,8 +78,12 @@ def warnings(made: Plan) -> list[str]:
     """What an operator would want to know first: no limit, a secret or a path that is not there."""
     found = []
     for name, spec in made.services.items():
-        limited = not isinstance(spec.runs, ContainerSpec | ComposeSpec) or spec.runs.memory_bytes
-        if not limited and any(s.service == name for s in made.steps):
+        runs = spec.runs
+        unlimited = (
+            isinstance(runs, ContainerSpec | ComposeSpec)
+            and memory_limit(runs.memory_bytes) is None
+        )
+        if unlimited and any(s.service == name for s in made.steps):
             found.append(f"{name} has no memory limit: a load that is too big takes the host down")
         for file in spec.runs.files if isinstance(spec.runs, ComposeSpec) else ():
             if not file.exists():
@@ -81,11 +97,21 @@ def warnings(made: Plan) -> list[str]:
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
-    return found
+    return found + misfits(made, _machine(made))
 
 
-def _pairs(values: dict[str, object]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items())
+def always(made: Plan) -> list[str]:
+    """The console's own limits, as they are on the machine that the site is about."""
+    told = _machine(made)
+    if not told.ram_total:
+        return ["always: the console's own limits, scaled to the machine"]
+    own = defaults(told.ram_total, told.swap_total or 0).limits
+    return [limit_words(one) for one in own]
+
+
+def _machine(made: Plan) -> Machine:
+    """The one the site is about; without a question to the driver."""
+    return made.site.model.machine.over(look(cards=Cards()), made.site.model.gpus)
 
 
 def step_lines(number: int, step: PlannedStep) -> list[str]:

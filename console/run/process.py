@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console.clock import SystemClock
-from console.errors import BaselineNotReady, ConsoleError, Exit
+from console.errors import BaselineNotReady, ConsoleError, Exit, UsageError
 from console.journal.store import Journal
 from console.paths import module_argv
 from console.playbook.load import load_playbook
@@ -27,6 +27,9 @@ from console.run.control import Desk, Server
 from console.run.directory import RunDir
 from console.run.fault import point
 from console.run.fleet import Fleet
+from console.run.guard import Guard
+from console.run.guard_process import dismiss
+from console.run.guard_sheet import misfits
 from console.run.inputs import input_error
 from console.run.lock import HostLock
 from console.run.peaks import Peaks
@@ -56,11 +59,13 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     except (ConsoleError, OSError) as error:
         if not resume and not close:
             warm.trigger(run.rollback, warm.QUIT)
+            dismiss(run)
         return int(word.refuse(error))
     if not word.say({"ok": True}) and not resume and not close:
         # whoever asked for this run went away before it began: it never was
         _end(context, server)
         warm.trigger(run.rollback, warm.QUIT)
+        dismiss(run)
         shutil.rmtree(run.path, ignore_errors=True)
         return int(Exit.INTERRUPTED)
     if not close:
@@ -171,6 +176,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         settle_intents(context, from_step)
         adopt_services(context)
     else:
+        _fits(context)
         proof = baseline.prove(context.plan.site)
         if context.plan.takes_down:
             _can_be_stopped(context)
@@ -179,6 +185,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     seal(context, facts)
     point("sealed")
     _warm_up(context)
+    _guard(context)
     meta = context.meta
     pointer.write(
         pointer.Pointer(
@@ -187,6 +194,20 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         )
     )  # fmt: skip
     return Server(run.socket, context.desk)
+
+
+def _fits(context: Context) -> None:
+    """A guard that any day on this machine would breach stops every run at once. Raises
+    UsageError."""
+    from console.preflight.cards import Cards
+    from console.preflight.machine import look
+
+    words = misfits(context.plan, look(cards=Cards()), always=True)
+    if words:
+        raise UsageError(
+            "no run starts: a guard does not fit this machine", "\n".join(words),
+            "omni-console plan shows every guard",
+        )  # fmt: skip
 
 
 def _can_be_stopped(context: Context) -> None:
@@ -258,6 +279,13 @@ def _warm_up(context: Context) -> None:
         clock.sleep(0.01)
 
 
+def _guard(context: Context) -> None:
+    """The sentinel, before the first effect; without it no step starts."""
+    guard = Guard(context)
+    guard.begin()
+    context.guard = guard
+
+
 def _look(context: Context, *, resumed: bool) -> None:
     """From here on somebody looks at the machine, once a second."""
     before = context.view.peaks if resumed else None
@@ -269,6 +297,12 @@ def _end(context: Context, server: Server) -> None:
     """Let go of everything; the ladder stays only when the run is not over."""
     server.close()
     context.fleet.close()
+    over = context.view.over
+    if context.guard is not None:
+        context.guard.close(over=over)
+        context.guard = None
+    elif over:
+        dismiss(context.run)
     if context.view.over:
         pointer.clear(context.run.id)
     if context.view.over and context.view.state is not RunState.ROLLBACK_FAILED:

@@ -9,6 +9,7 @@ from console.errors import ConsoleError
 from console.rollback import live
 from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
+from console.run.guard import WHO, record_breach, unrecorded_breach
 from console.run.plan import PlannedStep
 from console.run.state import ENDS, RunState, StepState
 from console.services import process
@@ -104,16 +105,23 @@ def close_after_rollback(context: Context) -> None:
     if not last:
         raise ConsoleError("no rollback is recorded for this run", str(context.run.path))
     trigger = last[-1].get("trigger")
+    breach = unrecorded_breach(context)
+    detail, cause, why = "stopped by the rollback", "", "emergency"
+    if breach is not None:
+        detail, cause = f"stopped by {WHO}: {breach.words}", str(breach.cause)
+        why = str(breach.data["cause"])
+        record_breach(context, breach)
     for view in context.view.steps:
         if view.state in OPEN:
-            _note(context, view.id, view.attempt, StepState.CANCELLED, "stopped by the rollback")
+            _note(context, view.id, view.attempt, StepState.CANCELLED, detail, cause=cause)
     serving = result_of(last[-1]).serving
     healed = context.view.state is RunState.ROLLBACK_FAILED and serving
     ended = context.view.state in ENDS and not healed
     who = who_asked(context.run.rollback) or "the emergency key"
-    context.record("verb", verb="rollback", who=who, why="emergency")
+    who, said = (WHO, breach.words) if breach is not None else (who, why)
+    context.record("verb", verb="rollback", who=who, why=said)
     if not ended:
-        context.record("run.state", state=str(RunState.ROLLING_BACK), reason="emergency")
+        context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
     _rungs(context, [line for line in lines if line.get("trigger") == trigger])
     result = result_of(last[-1])
     for name in list(context.view.services):
@@ -125,7 +133,7 @@ def close_after_rollback(context: Context) -> None:
         )
     if not ended:
         state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED
-        context.record("run.state", state=str(state), reason="emergency", detail=result.detail)
+        context.record("run.state", state=str(state), reason=why, detail=result.detail)
     context.desk.set(state=context.view.state)
 
 
@@ -134,5 +142,7 @@ def _rungs(context: Context, lines: list[dict[str, Any]]) -> None:
         context.record("rung", **line)
 
 
-def _note(context: Context, step: str, attempt: int, state: StepState, detail: str) -> None:
-    context.record("step.state", step, attempt, state=str(state), detail=detail)
+def _note(
+    context: Context, step: str, attempt: int, state: StepState, detail: str, cause: str = ""
+) -> None:
+    context.record("step.state", step, attempt, state=str(state), detail=detail, cause=cause)

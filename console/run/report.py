@@ -18,6 +18,7 @@ from console.run.report_charts import Chart, charts, file_name
 from console.run.report_data import Gauge, gauges
 from console.run.report_decision import because, headline
 from console.run.report_figures import captured_lines, drifts, gate_lines, is_benchmark, scopes
+from console.run.report_guard import guard_chart, guard_json, guard_lines
 from console.run.report_lessons import lessons
 from console.run.report_memory import memory_lines
 from console.run.report_next import next_steps, not_shown
@@ -51,7 +52,9 @@ class Evidence:
 def evidence(run: RunDir, view: RunView) -> Evidence:
     """Read a run's files and draw its charts; what is not there is left out."""
     seen = gauges(run)
-    return Evidence(seen, charts(run, view, seen))
+    drawn = charts(run, view, seen)
+    breached = guard_chart(view)
+    return Evidence(seen, [*drawn, breached] if breached is not None else drawn)
 
 
 def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
@@ -98,6 +101,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     lines += _bullets("What to do next", next_steps(view))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
+    lines += guard_lines(view, drawn)
     lines += gate_lines(view)
     lines += _measured(view, drawn, asked=bool(folder))
     lines += memory_lines(view, list(found.gauges))
@@ -157,8 +161,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "outcome": view.outcome or None,
         "overridden": view.overridden or None,
         "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
-        "inputs": view.inputs,
-        "machine": view.header.get("machine"),
+        "inputs": view.inputs, "machine": view.header.get("machine"),
         "restore_s": view.restored_s,
         "outage_s": view.down_s or None,
         "baseline": view.serving or None,
@@ -178,6 +181,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "envelopes": view.envelopes,
         "peaks": view.peaks,
         "verbs": view.verbs,
+        "guards": guard_json(view),
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": lessons(view, list(found.gauges)),

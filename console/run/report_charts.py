@@ -262,23 +262,23 @@ def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
     for at, (name, points) in enumerate(lines):
         top, most = 84 + PANEL * at, max(v for _, v in points) * 1.12
         panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, 0, series.end, 0, most)
-        _bytes_axis(svg, panel, name)
+        draw_bytes_axis(svg, panel, name)
         x_axis(svg, panel, seconds_ticks(series.end) if at == len(lines) - 1 else [])
-        _labelled(svg, panel, [("", points)])
+        draw_lines(svg, panel, [("", points)])
         svg.text(panel.right + 8, panel.y(points[-1][1]) + 4, format_bytes(points[-1][1]))
     ends = [(name, points[0][1], points[-1][1]) for name, points in lines]
     told = "; ".join(f"{n} from {format_bytes(a)} to {format_bytes(b)}" for n, a, b in ends)
     return Chart(file_name("soak-memory", step), f"{title}: {told}", str(svg))
 
 
-def _bytes_axis(svg: Svg, panel: Panel, title: str) -> None:
+def draw_bytes_axis(svg: Svg, panel: Panel, title: str) -> None:
     """An axis of bytes in the unit that suits its height, named over the panel."""
     unit, size = ("GiB", GIB) if panel.y_high >= GIB else ("MiB", MIB)
     y_axis(svg, panel, "", 5, size)
     svg.text(panel.left + 6, panel.top - 8, f"{title}, {unit}", colour=SOFT)
 
 
-def _labelled(svg: Svg, panel: Panel, lines: list[tuple[str, list[Point]]]) -> None:
+def draw_lines(svg: Svg, panel: Panel, lines: list[tuple[str, list[Point]]]) -> None:
     """Lines with their names at the right end, told apart by dash and colour."""
     ends = [panel.y(points[-1][1]) for _, points in lines]
     places = spread_out(ends, 15, panel.top, panel.bottom)
@@ -316,9 +316,9 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
         values = [v for _, points in lines for _, v in points] + [level for *_, level in marks]
         top, most = frame.top + PANEL * at, max(*values, 1.0) * 1.12
         panel = Panel(LEFT, top, frame.width, PANEL - 50, 0, span, 0, most)
-        _bytes_axis(svg, panel, title)
+        draw_bytes_axis(svg, panel, title)
         x_axis(svg, panel, seconds_ticks(span) if at == len(groups) - 1 else [])
-        _labelled(svg, panel, lines)
+        draw_lines(svg, panel, lines)
         for _, first, last, level in marks:
             y = panel.y(level)
             svg.line((panel.x(first), y), (panel.x(last), y), INK, 1, "3 4")

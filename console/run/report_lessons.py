@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from console.run.report_data import Gauge
 from console.run.report_decision import WORD, decided, last_line, settled, slower, with_baseline
 from console.run.report_figures import drift_words, drifts, voids
+from console.run.report_guard import guard_lessons
 from console.run.report_memory import above, card_names, envelope_of, rise_of
 from console.run.report_soak import happened, soak_of, soak_steps
 from console.run.report_text import figure, plain, plural, took
@@ -20,8 +21,8 @@ UNKNOWN = "Cause: to be found."
 def lessons(view: RunView, gauges: list[Gauge] | None = None) -> list[str]:
     """Plain sentences, one candidate each."""
     return [
-        *_of_steps(view), *_of_decision(view), *_of_overrides(view), *_of_voids(view),
-        *_of_soaks(view), *_of_memory(view, gauges or []), *_of_baseline(view),
+        *guard_lessons(view), *_of_steps(view), *_of_decision(view), *_of_overrides(view),
+        *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges or []), *_of_baseline(view),
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from console.playbook.threshold import parse_threshold
 from console.run.report_data import number
 from console.run.report_decision import decided, settled, slower
 from console.run.report_figures import drifts, is_benchmark, of_metric, scopes, targets, voids
+from console.run.report_guard import guard_next
 from console.run.report_text import change, plain, plural
 from console.run.state import Decision, RunState, StepState
 from console.run.view import RunView, StepView, Verdicts
@@ -44,7 +45,7 @@ SAME = {
 
 def next_steps(view: RunView) -> list[str]:
     """Plain sentences, the most urgent first."""
-    found = list(_urgent(view))
+    found = [*_urgent(view), *guard_next(view)]
     if not view.over:
         return found + list(_open_run(view))
     broken = view.state in (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK,

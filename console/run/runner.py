@@ -109,8 +109,11 @@ class Runner:
         """None means: try again."""
         step = planned.step
         policy = step.on_failure if step is not None else "stop"
+        up = self.context.view.outage or bool(self.context.view.services)
         if cause is Cause.EXPIRED and self.context.view.outage:
             return Flow.ROLLBACK  # nobody is there and the baseline is down
+        if cause is Cause.GUARD and up:
+            return Flow.ROLLBACK  # nothing goes on unwatched
         if policy == "continue":
             return Flow.ON
         if policy == "rollback":
@@ -129,6 +132,8 @@ class Runner:
             return self._skip(planned, verb)
         if verb.verb == "retry":
             change_inputs(self.context, verb.args.get("inputs") or {})
+            if self.context.guard is not None:
+                self.context.guard.again()
         return None
 
     def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:

@@ -44,6 +44,17 @@ class Verdicts:
     overridden: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GuardEvent:
+    """What the sentinel or its watcher said: `kind` is watching, warn, act, clear, restarted, gone
+    or breach; `data` of a breach is what console.run.guard_look.Breach says. Unix seconds."""
+
+    at: float
+    kind: str
+    words: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class RunView:
     """Everything the journal says. `metrics`: step id or `STEP.baseline` → name → figures."""
@@ -80,6 +91,7 @@ class RunView:
     peaks: dict[str, Any] = field(default_factory=dict)
     """What the machine used at most since the run began, as console.run.peaks says; `at` is when
     it was recorded, Unix seconds. Empty when nobody looked."""
+    guards: tuple[GuardEvent, ...] = ()
     verbs: list[dict[str, Any]] = field(default_factory=list)
     rungs: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
@@ -88,6 +100,11 @@ class RunView:
     finished: bool = False
     """The last event is there: `finally` steps and report included."""
     seq: int = 0
+
+    @property
+    def breach(self) -> GuardEvent | None:
+        """The newest breach; None while no guard has acted."""
+        return next((e for e in reversed(self.guards) if e.kind == "breach"), None)
 
     @property
     def over(self) -> bool:
@@ -235,6 +252,12 @@ def _rung(view: RunView, event: Event) -> None:
     view.rungs.append(event.data)
 
 
+def _guard(view: RunView, event: Event) -> None:
+    data = {k: v for k, v in event.data.items() if k not in ("kind", "words")}
+    kind, words = str(event.data.get("kind", "")), str(event.data.get("words", ""))
+    view.guards = (*view.guards, GuardEvent(event.at, kind, words, data))
+
+
 def _serving(view: RunView, event: Event) -> None:
     view.serving = {**event.data, "at": event.at}
 
@@ -264,6 +287,7 @@ _HANDLERS = {
     "input": _input,
     "outage": _outage,
     "rung": _rung,
+    "guard": _guard,
     "serving": _serving,
     "service": _service,
     "run.finished": _finished,

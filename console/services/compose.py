@@ -26,10 +26,11 @@ from console.services.base import (
     ServiceSpec,
     Status,
 )
+from console.services.cgroup import die_together
 from console.services.compose_command import UP_S, compose
 from console.services.container import (
     LOGGING,
-    OOM_SCORE,
+    is_here,
     marks,
     refuse_running_older,
     settle_name,
@@ -38,6 +39,7 @@ from console.services.container import (
 from console.services.docker_client import ask, inspect
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
+from console.services.limits import OOM_SCORE, PIDS, memory_limit
 from console.text import one_line, one_of
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
-PIDS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Resolved:
     image_id: str
     digest: str
     project: str
+    memory: int | None = None
+    """Limit of RAM, and of RAM with swap, bytes."""
 
     @property
     def container_name(self) -> str:
@@ -116,6 +119,7 @@ class ComposeDriver:
         handle = self._handle(found)
         launch.record(handle)
         self._up(resolved, override, "-d", launch.run_id)
+        die_together(handle.container)
         return handle
 
     def status(self, handle: Handle) -> Status:
@@ -149,10 +153,11 @@ class ComposeDriver:
             )
         image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")
         image_id = require_image(self.client, image).id
-        digest = _digest(service, image_id, self.runs.memory_bytes)
+        memory = _memory(self.runs, service, is_here(self.client))
+        digest = _digest(service, image_id, memory)
         safe = re.sub(r"[^a-z0-9_-]", "-", self.spec.name.lower())
         project = f"omni-{safe}-{digest[:8]}"
-        return Resolved(config, service, image, image_id, digest, project)
+        return Resolved(config, service, image, image_id, digest, project, memory)
 
     def _candidate(self, resolved: Resolved) -> str | None:
         rows = _containers(
@@ -275,10 +280,10 @@ def override_of(
     again: dict[str, Any] = {}
     if "pids" in limits:  # compose refuses two different limits in its two places
         again["pids"] = PIDS
-    if runs.memory_bytes:
-        service |= {"mem_limit": runs.memory_bytes, "memswap_limit": runs.memory_bytes}
+    if resolved.memory:
+        service |= {"mem_limit": resolved.memory, "memswap_limit": resolved.memory}
         if "memory" in limits:
-            again["memory"] = str(runs.memory_bytes)
+            again["memory"] = str(resolved.memory)
     if again:
         service["deploy"] = {"resources": {"limits": again}}
     if deploy.get("restart_policy"):  # it goes before `restart`
@@ -336,6 +341,17 @@ def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any
         lambda: client.api.containers(all=True, filters={"label": list(labels)}),
     )
     return rows
+
+
+def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:
+    """The playbook's limit, else the compose file's own as far as it is below the default."""
+    if runs.memory_bytes:
+        return runs.memory_bytes
+    deploy = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    own = [str(value) for value in (service.get("mem_limit"), deploy.get("memory")) if value]
+    known = [int(value) for value in own if value.isdigit()]
+    default = memory_limit(None) if here else None
+    return min([*known, *([default] if default else [])], default=None)
 
 
 def _digest(service: Mapping[str, Any], image_id: str, memory_bytes: int | None) -> str:

@@ -29,9 +29,11 @@ from console.services.base import (
     ServiceSpec,
     Status,
 )
+from console.services.cgroup import die_together
 from console.services.docker_client import NameTaken, NotFound, ask, engine_socket, inspect
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
+from console.services.limits import OOM_SCORE, limited
 from console.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 CREATE_S = 30.0
 START_S = 60.0
 """Starting includes the hooks that bring GPUs into the container, seconds."""
-OOM_SCORE = 800
-"""The kernel takes the candidate before the shell, the engine or the baseline."""
 LOGGING = {"mode": "non-blocking", "max-buffer-size": "4m", "max-size": "50m", "max-file": "2"}
 """A slow log sink must not block the server's stdout; the files on disk are capped."""
 
@@ -85,7 +85,7 @@ class ContainerDriver:
             if ROLE_LABEL not in labels:
                 return None
             image = str(found.get("Image", ""))
-            if labels.get(SPEC_LABEL) != spec_hash(runs, image):
+            if labels.get(SPEC_LABEL) != spec_hash(bounded(self.client, runs), image):
                 return None
         return self._handle(str(found["Id"]))
 
@@ -95,6 +95,7 @@ class ContainerDriver:
         if isinstance(runs, ExistingContainer):
             return self._start_existing(launch)
         assert isinstance(runs, ContainerSpec)
+        runs = bounded(self.client, runs)
         image = require_image(self.client, runs.image)
         check_mounts(self.client, runs.mounts)
         digest = spec_hash(runs, image.id)
@@ -138,6 +139,8 @@ class ContainerDriver:
             lambda: self.client.api.start(handle.container),
             START_S,
         )
+        if isinstance(self.spec.runs, ContainerSpec):
+            die_together(handle.container)
         return handle
 
     def _start_existing(self, launch: Launch) -> Handle:
@@ -166,6 +169,17 @@ class ContainerDriver:
             oom_score,
         )
         return self._handle(container)
+
+
+def bounded(client: docker.DockerClient, spec: ContainerSpec) -> ContainerSpec:
+    """The specification with this machine's default limit, if it names none; another machine's
+    RAM is not known here."""
+    return limited(spec) if is_here(client) else spec
+
+
+def is_here(client: docker.DockerClient) -> bool:
+    """Whether the engine runs on this machine."""
+    return client.api.base_url == "http+docker://localhost"
 
 
 def marks(role: str, run_id: str, service: str, digest: str) -> dict[str, str]:
@@ -247,7 +261,7 @@ def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: in
 
 def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None:
     """Raise ServiceError for a source that is missing or would hand over the engine."""
-    if client.api.base_url != "http+docker://localhost":
+    if not is_here(client):
         return  # the paths are those of another machine
     for mount in mounts:
         source = Path(mount.source)

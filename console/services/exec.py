@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from console.clock import SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import COOKIE, ContainerSpec, Handle, Launch
-from console.services.container import START_S, check_mounts, create, marks, spec_hash
+from console.services.cgroup import die_together
+from console.services.container import START_S, bounded, check_mounts, create, marks, spec_hash
 from console.services.deadline import Cancelled
 from console.services.docker_client import ask, inspect
 from console.services.engine_state import Say, silent, status_of, stop_container
@@ -321,7 +322,7 @@ def run_oneoff(
     The container is kept. Raises ServiceError after `timeout_s`, Cancelled on the event, both after
     it was stopped; EngineError.
     """
-    spec = replace(spec, ports=())
+    spec = bounded(client, replace(spec, ports=()))
     image = require_image(client, spec.image)
     check_mounts(client, spec.mounts)
     digest = spec_hash(spec, image.id)
@@ -332,6 +333,7 @@ def run_oneoff(
     handle = Handle(service, "oneoff", container=container, name=name)
     launch.record(handle)
     ask(f"Starting {name}", lambda: client.api.start(container), START_S)
+    die_together(container)
     stream = LogStream(
         client, container, entry=lambda _, line: sink(line), note=lambda text: say(text)
     )

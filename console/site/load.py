@@ -9,6 +9,9 @@ from console import paths
 from console.document.reader import parse, read_text
 from console.document.validate import validate
 from console.errors import InvalidFile
+from console.fit.machine import Machine
+from console.guard.limits import Limit
+from console.site.guard import limits, trouble
 from console.site.model import Site, SiteModel
 
 TITLE = "the site file cannot be used"
@@ -20,9 +23,18 @@ def load_site(path: Path) -> Site:
     document = parse(text, str(path), TITLE)
     model, problems = validate(SiteModel, document, document.data)
     problems += document.problems
+    guards: tuple[Limit, ...] = ()
+    if model is not None:
+        guards, found = limits(document, model.guards, "site", frozenset(model.services))
+        problems += found
+        declared = model.machine.over(Machine(), model.gpus)
+        for index, limit in enumerate(guards):
+            words = trouble(limit, declared)
+            if words:
+                problems.append(document.problem(("guards", index), words))
     if model is None or problems:
         raise InvalidFile(TITLE, problems, "docs/site.md describes the file")
-    return Site(model, path, text)
+    return Site(model, path, text, guards)
 
 
 def find_site(given: str | None) -> Path | None:

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from console.document.validate import Arg, Duration, Strict, Text
+from console.guard.limits import Limit
 from console.services.base import ExistingContainer, Ready, Runs, ServiceSpec
+from console.site.guard import LEASE, GuardModel
 from console.site.machine import GpuModel, MachineModel
 from console.site.service import (
     ComposeModel,
@@ -74,13 +76,18 @@ class SiteModel(Strict):
     gpus: list[GpuModel] = []
     protected: list[Text] = []
     services: dict[ServiceName, ServiceModel] = {}
+    lease: Annotated[Duration | None, LEASE] = None
+    guards: list[GuardModel] = []
 
 
 class Site:
     """A loaded site: the model plus where it came from."""
 
-    def __init__(self, model: SiteModel, path: Path, text: str) -> None:
+    def __init__(
+        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = ()
+    ) -> None:
         self.model = model
+        self.guards = guards
         self.path = path
         self.base = path.resolve().parent
         self.text = text

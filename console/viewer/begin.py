@@ -28,20 +28,19 @@ def begin(
     yes: bool = False,
     headless: bool = False,
     expect: str = "",
+    lease_s: float | None = None,
 ) -> RunDir:
     """A new run whose runner has begun; `say` gets clean sentences while it does.
 
     `expect`: the digest of the plan that was shown; another playbook or site is refused then.
-    Blocks for as long as the baseline takes for one completion. Raises NotStarted (the runner
-    refused) or another ConsoleError, and leaves no trace then.
+    `lease_s`: instead of the playbook's lease. Blocks for as long as the baseline takes for one
+    completion. Raises NotStarted (the runner refused) or another ConsoleError; no trace is left.
     """
     from console.run.process import owner
 
     if playbook.unbuilt or playbook.missing:
-        raise ConsoleError(
-            "this playbook was loaded for its plan only",
-            ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing)),
-        )
+        words = ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing))
+        raise ConsoleError("this playbook was loaded for its plan only", words)
     if expect and expect != digest(playbook, site):
         raise ConsoleError(
             "the playbook or site file has changed since its plan was shown",
@@ -51,6 +50,7 @@ def begin(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
         inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
+        lease_s=lease_s,
     )  # fmt: skip
     try:
         made = create(playbook.name, meta, playbook.text, site.text)

@@ -12,6 +12,7 @@ from console.gauges.sample import Sample
 from console.viewer.baseline import BaselineView, BaselineWatch
 from console.viewer.baseline_log import BaselineLog
 from console.viewer.emergency import Emergency
+from console.viewer.guard import GuardWatch
 from console.viewer.logs import SERVICE, LogFile
 from console.viewer.watch import RunWatch, Snapshot
 
@@ -40,6 +41,7 @@ class Desk:
             (*paths.module_argv("console.cli"), "rollback", *options),
             paths.state_dir() / "emergency.log",
         )
+        self.guard = GuardWatch()
         self.sampler: Sampler | None = None
         self.baseline_log: BaselineLog | None = None
         self.logs: tuple[LogFile, ...] = ()
@@ -47,6 +49,7 @@ class Desk:
         """Starts a run; a console that is closed meanwhile waits for it."""
         self.started = ""
         self.watch.start()
+        self.guard.start()
 
     def first(self) -> Snapshot | None:
         """The run as it stands, for the first frame; None where the disk is slow."""
@@ -77,7 +80,8 @@ class Desk:
     def aim(self, snapshot: Snapshot) -> None:
         """A live run's plan names the baseline to look at, as it does for the emergency key;
         without one it is the configured site's, whatever run is on show. The same baseline's log
-        can be read, also where there is no run."""
+        can be read, also where there is no run. The guard is that of the run on show."""
+        self.guard.aim(snapshot.run, snapshot.alive, snapshot.view.over)
         self.baseline.aim(snapshot.sealed if snapshot.live or snapshot.alive else None)
         plan = snapshot.sealed or self.baseline.plan
         self.logs = snapshot.logs
@@ -100,6 +104,7 @@ class Desk:
             self.baseline_log.close()
         self.emergency.close()
         self.watch.close()
+        self.guard.close()
         self.baseline.close()
         if self.sampler is not None:
             self.sampler.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from console.guard.aftermath import crash_words
 from console.text import clean
 from console.units import format_duration
 from console.viewer.baseline import BaselineView, BaselineWatch
@@ -57,6 +58,8 @@ def _run(snapshot: Snapshot) -> list[str]:
     short = snapshot.run.id[-4:]
     if snapshot.word == "interrupted":
         found.append(f"its runner is gone: omni-console resume {short}, or omni-console rollback")
+        left = crash_words(snapshot.run.path)
+        found += [f"{left}: omni-console recorder {short} shows it"] if left else []
     elif not view.over:
         found.append(f"omni-console attach {short} follows it")
     return found

@@ -294,9 +294,11 @@ class _Asker:
     def _ask(self, run: RunDir) -> None:
         desk: dict[str, Any] = {}
         with contextlib.suppress(ConsoleError, OSError):
-            desk = dict(control.send(run.socket, {"verb": "status"}, DESK_LIMIT_S))
+            asked = {"verb": "status", "attached": True}  # somebody sits in front of this
+            desk = dict(control.send(run.socket, asked, DESK_LIMIT_S))
         good = desk.pop("ok", False) is True
         desk.pop("error", None)
+        desk.pop("lease", None)  # it counts down: the guard's page says it, and redraws one line
         desk = cleaned(desk) if good else {}
         self._desk, self._silent, self._of = desk, not good, run.path
         self._busy = False

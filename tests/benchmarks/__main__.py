@@ -21,6 +21,7 @@ from tests.benchmarks import (
     journalled,
     logpane,
     restored,
+    sentinel,
     startup,
     surroundings,
 )
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "idle": idle.run,
     "emergency": emergency.run,
     "fidelity": fidelity.run,
+    "sentinel": sentinel.run,
 }
 
 

@@ -259,7 +259,6 @@ def test_a_file_that_is_no_playbook(book: Book, text: str, said: str) -> None:
 
 
 UNBUILT = [
-    ("guards: [{metric: host.ram_available, below: 24GiB}]\n" + NOTE, "guards is not built yet"),
     (steps_text("{id: a, cutover: {to: x}}"), "step kind 'cutover' is not built yet"),
     (
         steps_text("{id: s, cutover: {}}", "{id: a, gate: [{metric: s.time_s, go: '> 0 s'}]}"),

@@ -158,7 +158,7 @@ def test_a_candidate_has_limits_labels_and_drags_nothing_along(
     host, labels = found["HostConfig"], labels_of(found)
     assert host["Memory"] == host["MemorySwap"] == 64 * 1024 * 1024
     assert host["RestartPolicy"]["Name"] == "no"
-    assert (host["OomScoreAdj"], host["PidsLimit"]) == (800, 4096)
+    assert (host["OomScoreAdj"], host["PidsLimit"]) == (1000, 4096)
     assert host["LogConfig"]["Config"]["mode"] == "non-blocking"
     assert (labels[ROLE_LABEL], labels[RUN_LABEL]) == ("candidate", "run-1")
     assert labels[SERVICE_LABEL] == stack.service

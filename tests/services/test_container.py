@@ -69,7 +69,7 @@ def test_a_container_has_every_limit_and_label(
     host, config = found["HostConfig"], found["Config"]
     assert host["Memory"] == host["MemorySwap"] == 64 * MIB
     assert host["RestartPolicy"]["Name"] == "no"
-    assert (host["OomScoreAdj"], host["PidsLimit"], host["Init"]) == (800, 77, True)
+    assert (host["OomScoreAdj"], host["PidsLimit"], host["Init"]) == (1000, 77, True)
     assert (host["ShmSize"], host["NanoCpus"]) == (8 * MIB, 500_000_000)
     assert host["PortBindings"]["8080/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(port)}]
     assert host["LogConfig"]["Config"]["mode"] == "non-blocking"

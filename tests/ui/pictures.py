@@ -13,6 +13,8 @@ from typing import Any
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 os.environ["TZ"] = "UTC"
 
+import screens.breach
+import screens.guarded
 import screens.operations
 import screens.page
 import widgets.badge
@@ -27,6 +29,7 @@ PICTURES: dict[str, tuple[Any, tuple[int, int], tuple[str, ...]]] = {
     "approval": (scene.approval, (100, 30), ()),
     "failed": (scene.failed, (60, 20), ()),
     "rollback": (scene.running, (100, 24), ("f12",)),
+    "breach": (scene.ended, (100, 30), ("b",)),
 }
 
 
@@ -35,7 +38,11 @@ async def take(name: str, place: Path) -> None:
     made, size, keys = PICTURES[name]
     shot = scene.snapshot(scene.run_dir(place), made())
     base = scene.baseline("stopped", detail="exited (0)")
-    app = ConsoleApp(scene.StandInDesk(shot, base, scene.sample()))  # type: ignore[arg-type]
+    desk = scene.StandInDesk(shot, base, scene.sample())
+    desk.guard.latest = scene.guard(shot.run)
+    if name == "breach":
+        desk.guard.latest = scene.breached(shot.run)
+    app = ConsoleApp(desk)  # type: ignore[arg-type]
     async with app.run_test(size=size) as pilot:
         while app.sample is None or not len(app.screen_stack[0].query_one(LogPane).buffer):
             await pilot.pause(0.02)
@@ -50,7 +57,10 @@ def main() -> None:
         time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime,
         strftime=time.strftime,
     )  # fmt: skip
-    for module in (screens.operations, screens.page, widgets.badge, widgets.step_text):
+    for module in (
+        screens.operations, screens.guarded, screens.breach, screens.page, widgets.badge,
+        widgets.step_text,
+    ):  # fmt: skip
         module.time = still  # type: ignore[attr-defined]
     PLACE.mkdir(parents=True, exist_ok=True)
     for name in PICTURES:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.guard.defaults import defaults
 from console.rollback.report import Result
 from console.run.directory import RunDir
 from console.run.state import RunState, StepState
 from console.run.view import RunView, StepView, Verdicts
+from console.services import process
 from console.viewer.baseline import BaselineView
+from console.viewer.guard import NOBODY, OK, GuardView, marks_of
 from console.viewer.logs import log_files
 from console.viewer.watch import Snapshot
+from tests.viewer import guard_ring
 
 GIB = 2**30
 NOW = 1_790_000_000.0
@@ -159,6 +165,26 @@ def sample(at: float = 100.0) -> Sample:
     return Sample(at, memory, disks, GpuReport(at, cards))
 
 
+def guard(run: RunDir | None, **changes: Any) -> GuardView:
+    """A guard that sees RAM fill, a minute before it would act."""
+    limits = defaults(377 * GIB, 207 * GIB).limits
+    fields: dict[str, Any] = {
+        "run": run, "word": OK, "at": 100.0, "tte_s": 61.0, "rate": 0.9 * GIB, "limits": limits,
+        "marks": marks_of(limits),
+    }  # fmt: skip
+    return GuardView(**{**fields, **changes})
+
+
+def breached(run: RunDir) -> GuardView:
+    """A breach as it lies on the disk, from the boot before."""
+    with patch.object(process, "boot_id", lambda: "the boot before"):
+        guard_ring.record(run)
+    synced = guard_ring.WALL + guard_ring.END_S + 1.2
+    os.utime(run.path / "guard" / "recorder.ring", (synced, synced))
+    guard_ring.climbed(run, ("memory", 2.1), ("serving", 74.0))
+    return GuardView(run, "acted", breach=guard_ring.breach(run))
+
+
 class StandInDesk:
     """Watchers that say what the scene says, once: the boundary where real watchers plug in."""
 
@@ -179,6 +205,7 @@ class StandInDesk:
         )
         self.watch = SimpleNamespace(show=lambda run: None, look=lambda: None)
         self.presses = 0
+        self.guard = SimpleNamespace(latest=NOBODY)
         self.baseline_log = None
         self.logs = scene.logs
         self.starting: threading.Thread | None = None

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from console.app import ConsoleApp
+from console.viewer.guard import NOBODY, GuardView, Lease
+from console.viewer.watch import Snapshot
 from tests.ui import scene
 from widgets.log_pane import LogPane
 
 SCENES: dict[str, Any] = {
     "running": scene.running, "approval": scene.approval, "failed": scene.failed,
-    "ended": scene.ended,
+    "ended": scene.ended, "warned": scene.running, "breached": scene.ended,
 }  # fmt: skip
 PICTURES = [
     ("running", (80, 24), ()), ("running", (120, 40), ()), ("running", (60, 20), ()),
@@ -23,6 +25,7 @@ PICTURES = [
     ("failed", (80, 24), ("r",)), ("failed", (80, 24), ("s",)), ("running", (80, 24), ("f12",)),
     ("running", (80, 24), ("question_mark",)), ("running", (80, 24), ("z",)),
     ("none", (80, 24), ()), ("none", (60, 20), ()),
+    ("warned", (120, 40), ()), ("breached", (80, 24), ("b",)),
 ]  # fmt: skip
 
 
@@ -35,8 +38,25 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
         time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime,
         strftime=time.strftime,
     )  # fmt: skip
-    for module in ("screens.operations", "screens.page", "widgets.badge", "widgets.step_text"):
+    modules = ("screens.operations", "screens.guarded", "screens.breach", "screens.page",
+               "widgets.badge", "widgets.step_text")  # fmt: skip
+    for module in modules:
         monkeypatch.setattr(f"{module}.time", still)
+
+
+def guard_of(name: str, shot: Snapshot) -> GuardView:
+    """The guard of a scene's run; a breach lies on the disk, from the boot before."""
+    if shot.run is None:
+        return NOBODY
+    if name == "warned":
+        reasons = ("RAM full in 18.2 s: 4.93 GB/s, 58.0 GiB left",)
+        return scene.guard(
+            shot.run, word="warn", tte_s=18.2, rate=4.93e9, reasons=reasons, at=96.0,
+            lease=Lease(252.0),
+        )  # fmt: skip
+    if name == "breached":
+        return scene.breached(shot.run)
+    return GuardView(shot.run, "ended") if name == "ended" else scene.guard(shot.run)
 
 
 @pytest.mark.parametrize(("name", "size", "keys"), PICTURES)
@@ -49,7 +69,9 @@ def test_picture(
     else:
         shot = scene.snapshot(scene.run_dir(tmp_path), SCENES[name]())
         base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
-    app = ConsoleApp(scene.StandInDesk(shot, base, scene.sample()))  # type: ignore[arg-type]
+    desk = scene.StandInDesk(shot, base, scene.sample())
+    desk.guard.latest = guard_of(name, shot)
+    app = ConsoleApp(desk)  # type: ignore[arg-type]
 
     async def settled(pilot: Any) -> None:
         for _ in range(200):

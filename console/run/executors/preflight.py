@@ -49,7 +49,10 @@ def checkpoint(context: Context, planned: PlannedStep, attempt: Attempt) -> Done
         )
     _write(attempt, found.lines())
     words = f"{found.verdict}: {found.because}"
-    return _judge(context, step, attempt, JUDGED[found.verdict], [(str(found.verdict), words)])
+    done = _judge(context, step, attempt, JUDGED[found.verdict], [(str(found.verdict), words)])
+    if context.guard is not None:
+        context.guard.renew()  # the sentinel holds the load to what was predicted
+    return done
 
 
 def look_up(context: Context, planned: PlannedStep, attempt: Attempt) -> Preflight:

@@ -6,6 +6,7 @@ from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.plan import PlannedStep
 from console.run.state import Cause
 from console.services.base import ContainerSpec
+from console.services.limits import memory_limit
 from console.services.probe import Health, health
 from console.units import format_duration
 
@@ -46,5 +47,5 @@ def _nobody_there(context: Context, name: str) -> None:
 
 def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:
     runs = context.fleet.spec(name).runs
-    if isinstance(runs, ContainerSpec) and runs.memory_bytes is None:
+    if isinstance(runs, ContainerSpec) and memory_limit(runs.memory_bytes) is None:
         attempt.say(f"{name} has no memory limit: set `memory:` to protect the host", always=True)

@@ -205,10 +205,41 @@ def test_a_verb_that_cannot_be_recorded_is_not_taken() -> None:
     assert taken(one) == []
 
 
+def test_a_halt_stops_the_run_once_and_is_no_key_press() -> None:
+    one = waiting("word")
+    seen: list[str] = []
+    one.on_verb = lambda verb, step, attempt: seen.append(f"{verb.who}:{verb.cause}")
+    one.halt(Verb("rollback", "the sentinel", "too much", cause="guard"))
+    one.halt(Verb("rollback", "the sentinel", "again", cause="guard"))
+    assert (seen, taken(one)) == (["the sentinel:guard"], ["rollback"])
+    assert one.cancelled.is_set()
+    assert "the run is stopping (rollback)" in ask(one, "approve", seen=SEEN)
+
+
+def test_a_halt_needs_no_journal() -> None:
+    one = desk()
+
+    def full(verb: Verb, step: str, attempt: int) -> None:
+        raise OSError("disk full")
+
+    one.on_verb = full
+    with pytest.raises(OSError, match="disk full"):
+        one.halt(Verb("rollback", "the sentinel"))
+    assert one.cancelled.is_set()
+    assert taken(one) == ["rollback"]
+
+
+def test_a_halt_after_an_abort_changes_nothing() -> None:
+    one = desk()
+    assert ask(one, "abort") == ""
+    one.halt(Verb("rollback", "the sentinel"))
+    assert taken(one) == ["abort"]
+
+
 def test_status_is_what_a_client_has_to_name() -> None:
     assert waiting("word").status() == {
         "state": "waiting_approval", "reason": "", "step": "ok", "attempt": 1, "evidence": "e1",
-        "mode": "all", "confirm": "word",
+        "mode": "all", "confirm": "word", "lease": None,
     }  # fmt: skip
 
 

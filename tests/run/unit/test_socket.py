@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_a_verb_and_its_answer(server: Server, path: Path, desk: Desk) -> None:
 def test_status(server: Server, path: Path) -> None:
     answer = send(path, {"verb": "status"})
     assert (answer["ok"], answer["state"], answer["attempt"]) == (True, "running", 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "there"),
+    [({"verb": "status"}, False), ({"verb": "status", "attached": True}, True),
+     ({"verb": "status", "attached": "yes"}, False), ({"verb": "pause"}, True)],
+)  # fmt: skip
+def test_who_sits_in_front_of_a_run_says_so(
+    server: Server, path: Path, desk: Desk, message: dict[str, Any], there: bool
+) -> None:
+    send(path, message)
+    assert desk.is_attended(time.monotonic(), 3600.0) is there
 
 
 def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:

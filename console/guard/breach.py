@@ -1,0 +1,214 @@
+"""A breach from the first blow to the ladder: kill, say it, wake, and write what became of it.
+
+Each call goes a step and returns: samples go on meanwhile. Files are written in a thread that is
+waited for a moment at most, since a disk may be as stuck as the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from console.clock import Clock
+from console.guard.judge import Breach
+from console.guard.kill import Killer, Strike
+from console.guard.sheet import BREACH, Sheet
+from console.guard.target import Target
+from console.paths import module_argv
+from console.rollback import wake
+from console.rollback.plan import write_atomically
+from console.rollback.report import LADDER
+from console.text import one_line
+
+WAKE_S = 0.5
+"""The ladder is woken when all are dead, or this long after the first blow: it fences the runner,
+and waits itself until the memory is back."""
+WRITE_S = 1.0
+WORD_S = 3.0
+"""A ladder that has said nothing for this long is not there: the command climbs instead."""
+WINDOW = 1500
+Say = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Page:
+    """breach.json: see `Aftermath`."""
+
+    cause: str
+    reason: str
+    wall: float
+    mono: float
+    data: dict[str, Any]
+
+
+class Window:
+    """The last samples, for the file: [wall, available, swap used, full %]."""
+
+    def __init__(self) -> None:
+        self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
+
+    def add(self, wall: float, available: int, swap: int, full: float | None) -> None:
+        self.rows.append((wall, available, swap, full))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fast": [list(row) for row in self.rows]}
+
+
+class Aftermath:
+    """One breach, or a lease that ran out. `look()` at every tick until `over`."""
+
+    def __init__(
+        self, sheet: Sheet, page: Page, window: Window, clock: Clock, say: Say,
+        spawn: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._sheet, self._page, self._window = sheet, page, window
+        self._clock, self._say, self._spawn = clock, say, spawn
+        self._strike: Strike | None = None
+        self._begun = clock.monotonic()
+        self._told: set[tuple[str, str]] = set()
+        self._woken_at: float | None = None
+        self._ladder = 0
+        self._climbs = False
+        self.over = False
+
+    def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
+        """The first blow, before anything else."""
+        self._strike = killer.strike(targets, self._page.mono)
+        self._begun = self._clock.monotonic()
+
+    def look(self) -> None:
+        """Go on as far as it goes without waiting."""
+        now, strike = self._clock.monotonic(), self._strike
+        ended = strike is None or strike.over
+        if strike is not None and not strike.over:
+            ended = strike.look()
+            self._rungs(strike)
+            if ended:
+                strike.close()
+                self._end_words(strike)
+        if self._woken_at is None and (ended or now - self._begun >= WAKE_S):
+            self._write()
+            self._wake(now)
+        if self._woken_at is not None and not self._climbs:
+            self._heard(now)
+        if ended and self._climbs and not self.over:
+            self._write()
+            self.over = True
+
+    def _rungs(self, strike: Strike) -> None:
+        for one in strike.killed:
+            for rung in (*one.rungs, *([f"stuck: {one.stuck}"] if one.stuck else [])):
+                if (one.who, rung) not in self._told:
+                    self._told.add((one.who, rung))
+                    self._say("kill", one_line(f"{one.name}: {rung}"))
+
+    def _end_words(self, strike: Strike) -> None:
+        for one in strike.killed:
+            words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
+            self._say("kill", one_line(f"{one.name}: {words}"))
+        for refused in strike.refused:
+            self._say("spared", one_line(refused))
+
+    def _write(self) -> None:
+        """breach.json, within WRITE_S or later: nothing waits longer for a disk."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        path = self._sheet.directory / BREACH
+
+        def write() -> None:
+            with contextlib.suppress(OSError):
+                write_atomically(path, text, 0o600)
+
+        thread = threading.Thread(target=write, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread left
+            write()
+            return
+        thread.join(WRITE_S)
+
+    def to_json(self) -> dict[str, Any]:
+        """`at` and `wall`: Unix seconds, `mono` the same moment; `killed` as in `Killed`, with
+        `rung` and `write_s`; `window`: rows of [wall, RAM available, swap used, full %]."""
+        page = self._page
+        report = self._strike.report() if self._strike is not None else {"killed": []}
+        killed = [
+            {
+                **one, "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
+                "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
+            }
+            for one in report["killed"]
+        ]  # fmt: skip
+        return {
+            "at": page.wall, "wall": page.wall, "mono": page.mono, "cause": page.cause,
+            "run_id": self._sheet.run_id, "reason": page.reason, **page.data, **report,
+            "killed": killed, "window": self._window.to_json(),
+        }  # fmt: skip
+
+    def _wake(self, now: float) -> None:
+        directory = self._sheet.rollback_dir
+        self._ladder = _size(directory / LADDER)
+        self._woken_at = now
+        if wake.is_warm(directory) and wake.trigger(directory, wake.SENTINEL):
+            self._say("ladder", "the warm ladder was woken")
+            return
+        self._say("ladder", "no warm ladder: omni-console rollback is started")
+        self._climbs = True
+        self._spawn()
+
+    def _heard(self, now: float) -> None:
+        if _size(self._sheet.rollback_dir / LADDER) != self._ladder:
+            self._climbs = True
+            self._say("ladder", "it climbs")
+        elif self._woken_at is not None and now - self._woken_at >= WORD_S:
+            self._climbs = True
+            self._say("ladder", "it says nothing: omni-console rollback is started")
+            self._spawn()
+
+
+def page_of(breach: Breach, wall: float) -> Page:
+    """What the judge found, as a page."""
+    return Page("guard", breach.reason, wall, breach.at, {
+        "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
+        "of": breach.of, "tte_s": breach.tte_s, "rate": breach.rate,
+    })  # fmt: skip
+
+
+def lease_page(length_s: float, now: float, wall: float) -> Page:
+    """A lease that ran out: nobody is killed here, the ladder stops what runs."""
+    words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
+    return Page("lease", words, wall, now, {"reasons": [words], "limit": {}})
+
+
+def start_rollback(calm: Callable[[int], None]) -> None:
+    """`omni-console rollback` in a session of its own, with an ordinary priority."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
+    with contextlib.suppress(OSError):
+        child = subprocess.Popen(
+            [*module_argv("console.cli"), "rollback"], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        calm(child.pid)
+        _spawned.append(child)
+
+
+def reap() -> None:
+    """Take note of started commands that have ended."""
+    _spawned[:] = [one for one in _spawned if one.poll() is None]
+
+
+_spawned: list[subprocess.Popen[bytes]] = []
+
+
+def _size(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

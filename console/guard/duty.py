@@ -1,0 +1,304 @@
+"""What the sentinel does between its first tick and its last; time and waiting are handed in."""
+
+from __future__ import annotations
+
+import gc
+import select
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from console.clock import Clock
+from console.guard import page
+from console.guard import sheet as sheets
+from console.guard.alive import Alive
+from console.guard.breach import Aftermath, Page, lease_page, page_of, reap
+from console.guard.defaults import defaults
+from console.guard.inbox import Inbox
+from console.guard.judge import POLL_S, Judge, Judgement
+from console.guard.kill import Killer
+from console.guard.lease import Lease
+from console.guard.look import Look
+from console.guard.protect import Protections
+from console.guard.recorder import Recorder
+from console.guard.scribe import Scribe
+from console.guard.sheet import SHEET, Sheet
+from console.guard.target import deny_of
+from console.guard.watch import Watch
+from console.rollback import wake
+from console.services import process
+from console.text import one_line
+
+SECOND_S = 1.0
+COLLECT_S = 60.0
+ATTENDED_S = 5.0
+LEFT_S = 60.0
+"""With runner and ladder gone and nothing alive it watches for this long, and then ends."""
+Wait = Callable[[list[int], float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a sentinel works with; `spawn` starts `omni-console rollback` for a sheet."""
+
+    inbox: Inbox
+    watch: Watch
+    ring: Recorder
+    killer: Killer
+    alive: Alive
+    clock: Clock
+    spawn: Callable[[Sheet], None]
+
+
+def poll(descriptors: list[int], seconds: float) -> None:
+    """Wait for something to read, or for time to pass."""
+    select.select(descriptors, [], [], max(0.0, seconds))
+
+
+class Duty:
+    """One sentinel at work; `run` returns when it is over."""
+
+    def __init__(self, sheet: Sheet, means: Means, wait: Wait = poll) -> None:
+        """Raises ValueError for limits that cannot be judged, OSError without figures of memory."""
+        self.sheet = sheet
+        self.protections = Protections()
+        self.over = False
+        self._means, self._wait = means, wait
+        self._clock = means.clock
+        self._judge = self._new_judge(sheet)
+        self._limits = self._judged_limits()
+        self._lease = Lease(sheet.lease_s)
+        self._scribe = Scribe(means.ring, means.clock)
+        self._aftermath: Aftermath | None = None
+        self._known: set[str | tuple[int, int]] = set()
+        self._error = ""
+        self._asked_to_arm = self._outage = self._attended = False
+        self._attended_at = float("-inf")
+        self._second_at = float("-inf")
+        self._collect_at = self._left_at = self._clock.monotonic()
+        self._wait_s = 0.0
+
+    def run(self) -> None:
+        """Until it is over; a tick that came late is not made up for."""
+        due = self._clock.monotonic()
+        while not self.over:
+            try:
+                self.tick()
+            except Exception as error:
+                # A guard that stumbles goes on. Its page grows old meanwhile, which others see.
+                self._stumbled(error)
+            due = max(due + self._wait_s, self._clock.monotonic())
+            while (left := due - self._clock.monotonic()) > 0 and not self.over:
+                self._wait([self._means.inbox.descriptor, *self._means.watch.descriptors()], left)
+                self._listen()
+
+    def close(self) -> None:
+        """Let go of what it opened itself; its means are their owner's."""
+        self._scribe.close()
+
+    def _stumbled(self, error: Exception) -> None:
+        self._wait_s = POLL_S
+        words = one_line(f"{type(error).__name__}: {error}")
+        if words != self._error:
+            self._error = words
+            self._means.ring.event("error", words)
+
+    def rehearse(self) -> None:
+        """Walk every ordinary path once, so that its pages are there when memory is locked."""
+        self._reread()
+        self._listen()
+        self.tick()
+
+    # -- one tick --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Look, judge, record; act where it has to."""
+        means, now = self._means, self._clock.monotonic()
+        if means.alive.tick(now):
+            self._targets_changed()
+        if now - self._second_at >= SECOND_S:
+            self._second(now)
+        look = means.watch.look()
+        self._arm(look)
+        judged = self._judge.look(look)
+        if judged.fresh and judged.breach is not None:
+            self._begin(page_of(judged.breach, self._clock.now()), kill=True)
+        self._scribe.record(look, judged, lambda: self._page(look, judged))
+        if self._aftermath is not None and not self._aftermath.over:
+            self._aftermath.look()
+        self._wait_s = judged.wait_s
+
+    def _page(self, look: Look, judged: Judgement) -> dict[str, Any]:
+        copied = self._means.watch.outer.copied_at
+        return page.status(
+            look, judged,
+            rate=self._judge.forecast.rate,
+            limits=self._limits,
+            protections=self.protections,
+            lease=(self._lease.left(look.at), self._is_attended(look.at)),
+            more={
+                "advisory": self._judge.advised, "armed": self._judge.armed,
+                "acted": self._aftermath is not None, "outage": self._outage,
+                "own": self._scribe.own,
+                "targets": [one.title for one in self._means.alive.targets],
+                "spared": list(self._means.alive.refused),
+                "trouble": list(self._means.watch.outer.troubles),
+                "copied_s": None if copied is None else page.age(look.at, copied),
+            },
+        )  # fmt: skip
+
+    # -- once a second ---------------------------------------------------------------------------
+
+    def _second(self, now: float) -> None:
+        means = self._means
+        self._second_at = now
+        means.watch.tend()
+        reap()
+        if means.alive.grew():
+            self._reread()
+        elif means.alive.second(now):
+            self._targets_changed()
+        means.watch.second()
+        if self._lease.expired(now) and self._aftermath is None:
+            self._begin(lease_page(self.sheet.lease_s, now, self._clock.now()), kill=False)
+        self._scribe.second(means.watch.look())
+        if now - self._collect_at >= COLLECT_S:
+            self._collect_at = now
+            gc.collect()  # what was there at the start is frozen: little is left to look at
+        self._maybe_end(now)
+
+    def _maybe_end(self, now: float) -> None:
+        """Nobody needs it any more: no runner, nothing alive, no lease, and no ladder."""
+        means, runner = self._means, self.sheet.runner
+        counting = self._lease.left(now) is not None and not self._aftermath
+        busy = self._aftermath is not None and not self._aftermath.over
+        if process.alive(*runner) or means.alive.any or counting or busy:
+            self._left_at = now
+        elif now - self._left_at >= LEFT_S:
+            if wake.is_warm(self.sheet.rollback_dir):
+                self._left_at = now
+            else:
+                self._end("nothing is left to watch")
+
+    def _end(self, words: str) -> None:
+        self._means.ring.event("end", words)
+        self.over = True
+
+    # -- what is alive ---------------------------------------------------------------------------
+
+    def _reread(self) -> None:
+        """The records anew."""
+        alive, killer = self._means.alive, self._means.killer
+        killer.deny = alive.read(lambda entries: deny_of(self.sheet, entries), self._now())
+        self._targets_changed()
+
+    def _targets_changed(self) -> None:
+        means = self._means
+        means.watch.tell(self.sheet, means.ring.path, means.alive.targets)
+        means.watch.second()
+
+    def _arm(self, look: Look) -> None:
+        """One kill an arming; a new arming begins when something new of the run lives, and after
+        a breach only when the runner says so and the ladder has been called."""
+        alive = self._means.alive
+        if not alive.armed(look.at):
+            if self._judge.armed and (self._aftermath is None or self._aftermath.over):
+                self._judge.disarm()
+                self._means.ring.event("disarmed", "nothing of the run is alive")
+            self._known.clear()
+            self._asked_to_arm = False
+            return
+        now = {one.container or (one.pid, one.start) for one in alive.targets}
+        if now <= self._known or (self._aftermath is not None and not self._may_again()):
+            return
+        self._known = now
+        self._aftermath, self._asked_to_arm = None, False
+        self._judge.arm(look)
+        names = ", ".join(one.title for one in alive.targets)
+        self._means.ring.event("armed", one_line(names))
+
+    def _may_again(self) -> bool:
+        return self._asked_to_arm and self._aftermath is not None and self._aftermath.over
+
+    def _begin(self, what: Page, *, kill: bool) -> None:
+        """A breach, or a lease that ran out: the first blow comes before any word."""
+        means = self._means
+        self._asked_to_arm = False
+        self._aftermath = Aftermath(
+            self.sheet, what, self._scribe.window, self._clock, means.ring.event,
+            lambda: means.spawn(self.sheet),
+        )  # fmt: skip
+        if kill:
+            self._aftermath.strike(means.killer, means.alive.targets)
+        means.ring.event("breach" if kill else "lease", one_line(what.reason))
+
+    # -- what it is told -------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._means.watch.tend()
+        for message in self._means.inbox.read():
+            self._take(message)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        now, word, on = self._now(), message["do"], message.get("on") is True
+        if word == "beat":
+            self._means.watch.beat_at = now
+        elif word == "arm":
+            # what begins while a ladder is being called is the ladder's to end
+            self._asked_to_arm = self._aftermath is None or self._aftermath.over
+            self._reread()
+        elif word == "sheet":
+            self._take_sheet()
+        elif word == "advisory":
+            self._judge.advisory(on)
+        elif word == "outage":
+            self._outage = on
+            self._lease.outage(on, now)
+        elif word == "attended":
+            self._attended_at = now
+            self._lease.attended(now)
+        elif word == "quit":
+            self._end("the run is over")
+
+    def _take_sheet(self) -> None:
+        """A sheet that cannot be used is said, and the one of before goes on."""
+        try:
+            fresh = sheets.read(self.sheet.directory / SHEET)
+            if fresh.run_id != self.sheet.run_id:
+                raise ValueError("the sheet is another run's")
+            same = (fresh.limits, fresh.envelope, fresh.gpus) == (
+                self.sheet.limits, self.sheet.envelope, self.sheet.gpus,
+            )  # fmt: skip
+            judge = self._judge if same else self._again(self._new_judge(fresh))
+        except (OSError, ValueError) as error:
+            self._means.ring.event("refused", one_line(f"a new sheet: {error}"))
+            return
+        self.sheet, self._judge = fresh, judge
+        self._limits = self._judged_limits()
+        self._lease.length_s = max(0.0, fresh.lease_s)
+        self._reread()
+
+    def _again(self, judge: Judge) -> Judge:
+        """A new judge goes on where the one before stood."""
+        judge.advisory(self._judge.advised)
+        if self._judge.armed:
+            judge.arm(self._means.watch.look())
+            judge.breach = self._judge.breach
+        return judge
+
+    def _new_judge(self, sheet: Sheet) -> Judge:
+        fast = self._means.watch.fast
+        memory = fast.read(self._now())
+        if memory is None:
+            raise OSError(fast.why)
+        found = defaults(memory.total, memory.swap_total)
+        return Judge(sheet.limits, found, sheet.envelope, sheet.gpus)
+
+    def _judged_limits(self) -> list[dict[str, Any]]:
+        return [one.to_json() for one in (*self._judge.defaults.limits, *self.sheet.limits)]
+
+    def _is_attended(self, now: float) -> bool:
+        return bool(self.sheet.lease_s) and now - self._attended_at < ATTENDED_S
+
+    def _now(self) -> float:
+        return self._clock.monotonic()

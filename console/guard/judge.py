@@ -1,0 +1,200 @@
+"""Ok, warn or act: a look held against limits and forecast. Pure: time comes in with the look, and
+the replay of an incident runs this very code.
+
+One breach an arming: it stays until `arm` is called anew. While nothing is armed and while a
+rollback climbs it only warns, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from console.fit.envelope import Envelope
+from console.guard.defaults import Defaults
+from console.guard.forecast import Forecast, Slopes
+from console.guard.judge_figures import FAST_GRACE_S, Sight
+from console.guard.judge_track import Track
+from console.guard.limits import Limit
+from console.guard.look import Look
+from console.guard.sheet import NOTHING_PREDICTED
+from console.text import one_line
+
+POLL_S, NEAR_POLL_S = 0.05, 0.02
+NEAR_FACTOR = 2.0
+NEAR_S = 20.0
+"""Looked at more often below twice the highest level of RAM that kills, and with less time left."""
+SLOW_S = 0.25
+"""Slow figures are judged when one of them changed, and this often for their age."""
+OUTSIDE_S = 1.0
+NO_SLOPES = Slopes()
+Level = Literal["ok", "warn", "act"]
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """What was passed, at which monotonic second, with all the reasons of that look."""
+
+    at: float
+    limit: Limit
+    reason: str
+    reasons: tuple[str, ...] = ()
+    value: float | None = None
+    of: str = ""
+    tte_s: float | None = None
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`tte_s`: seconds until RAM is full (less the reserve) at the pace of now; inf while it does
+    not fill or ends as predicted, None while not known. `breach`: the one of this arming, `fresh`
+    at the look that found it. `unknown`: what is not known, in words. `wait_s`: when to look next.
+    """
+
+    level: Level
+    reasons: tuple[str, ...] = ()
+    tte_s: float | None = None
+    slopes: Slopes = NO_SLOPES
+    breach: Breach | None = None
+    fresh: bool = False
+    unknown: tuple[str, ...] = ()
+    wait_s: float = POLL_S
+    on_course: bool = False
+
+
+class Judge:
+    """`limits` are those of the sheet (site's and playbook's), judged beside the defaults: they
+    can only tighten. `gpus` are the cards of the sheet."""
+
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        defaults: Defaults,
+        envelope: Envelope = NOTHING_PREDICTED,
+        gpus: tuple[str, ...] = (),
+    ) -> None:
+        """Raises ValueError for a limit that is none."""
+        self.defaults = defaults
+        self.armed = self.advised = False
+        self.breach: Breach | None = None
+        self.forecast = Forecast(defaults, envelope)
+        self._sight = Sight(self.forecast, gpus)
+        self._tracks = [Track(limit, index) for index, limit in enumerate(limits)]
+        self._tracks += [Track(limit, -1) for limit in defaults.limits]
+        self._tracks.sort(key=lambda track: not track.kills)
+        self._fast = [track for track in self._tracks if track.fast]
+        self._slow = [track for track in self._tracks if not track.fast]
+        self._slow_at = self._outside_at = -math.inf
+        self._parts: tuple[object, ...] = ()
+        self._outside = ""
+        self._near = NEAR_FACTOR * max(
+            track.limit.below or 0.0
+            for track in self._tracks
+            if track.kills and track.limit.metric == "host.ram_available"
+        )
+
+    def arm(self, look: Look) -> None:
+        """Something of the run came alive: it may be killed, once. What swap grew by counts from
+        here; what the load has taken counts from the first arming until `disarm`, since a
+        prediction is about all of it."""
+        self.armed, self.breach = True, None
+        self._sight.take(look)
+        memory = self._sight.memory
+        self._sight.grown_from = memory.swap_used if memory else None
+        if not self.forecast.started:
+            self.forecast.start(memory, look.cards)
+        for track in self._tracks:
+            track.forget()
+        self._slow_at = -math.inf
+
+    def disarm(self) -> None:
+        """Nothing of the run is alive any more."""
+        self.armed = False
+        self.breach = None
+        self._sight.grown_from = None
+        self.forecast.stop()
+
+    def advisory(self, on: bool) -> None:
+        """A rollback climbs: warn, never act."""
+        self.advised = on
+
+    def look(self, look: Look) -> Judgement:
+        """Judge what is seen. Looks come in order of time."""
+        sight = self._sight
+        sight.take(look)
+        if self.armed and sight.grown_from is None and sight.memory is not None:
+            # memory was not known when it was armed
+            sight.grown_from = sight.memory.swap_used
+            self.forecast.start(sight.memory, look.cards)
+        for track in self._fast:
+            track.look(sight)
+        parts = (look.loads, look.cards, look.disks, look.hits, look.swap)
+        if parts != self._parts or look.at - self._slow_at >= SLOW_S:
+            self._parts, self._slow_at = parts, look.at
+            for track in self._slow:
+                track.look(sight)
+        if look.at - self._outside_at >= OUTSIDE_S:
+            self._outside_at = look.at
+            self._outside = self._deviation(look)
+        fresh = self._latch(look)
+        return self._judgement(look, fresh)
+
+    def _deviation(self, look: Look) -> str:
+        memory = self._sight.memory
+        found = self.forecast.outside(memory, look.cards) if memory and self.armed else None
+        return f"not as predicted: {found}" if found else ""
+
+    def _latch(self, look: Look) -> bool:
+        """The first limit that kills makes the breach; True when it is new."""
+        if not self.armed or self.advised or self.breach is not None:
+            return False
+        first = next((track for track in self._tracks if track.kills and track.fired), None)
+        if first is None:
+            return False
+        reasons = tuple(one.words(self._sight) for one in self._tracks if one.shown)
+        self.breach = Breach(
+            at=look.at, limit=first.limit, reason=first.words(self._sight), reasons=reasons,
+            value=first.value, of=first.of, tte_s=self.forecast.tte_s, rate=self.forecast.rate,
+        )  # fmt: skip
+        return True
+
+    def _judgement(self, look: Look, fresh: bool) -> Judgement:
+        sight, reasons, unknown = self._sight, [], []
+        blind = would = passing = False
+        for track in self._tracks:
+            if track.shown:
+                reasons.append(track.words(sight))
+                would = would or (track.kills and track.fired)
+            if track.unknown:
+                unknown.append(track.unknown)
+                blind = blind or (track.kills and track.index >= 0)
+            passing = passing or (track.kills and track.since is not None)
+        memory = sight.memory
+        if memory is None or look.at - memory.at > FAST_GRACE_S:
+            why = one_line(look.why, 120) or "its figures stand still"
+            reasons.append(f"RAM is not known: {why}")
+        if self._outside:
+            reasons.append(self._outside)
+        if would and self.breach is None:
+            reasons.append(self._only_watched())
+        level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
+        forecast = self.forecast
+        return Judgement(
+            level, tuple(reasons), forecast.tte_s, forecast.slopes, self.breach, fresh,
+            tuple(dict.fromkeys(unknown)), self._wait(passing), forecast.on_course,
+        )  # fmt: skip
+
+    def _only_watched(self) -> str:
+        if not self.armed:
+            return "only watched: nothing of the run is alive"
+        return "only watched: a rollback is on its way"
+
+    def _wait(self, passing: bool) -> float:
+        memory, tte_s = self._sight.memory, self.forecast.tte_s
+        near = passing or memory is None or memory.available < self._near
+        if near or (tte_s is not None and tte_s < NEAR_S):
+            return NEAR_POLL_S
+        return POLL_S

@@ -1,0 +1,128 @@
+"""What the child `console.guard.outside` says, as values; and what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from console.clock import Clock
+from console.guard.child import Child
+from console.guard.look import Disk, Load, LogHit
+from console.guard.sheet import RING, Sheet
+from console.guard.target import Target
+from console.paths import module_argv
+from console.text import one_line
+
+SILENT_S = 5.0
+NOT_YET = "its processes have not been looked at yet"
+
+
+class Outer:
+    """`tell` what to watch; `tend` at every tick; the rest is what is known, with its age."""
+
+    def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
+        self.child = Child(argv or module_argv("console.guard.outside"), clock)
+        self._clock = clock
+        self._told = b""
+        self._armed: dict[str, int] = {}
+        self._processes: tuple[Target, ...] = ()
+        self._groups: dict[int, dict[str, Any]] = {}
+        self._heard = clock.monotonic()
+        self.disks: tuple[Disk, ...] = ()
+        self.hits: tuple[LogHit, ...] = ()
+        self.copied_at: float | None = None
+        """When the ring was last on disk, monotonic."""
+        self._troubles: tuple[str, ...] = ()
+
+    def tell(self, sheet: Sheet, ring: Path, targets: Sequence[Target]) -> None:
+        """What is to be watched from now on. A service counts its fatal lines from when it was
+        alive first."""
+        self._processes = tuple(one for one in targets if one.pid)
+        names = {one.name for one in targets}
+        gone = [name for name in self._armed if name not in names]
+        for name in names - self._armed.keys():
+            self._armed[name] = self._next
+        told = {
+            "ring": str(ring), "copy": str(sheet.directory / RING), "disks": list(sheet.disks),
+            "logs": sheet.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
+            "patterns": [
+                [index, limit.log, limit.matches]
+                for index, limit in enumerate(sheet.limits) if limit.log
+            ],
+            "groups": [[one.pid, one.start] for one in self._processes],
+        }  # fmt: skip
+        for name in gone:
+            del self._armed[name]
+        self._told = json.dumps(told).encode()
+        self.child.send(self._told)
+
+    @property
+    def _next(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is not watched as it should be, in words."""
+        now = self._clock.monotonic()
+        if now - self._heard <= SILENT_S:
+            return self._troubles
+        how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
+        words = f"disks and logs have not been looked at for {now - self._heard:.0f} s{how}"
+        return (words, *self._troubles)
+
+    def tend(self) -> None:
+        lines = self.child.tend()
+        if self.child.fresh and self._told and self.child.send(self._told):
+            self.child.fresh = False
+        for line in lines:
+            self.take(line, self._clock.monotonic())
+
+    def take(self, line: bytes, now: float) -> None:
+        """One report; one that is not whole changes nothing."""
+        try:
+            found = json.loads(line)
+            disks = tuple(_disk(one, now) for one in found["disks"])
+            hits = tuple(
+                LogHit(int(one["limit"]), int(one["count"]), one_line(str(one["line"])))
+                for one in found["hits"]
+            )
+            groups = {int(one["pid"]): {**one, "at": now - float(one["age"] or 0)}
+                      for one in found["groups"]}  # fmt: skip
+            copy = found["copy"] or {}
+            troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
+            troubles += [f"log limit {index}: {why}" for index, why in found["bad"].items()]
+            if copy.get("why"):
+                troubles.append(f"the recorder is not copied to disk: {copy['why']}")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        self._heard, self.disks, self.hits, self._groups = now, disks, hits, groups
+        self._troubles = tuple(one_line(str(one)) for one in troubles)
+        if copy.get("age") is not None:
+            self.copied_at = now - float(copy["age"])
+
+    def loads(self, now: float) -> tuple[Load, ...]:
+        """The process groups of the targets, as they were when they were looked at."""
+        return tuple(self._load(one, now) for one in self._processes)
+
+    def _load(self, target: Target, now: float) -> Load:
+        group = self._groups.get(target.pid)
+        if group is None:
+            return Load(target.name, target.kind, now, why=NOT_YET)
+        return Load(
+            target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
+        )
+
+    def close(self, wait_s: float) -> None:
+        """Let it copy the ring for the last time and end."""
+        self.child.close(wait_s)
+
+
+def _disk(fields: dict[str, Any], now: float) -> Disk:
+    age, free = fields["age"], fields["free"]
+    known = age is not None and free is not None
+    return Disk(
+        str(fields["path"]), now - float(age) if known else now,
+        int(free) if known else None, one_line(str(fields["why"])),
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""What may hang, in a process of its own: disks, logs, process groups, the recorder on disk.
+
+    python -P -m console.guard.outside
+
+Reads one JSON line a change from stdin, ends with it, and prints one JSON line a second (and one at
+once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
+`patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start]]. Out:
+`disks` [{path, free, why, age}], `hits` [{limit, count, line}], `bad` {limit: why},
+`groups` [{pid, ram, pids, age}], `copy` {age, why}; an age of None: not yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from console.guard.follow import Logs, TooSlow, on_alarm
+from console.services import process
+from console.text import one_line
+
+EVERY_S = 1.0
+LOOK_S = 0.1
+SCAN_S = 2.0
+PAGE = 4096
+LAST_COPY_S = 5.0
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Looker:
+    """Does one thing again and again in a thread of its own; keeps what it found and when."""
+
+    def __init__(self, ask: Callable[[], Any], every_s: float = EVERY_S) -> None:
+        self._ask = ask
+        self._every_s = every_s
+        self.found: Any = None
+        self.why = ""
+        self.at: float | None = None
+        self.ended = threading.Event()
+        self.over = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def age(self) -> float | None:
+        return None if self.at is None else round(time.monotonic() - self.at, 2)
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            last = self.ended.is_set()
+            try:
+                self.found, self.why = self._ask(), ""
+                self.at = time.monotonic()
+            except OSError as error:
+                self.why = one_line(error.strerror or str(error))
+            self.ended.wait(self._every_s)
+        self.over.set()
+
+
+def free_of(path: str) -> int:
+    """Bytes that an ordinary user may still write. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+class Copy:
+    """The ring on disk: only the pages that changed are written, then fsynced."""
+
+    def __init__(self, ring: str, copy: str) -> None:
+        self._ring = ring
+        self._copy = copy
+        self._before = b""
+        self._file = -1
+
+    def __call__(self) -> None:
+        """Raises OSError."""
+        with open(self._ring, "rb") as file:
+            data = file.read()
+        if self._file < 0:
+            self._file = self._open()
+        for at in range(0, len(data), PAGE):
+            page = data[at : at + PAGE]
+            if page != self._before[at : at + PAGE]:
+                os.pwrite(self._file, page, at)
+        os.fsync(self._file)
+        self._before = data
+
+    def _open(self) -> int:
+        # What an earlier sentinel of this run recorded is kept beside it.
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._copy, self._copy + ".before")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._copy, flags, 0o600)
+        directory = os.open(os.path.dirname(self._copy) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return descriptor
+
+
+class Groups:
+    """Memory of process groups: pages of their own, without what is mapped from files."""
+
+    def __init__(self, leaders: list[tuple[int, int]]) -> None:
+        self._leaders = leaders
+        self._members: dict[int, list[int]] = {}
+        self._scanned = float("-inf")
+
+    def __call__(self) -> list[dict[str, int]]:
+        now = time.monotonic()
+        if now - self._scanned >= SCAN_S:
+            self._scanned = now
+            every = process.all_stats()
+            self._members = {pid: _members(every, pid, start) for pid, start in self._leaders}
+        found = []
+        for leader, pids in self._members.items():
+            sizes = [size for pid in pids if (size := own_memory(pid)) is not None]
+            if sizes:
+                found.append({"pid": leader, "ram": sum(sizes), "pids": len(sizes)})
+        return found
+
+
+def _members(every: list[process.Stat], pid: int, start: int) -> list[int]:
+    """As `process.members`, of one look at all processes."""
+    if any(one.pid == pid and one.start != start for one in every):
+        return []
+    return [
+        one.pid for one in every
+        if pid in (one.pid, one.session, one.group) and one.start >= start and one.state not in "ZX"
+    ]  # fmt: skip
+
+
+def own_memory(pid: int) -> int | None:
+    """Resident bytes that are no file's and no shared memory's; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, shared, *_ = file.read().split()
+        return (int(resident) - int(shared)) * _PAGE_SIZE
+    except (OSError, ValueError):
+        return None
+
+
+class Outside:
+    """The process: takes what it is told, looks, reports."""
+
+    def __init__(self) -> None:
+        self._logs = Logs()
+        self._disks: dict[str, Looker] = {}
+        self._copy: Looker | None = None
+        self._groups: Looker | None = None
+        self._told: dict[str, Any] = {}
+
+    def take(self, told: dict[str, Any]) -> None:
+        """What is to be watched from now on."""
+        disks = [str(one) for one in told.get("disks", [])]
+        for path in disks:
+            if path not in self._disks:
+                self._disks[path] = Looker(lambda path=path: free_of(path))  # type: ignore[misc]
+        for path in [one for one in self._disks if one not in disks]:
+            self._disks.pop(path).ended.set()
+        if self._copy is None and told.get("ring"):
+            self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
+        if told.get("groups") != self._told.get("groups"):
+            if self._groups is not None:
+                self._groups.ended.set()
+            leaders = [(int(pid), int(start)) for pid, start in told.get("groups", [])]
+            self._groups = Looker(Groups(leaders)) if leaders else None
+        patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
+        self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)
+        self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
+        self._told = told
+
+    def look(self) -> bool:
+        """Whether a fatal line came."""
+        with contextlib.suppress(TooSlow):  # the alarm rang when the pattern had just ended
+            return self._logs.look()
+        return False
+
+    def report(self) -> bytes:
+        disks = [
+            {"path": path, "free": one.found, "why": one.why, "age": one.age()}
+            for path, one in self._disks.items()
+        ]
+        groups, copy = self._groups, self._copy
+        line = {
+            "disks": disks,
+            "hits": [
+                {"limit": one.limit, "count": one.count, "line": one.line}
+                for one in self._logs.watched if one.armed >= 0
+            ],
+            "bad": {str(limit): why for limit, why in self._logs.bad.items()},
+            "logs": {name: one.why for name, one in self._logs.tails.items() if one.why},
+            "groups": [{**one, "age": groups.age()} for one in groups.found or []]
+            if groups else [],
+            "copy": {"age": copy.age(), "why": copy.why} if copy else None,
+        }  # fmt: skip
+        return json.dumps(line).encode() + b"\n"
+
+    def end(self) -> None:
+        """One last copy of the ring, as long as that does not hang."""
+        if self._copy is not None:
+            self._copy.ended.set()
+            self._copy.over.wait(LAST_COPY_S)
+
+
+def main() -> int:
+    """Until stdin ends or nobody reads."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, on_alarm)
+    outside, rest, due = Outside(), b"", 0.0
+    os.set_blocking(0, False)
+    while True:
+        readable, _, _ = select.select([0], [], [], LOOK_S)
+        if readable:
+            data = os.read(0, 1 << 16)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                with contextlib.suppress(ValueError, TypeError, AttributeError):
+                    outside.take(json.loads(line))
+        if outside.look() or time.monotonic() >= due:
+            due = time.monotonic() + EVERY_S
+            try:
+                os.write(1, outside.report())
+            except OSError:
+                break
+    outside.end()
+    # not exit(): that would wait for a thread whose disk is dead
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

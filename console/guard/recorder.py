@@ -1,0 +1,146 @@
+"""The flight recorder, written: an mmap in /dev/shm that no sample has to wait for.
+
+A child (`console.guard.outside`) copies it to RUN/guard/recorder.ring and fsyncs; readers
+(`recorder_read`) take whichever is newer. Where /dev/shm cannot be had it lies in RUN/guard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+from console.clock import Clock
+from console.guard import ring
+from console.guard.look import Memory
+from console.services import process
+
+SHM = Path("/dev/shm")
+LIVE = "recorder.live"
+"""The ring's name in RUN/guard, where there is no /dev/shm."""
+EVENT_MOST = 480
+_NAN = math.nan
+
+
+class Recorder:
+    """Writes one ring. `path` is where it lies; `close()` leaves the file."""
+
+    def __init__(self, path: Path, run_id: str, clock: Clock) -> None:
+        """Raises OSError when the file cannot be made, or has no room."""
+        self.path = path
+        self._clock = clock
+        self._map = _create(path)
+        self._fast = self._slow = self._event = self._status = 0
+        pid = os.getpid()
+        header = ring.HEADER.pack(
+            ring.MAGIC, ring.VERSION, ring.SIZE, run_id.encode()[:96], pid,
+            process.start_time(pid) or 0, process.boot_id().encode()[:40],
+            clock.now(), clock.monotonic(),
+        )  # fmt: skip
+        self._put(0, ring.sealed(header))
+
+    def tick(self, memory: Memory, some: float | None, full: float | None, level: str) -> None:
+        """One fast sample; pressure in per cent, None where it is not known."""
+        self._fast += 1
+        record = ring.FAST.pack(
+            self._fast, self._clock.now(), memory.at, memory.total, memory.available,
+            memory.swap_used, _NAN if some is None else some, _NAN if full is None else full,
+            ring.LEVELS.index(level) if level in ring.LEVELS else 0,
+        )  # fmt: skip
+        slot = self._fast % ring.FAST_SLOTS
+        self._put(ring.FAST_AT + slot * ring.FAST_SLOT, ring.sealed(record))
+
+    def second(self, figures: dict[str, Any]) -> None:
+        """One slow sample: JSON, shortened to its slot. Times are added."""
+        self._slow += 1
+        text = shortened({**self._times(), **figures}, ring.SLOW_SLOT - ring.TEXT.size)
+        slot = self._slow % ring.SLOW_SLOTS
+        self._put(ring.SLOW_AT + slot * ring.SLOW_SLOT, ring.packed(self._slow, text))
+
+    def event(self, what: str, text: str) -> None:
+        """One line of what happened. `text` is clean already."""
+        self._event += 1
+        line = {**self._times(), "what": what, "text": text}
+        while len(data := _json(line)) > EVENT_MOST:
+            cut = max(1, (len(data) - EVENT_MOST) // 6)
+            line["text"] = line["text"][: -cut - 1] + "…"
+        slot = self._event % ring.EVENT_SLOTS
+        self._put(ring.EVENT_AT + slot * ring.EVENT_SLOT, ring.packed(self._event, data))
+
+    def status(self, page: dict[str, Any]) -> None:
+        """The page viewers show; shortened to 8 KiB."""
+        self._status += 1
+        text = shortened({**self._times(), **page}, ring.STATUS_SLOT - ring.TEXT.size)
+        slot = self._status % 2
+        self._put(ring.STATUS_AT + slot * ring.STATUS_SLOT, ring.packed(self._status, text))
+
+    def close(self) -> None:
+        self._map.close()
+
+    def _times(self) -> dict[str, Any]:
+        return {"wall": round(self._clock.now(), 3), "mono": round(self._clock.monotonic(), 3)}
+
+    def _put(self, at: int, data: bytes) -> None:
+        self._map[at : at + len(data)] = data
+
+
+def place(ring_name: str, directory: Path) -> list[Path]:
+    """Where a sheet's ring may lie, best first: an absolute path, a name in /dev/shm, RUN/guard."""
+    wanted = Path(ring_name) if ring_name.startswith("/") else SHM / Path(ring_name or "-").name
+    return [wanted, directory / LIVE] if ring_name else [directory / LIVE]
+
+
+def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Recorder:
+    """The recorder of a sheet, in the first place that takes it. Raises OSError."""
+    *better, last = place(ring_name, directory)
+    for path in better:
+        with contextlib.suppress(OSError):
+            return Recorder(path, run_id, clock)
+    return Recorder(last, run_id, clock)
+
+
+def _create(path: Path) -> mmap.mmap:
+    # A name in a directory everybody writes to: never followed, never somebody else's.
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        # Room is taken now: a write into a full tmpfs would be a SIGBUS.
+        os.posix_fallocate(descriptor, 0, ring.SIZE)
+        return mmap.mmap(descriptor, ring.SIZE)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def shortened(page: dict[str, Any], most: int) -> bytes:
+    """As JSON of at most `most` bytes: the longest lists lose their ends, and `cut` says so."""
+    data = _json(page)
+    if len(data) <= most:
+        return data
+    page = {**page, "cut": True}
+    while len(data := _json(page)) > most:
+        key = max(
+            (one for one in page if one != "cut"), key=lambda one: len(_json([one, page[one]]))
+        )
+        value = page[key]
+        if isinstance(value, dict | list | tuple | str) and len(value) > 1:
+            half = len(value) // 2
+            page[key] = (
+                dict(list(value.items())[:half]) if isinstance(value, dict) else value[:half]
+            )
+        else:
+            del page[key]
+    return data
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

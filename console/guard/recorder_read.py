@@ -1,0 +1,175 @@
+"""The flight recorder, read: by viewers once a second, and after a crash by whoever asks why.
+
+Nothing in the file is believed: what is torn, cut off or garbage is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.guard import ring
+from console.guard.recorder import LIVE, place
+from console.guard.sheet import DIRECTORY, RING, SHEET
+from console.services import process
+
+_HEAD = ring.STATUS_AT + 2 * ring.STATUS_SLOT
+
+
+@dataclass(frozen=True, slots=True)
+class FastSample:
+    """One tick. Bytes; `some` and `full` in per cent, None where PSI did not say."""
+
+    wall: float
+    mono: float
+    total: int
+    available: int
+    swap_used: int
+    some: float | None
+    full: float | None
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A ring's file. `pid`, `start` and `boot` are the sentinel's; nothing is kept open."""
+
+    path: Path
+    run_id: str
+    pid: int
+    start: int
+    boot: str
+    made: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sentinel that writes it still runs, in this boot."""
+        return self.boot == process.boot_id() and process.alive(self.pid, self.start)
+
+    def status(self) -> dict[str, Any] | None:
+        """The newest whole status page: 17 KiB are read, nothing else."""
+        return _status(_read(self.path, 0, _HEAD))
+
+    def fast(self, last_s: float = math.inf) -> list[FastSample]:
+        """Samples of the last seconds before the newest one, oldest first."""
+        data = _read(self.path, ring.FAST_AT, ring.FAST_SLOT * ring.FAST_SLOTS)
+        found = []
+        for slot in ring.slots(data, ring.FAST_SLOT):
+            record = ring.unsealed(slot, ring.FAST.size)
+            if record is not None and (fields := ring.FAST.unpack(record))[0]:
+                found.append(fields)
+        found.sort()
+        # Wall clocks jump; what came before what is told by the monotonic one.
+        since = found[-1][2] - last_s if found else 0.0
+        return [_sample(fields) for fields in found if fields[2] >= since]
+
+    def slow(self, last_s: float = math.inf) -> list[dict[str, Any]]:
+        """Records of the last seconds before the newest one, oldest first."""
+        found = self._texts(ring.SLOW_AT, ring.SLOW_SLOT, ring.SLOW_SLOTS)
+        since = _mono(found[-1]) - last_s if found else 0.0
+        return [one for one in found if _mono(one) >= since]
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened, oldest first: `wall`, `mono`, `what`, `text`."""
+        return self._texts(ring.EVENT_AT, ring.EVENT_SLOT, ring.EVENT_SLOTS)
+
+    def newest(self) -> float:
+        """Wall time of the last thing that was written."""
+        status = self.status()
+        if status is not None:
+            return _number(status.get("wall"))
+        samples = self.fast(0.0)
+        return samples[-1].wall if samples else self.made
+
+    def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
+        found = []
+        for slot in ring.slots(_read(self.path, at, size * count), size):
+            if (pair := ring.unpacked(slot)) and (value := _table(pair[1])) is not None:
+                found.append((pair[0], value))
+        return [value for _, value in sorted(found, key=lambda one: one[0])]
+
+
+def open_newest(run_dir: Path) -> Recording | None:
+    """The recording of a run: in shared memory or the copy on disk, whichever was written last."""
+    found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
+    return max(found, key=Recording.newest, default=None)
+
+
+def open_ring(path: Path) -> Recording | None:
+    """The recording in one file; None where there is none whose header is whole."""
+    record = ring.unsealed(_read(path, 0, ring.HEADER.size + 4), ring.HEADER.size)
+    if record is None:
+        return None
+    magic, version, size, run, pid, start, boot, made, _ = ring.HEADER.unpack(record)
+    if magic != ring.MAGIC or version != ring.VERSION or size != ring.SIZE:
+        return None
+    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
+    return Recording(path, run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
+
+
+def _places(run_dir: Path) -> list[Path]:
+    directory = run_dir / DIRECTORY
+    places = [directory / RING, directory / LIVE]
+    sheet = _table(_read(directory / SHEET, 0, 1 << 20)) or {}
+    name = sheet.get("ring")
+    if isinstance(name, str) and name:
+        shared = place(name, directory)[0]
+        if _same_owner(shared, run_dir):
+            places.insert(0, shared)
+    return places
+
+
+def _same_owner(path: Path, run_dir: Path) -> bool:
+    """Whoever may write the run's directory may have written its ring; nobody else."""
+    try:
+        return os.lstat(path).st_uid == os.stat(run_dir).st_uid
+    except OSError:
+        return False
+
+
+def _status(head: bytes) -> dict[str, Any] | None:
+    found = []
+    for slot in ring.slots(head[ring.STATUS_AT :], ring.STATUS_SLOT):
+        if (pair := ring.unpacked(slot)) and (value := _table(pair[1])) is not None:
+            found.append((pair[0], value))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _read(path: Path, at: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.pread(descriptor, size, at)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _sample(fields: ring.Fast) -> FastSample:
+    _, wall, mono, total, available, swap, some, full, level = fields
+    name = ring.LEVELS[level] if level < len(ring.LEVELS) else ""
+    known = [None if math.isnan(one) else one for one in (some, full)]
+    return FastSample(wall, mono, total, available, swap, known[0], known[1], name)
+
+
+def _table(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _mono(record: dict[str, Any]) -> float:
+    return _number(record.get("mono"))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

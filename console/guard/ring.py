@@ -1,0 +1,69 @@
+"""The flight recorder's file: fixed places, one checksum a record, so that a torn one is noticed.
+
+    header   run, pid, start, boot, when it was made
+    status   two slots of JSON, written in turn: one of them is always whole
+    fast     a sample a tick, 122 s of them at the quickest pace
+    slow     a JSON record a second: cards, loads, rates
+    events   the last 64 lines: armed, warned, breach, each rung of a kill
+
+A record knows its number; the newest ones are those with the highest. Little-endian, no padding.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+MAGIC = b"OMNIRING"
+VERSION = 1
+HEADER = struct.Struct("<8sII96sIQ40sdd")
+STATUS_AT, STATUS_SLOT = 256, 8192
+FAST = struct.Struct("<QddQQQffI")
+"""number, wall, mono, total, available, swap used, some %, full % (NaN: not known), level."""
+FAST_SLOT, FAST_SLOTS = 64, 6112
+FAST_AT = STATUS_AT + 2 * STATUS_SLOT
+TEXT = struct.Struct("<QHI")
+"""number, length, checksum; the JSON follows."""
+SLOW_SLOT, SLOW_SLOTS = 2048, 128
+SLOW_AT = FAST_AT + FAST_SLOT * FAST_SLOTS
+EVENT_SLOT, EVENT_SLOTS = 512, 64
+EVENT_AT = SLOW_AT + SLOW_SLOT * SLOW_SLOTS
+SIZE = EVENT_AT + EVENT_SLOT * EVENT_SLOTS
+LEVELS = ("", "ok", "warn", "act")
+_CRC = struct.Struct("<I")
+Fast = tuple[int, float, float, int, int, int, float, float, int]
+
+
+def sealed(record: bytes) -> bytes:
+    """A record with its checksum behind it."""
+    return record + _CRC.pack(zlib.crc32(record))
+
+
+def unsealed(data: bytes, size: int) -> bytes | None:
+    """The record of `size` bytes at the start of `data`, if it is whole."""
+    record, seal = data[:size], data[size : size + 4]
+    whole = len(record) == size and len(seal) == 4 and _CRC.unpack(seal)[0] == zlib.crc32(record)
+    return record if whole else None
+
+
+def packed(number: int, text: bytes) -> bytes:
+    """JSON as a record of its own."""
+    return TEXT.pack(number, len(text), zlib.crc32(text, number & 0xFFFFFFFF)) + text
+
+
+def unpacked(slot: bytes) -> tuple[int, bytes] | None:
+    """(number, JSON) of a slot; None where it is empty or torn."""
+    if len(slot) < TEXT.size:
+        return None
+    number, length, seal = TEXT.unpack_from(slot)
+    text = slot[TEXT.size : TEXT.size + length]
+    if not number or len(text) != length or zlib.crc32(text, number & 0xFFFFFFFF) != seal:
+        return None
+    return number, text
+
+
+def slots(data: bytes, size: int) -> Iterator[bytes]:
+    """The slots of one area, whole ones only."""
+    for at in range(0, len(data) - size + 1, size):
+        yield data[at : at + size]

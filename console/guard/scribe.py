@@ -1,0 +1,62 @@
+"""What a sentinel puts into the recorder: samples, seconds, the page, a level that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from console.clock import Clock
+from console.guard import page
+from console.guard.breach import Window
+from console.guard.judge import Judgement
+from console.guard.look import Look
+from console.guard.pressure import Pressure
+from console.guard.recorder import Recorder
+from console.text import one_line
+
+PAGE_S = 0.5
+QUIET_S = 5.0
+LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
+
+
+class Scribe:
+    """`window` are the last samples, `own` what the sentinel itself takes."""
+
+    def __init__(self, ring: Recorder, clock: Clock) -> None:
+        self.window = Window()
+        self.own: dict[str, Any] = {}
+        self._ring, self._clock = ring, clock
+        self._pressure, self._upkeep = Pressure(), page.Upkeep()
+        self._level = ""
+        self._said_at = self._page_at = float("-inf")
+
+    def record(self, look: Look, judged: Judgement, shown: Callable[[], dict[str, Any]]) -> None:
+        """One tick; the page is asked for when it is due."""
+        memory = look.memory
+        if memory is not None:
+            some, full = self._pressure.look(memory)
+            self._ring.tick(memory, some, full, judged.level)
+            self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
+        changed = judged.level != self._level
+        if changed:
+            self._level = judged.level
+            self._say_level(judged, look.at)
+        if changed or look.at - self._page_at >= PAGE_S:
+            self._page_at = look.at
+            self._ring.status(shown())
+
+    def second(self, look: Look) -> None:
+        """The record of a second."""
+        self.own = self._upkeep.look()
+        self._ring.second({**page.parts(look), "own": self.own})
+
+    def close(self) -> None:
+        self._upkeep.close()
+
+    def _say_level(self, judged: Judgement, now: float) -> None:
+        """A level that comes and goes must not push everything else out of the recorder."""
+        if judged.level != "act" and now - self._said_at < QUIET_S:
+            return
+        self._said_at = now
+        words = "; ".join(judged.reasons or judged.unknown) or LEVEL_WORDS[judged.level]
+        self._ring.event(judged.level, one_line(words))

@@ -1,0 +1,90 @@
+"""Everything that is looked at, as one `Look`: memory at each tick, the rest as old as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from console.clock import Clock
+from console.guard.cards import Cards
+from console.guard.fast import FastReader
+from console.guard.look import Load, Look, Swap
+from console.guard.outer import Outer
+from console.guard.sheet import Sheet
+from console.guard.slow import SlowReader
+from console.guard.target import Target
+
+ENDING_S = 3.0
+"""How long the last copy of the recorder may take."""
+
+
+class Watch:
+    """Samplers and children of one sentinel. `tick` at every tick, `second` once a second.
+
+    `gpu` and `outside` are the argv of the children, where a test has others.
+    """
+
+    def __init__(
+        self, clock: Clock, *, root: Path = Path("/"),
+        gpu: Sequence[str] = (), outside: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._clock = clock
+        self._gpu_argv = gpu
+        self.fast = FastReader(root)
+        self._slow = SlowReader(root)
+        self.outer = Outer(clock, outside)
+        self.cards: Cards | None = None
+        self.beat_at: float | None = None
+        self._swap: Swap | None = None
+        self._groups: tuple[Load, ...] = ()
+        self._calm: Callable[[int], None] = lambda pid: None
+
+    def calm(self, how: Callable[[int], None]) -> None:
+        """What is done to each child that is started from now on."""
+        self._calm = self.outer.child.calm = how
+        if self.cards is not None:
+            self.cards.child.calm = how
+
+    def tell(self, sheet: Sheet, ring: Path, targets: Sequence[Target]) -> None:
+        """A sheet, or what is alive, is another one from now on."""
+        if self.cards is None and (sheet.gpus or any("gpu." in x.metric for x in sheet.limits)):
+            self.cards = Cards(self._clock, self._gpu_argv)
+            self.cards.child.calm = self._calm
+        self._slow.watch(targets)
+        self.outer.tell(sheet, ring, targets)
+
+    def descriptors(self) -> list[int]:
+        """What to poll beside the inbox."""
+        children = [self.outer.child, *([self.cards.child] if self.cards else [])]
+        return [one.descriptor for one in children if one.descriptor >= 0]
+
+    def tend(self) -> None:
+        """Read what the children wrote; start one that has died."""
+        self.outer.tend()
+        if self.cards is not None:
+            self.cards.tend()
+
+    def second(self) -> None:
+        """Swap traffic and control groups."""
+        now = self._clock.monotonic()
+        self._swap = self._slow.swap(now)
+        self._groups = self._slow.loads(now)
+
+    def look(self) -> Look:
+        """One look; `at` is the time of the memory in it."""
+        at = self._clock.monotonic()
+        memory = self.fast.read(at)
+        cards = self.cards
+        return Look(
+            at, memory, self._swap, cards.cards if cards else (), cards.trouble if cards else "",
+            self.outer.disks, (*self._groups, *self.outer.loads(at)), self.outer.hits,
+            self.beat_at, self.fast.why,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the children; the recorder is copied to disk once more."""
+        self.outer.close(ENDING_S)
+        if self.cards is not None:
+            self.cards.close()
+        self._slow.close()
+        self.fast.close()

@@ -1,0 +1,137 @@
+"""What a run's sentinel is told: limits, what to spare, what to look at, all by identity."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console import paths
+from console.fit.assessment import Verdict
+from console.fit.envelope import Envelope
+from console.fit.machine import Machine
+from console.guard import sheet as sheets
+from console.guard.limits import Limit
+from console.guard.sheet import Sheet
+from console.rollback import plan as sealed
+from console.run.plan import Plan
+from console.services import process
+from console.site.guard import trouble
+
+if TYPE_CHECKING:
+    from console.rollback.plan import SealedPlan
+    from console.run.context import Context
+    from console.run.view import RunView
+
+HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
+"""Verdicts whose prediction a load may be held to."""
+
+
+def limits_of(plan: Plan) -> tuple[Limit, ...]:
+    """The site's guards and those that the playbook adds; the console's own come with the
+    sentinel."""
+    return (*plan.site.guards, *plan.playbook.guards)
+
+
+def lease_of(plan: Plan, given: float | None) -> float:
+    """Seconds, 0.0 for no lease: the command line's, else the playbook's, else the site's."""
+    for one in (given, plan.playbook.model.lease, plan.site.model.lease):
+        if one is not None:
+            return one
+    return 0.0
+
+
+def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
+    """Limits that nothing could breach on a machine, or (`always`: these alone) any day would;
+    in words."""
+    limits = [one for one in limits_of(plan) if one.below is not None or not always]
+    found = [(limit, trouble(limit, machine)) for limit in limits]
+    return [f"{words} ({limit.source})" for limit, words in found if words]
+
+
+def make(context: Context, plan: SealedPlan) -> Sheet:
+    """The sheet as things are now; `plan` is the run's sealed one."""
+    run, made = context.run, context.plan
+    base = plan.baseline
+    named = (base.container_id, base.container_name, *plan.protected)
+    return Sheet(
+        run_id=run.id,
+        run_dir=str(run.path),
+        ring=f"omni-console.{os.getuid()}.{run.id}.ring",
+        limits=limits_of(made),
+        envelope=by_uuid(predicted(context.view), context.view),
+        spare=tuple(dict.fromkeys(name for name in named if name)),
+        spare_pids=tuple(spared(plan)),
+        engine=plan.engine.socket,
+        gpus=plan.gpus,
+        disks=tuple(dict.fromkeys(str(existing(path)) for path in disks(context))),
+        logs={name: str(run.log(name)) for name in made.services},
+        runner=(os.getpid(), process.start_time(os.getpid()) or 0),
+        lease_s=lease_of(made, context.meta.lease_s),
+    )
+
+
+def write(sheet: Sheet) -> None:
+    """Write it where the sentinel reads it. Raises OSError."""
+    sheet.directory.mkdir(mode=0o700, exist_ok=True)
+    text = json.dumps(sheet.to_json(), indent=1) + "\n"
+    sealed.write_atomically(sheet.directory / sheets.SHEET, text, 0o600)
+
+
+def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
+    """(pid, start) of a baseline that is a host process, as it is recorded now."""
+    if plan.baseline.kind == "process":
+        found = process.read_record(plan.records_dir, plan.baseline.name)
+        if found is not None:
+            yield found
+
+
+def disks(context: Context) -> Iterator[Path]:
+    """Where a full disk would hurt: the console's state, inputs that are paths, downloads."""
+    yield paths.state_dir()
+    declared = context.plan.playbook.model.inputs
+    for name, value in context.plan.playbook.inputs.items():
+        if declared[name].type == "path":
+            yield Path(str(value))
+    for planned in context.plan.steps:
+        if planned.step is not None and planned.step.download is not None:
+            yield context.path(planned.step.download.to)
+    for limit in limits_of(context.plan):
+        if limit.metric == "disk.free" and limit.of:
+            yield context.path(limit.of)
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest directory above it that is there."""
+    for one in (path, *path.parents):
+        if os.path.lexists(one):
+            return one
+    return Path("/")
+
+
+def predicted(view: RunView) -> Envelope:
+    """What the newest checkpoint step foresaw, where its verdict lets a load begin."""
+    for step in reversed(list(view.envelopes)):
+        verdict = next((v for v in reversed(view.verdicts) if v.step == step), None)
+        words = {row.get("metric") for row in verdict.criteria} if verdict is not None else set()
+        if words & HOLDS:
+            try:
+                return Envelope.from_json(view.envelopes[step])
+            except ValueError:
+                continue
+    return Envelope()
+
+
+def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
+    """Cards by UUID, which is how the sentinel sees them; unknown names stay as they are."""
+    from console.run.report_memory import card_names
+
+    uuids = {name: uuid for uuid, name in card_names(view).items() if uuid}
+    points = tuple(
+        replace(one, vram=tuple((uuids.get(name, name), size) for name, size in one.vram))
+        for one in envelope.points
+    )
+    return Envelope(points)

@@ -1,0 +1,220 @@
+"""A container's control groups by its id: version 2, version 1 and both, any driver, rootless too.
+
+The usual places cost a few stats. Only a container that is in none of them (`cgroup-parent`, an
+engine in a group of its own) is looked for in /proc/*/cgroup. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+FULL_ID = re.compile(r"[0-9a-f]{64}")
+DEPTH = 5
+"""How far below a container's group processes are looked for: it may have groups of its own."""
+_MOST_GROUPS = 512
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One directory of one hierarchy; `inode` never names another group as long as this one lives.
+
+    `kind` is "" for version 2, else version 1's controllers as the kernel names them.
+    """
+
+    path: str
+    inode: int
+    kind: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is still that very group."""
+        return inode_of(self.path) == self.inode
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A mounted tree of control groups."""
+
+    mount: str
+    kind: str = ""
+
+
+def inode_of(path: str) -> int:
+    """The inode of a directory, 0 where there is none."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
+
+
+def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
+    """What is mounted, version 2 first."""
+    found: dict[Hierarchy, None] = {}
+    for row in _text(mounts).splitlines():
+        words = row.split(" ")
+        if len(words) < 4 or words[2] not in ("cgroup", "cgroup2"):
+            continue
+        mount = _OCTAL.sub(lambda code: chr(int(code[1], 8)), words[1])
+        kind = "" if words[2] == "cgroup2" else _controllers(words[3])
+        found[Hierarchy(mount, kind)] = None
+    return tuple(sorted(found, key=lambda one: one.kind != ""))
+
+
+def _controllers(options: str) -> str:
+    """Of version 1's mount options those that /proc/PID/cgroup repeats."""
+    known = {
+        "rw",
+        "ro",
+        "nosuid",
+        "nodev",
+        "noexec",
+        "relatime",
+        "noatime",
+        "xattr",
+        "clone_children",
+    }
+    return ",".join(o for o in options.split(",") if o not in known and "release_agent" not in o)
+
+
+def find(
+    container: str, trees: Iterable[Hierarchy] | None = None, *, scan: bool = True
+) -> tuple[Cgroup, ...]:
+    """The groups of a container in every hierarchy, version 2 first; empty while it has none.
+
+    `container` is its full id: 64 hexadecimal digits, anything else has no group. `scan`: look
+    through /proc as well when the usual places are empty; costs some 20 µs a process.
+    """
+    if not FULL_ID.fullmatch(container):
+        return ()
+    trees = tuple(hierarchies() if trees is None else trees)
+    usual = [made for tree in trees for made in _usual(tree, container)]
+    # One process of it knows its groups in every hierarchy, wherever they are.
+    pid = next((pid for one in usual for pid in pids(one.path)), 0)
+    if not pid and not usual and scan:
+        pid = _some_process(container)
+    exact = list(_groups_of(pid, container, trees)) if pid else []
+    unique = {one.path: one for one in (*usual, *exact)}
+    return tuple(sorted(unique.values(), key=lambda one: one.kind != ""))
+
+
+def _usual(tree: Hierarchy, container: str) -> Iterator[Cgroup]:
+    for place in _places(container):
+        path = f"{tree.mount}/{place}"
+        inode = inode_of(path)
+        if inode:
+            yield Cgroup(path, inode, tree.kind)
+
+
+def _places(container: str) -> tuple[str, ...]:
+    """cgroupfs driver, systemd driver, both of a rootless engine; and podman's."""
+    user = f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
+    return (
+        f"docker/{container}",
+        f"system.slice/docker-{container}.scope",
+        f"{user}/user.slice/docker-{container}.scope",
+        f"{user}/app.slice/docker.service/docker/{container}",
+        f"{user}/docker.service/docker/{container}",
+        f"{user}/user.slice/libpod-{container}.scope",
+        f"machine.slice/libpod-{container}.scope",
+    )
+
+
+def _some_process(container: str) -> int:
+    wanted = container.encode()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and wanted in _bytes(f"/proc/{name}/cgroup"):
+            return int(name)
+    return 0
+
+
+def _groups_of(pid: int, container: str, trees: Iterable[Hierarchy]) -> Iterator[Cgroup]:
+    mounts = {tree.kind: tree.mount for tree in trees}
+    for kind, path in paths_of(pid):
+        head, found, tail = path.partition(container)
+        if not found or kind not in mounts or ".." in path:
+            continue
+        # The process may sit in a group below the container's own.
+        own = head + found + tail.split("/", 1)[0]
+        inode = inode_of(mounts[kind] + own)
+        if inode:
+            yield Cgroup(mounts[kind] + own, inode, kind)
+
+
+def paths_of(pid: int | str) -> list[tuple[str, str]]:
+    """(kind, path below the mount) of each group a process is in; empty when it is gone."""
+    rows = (line.split(":", 2) for line in _text(f"/proc/{pid}/cgroup").splitlines())
+    return [(fields[1], fields[2]) for fields in rows if len(fields) == 3]
+
+
+def pids(path: str, depth: int = DEPTH) -> list[int]:
+    """The processes of a group and of those below it; empty when it is gone or empty."""
+    found = [int(word) for word in _bytes(f"{path}/cgroup.procs").split()]
+    if depth > 0:
+        for below in _below(path):
+            found += pids(below, depth - 1)
+    return found
+
+
+def _below(path: str) -> list[str]:
+    try:
+        # Two links more than it has groups below it: most have none, and need no listing.
+        if os.stat(path).st_nlink <= 2:
+            return []
+        with os.scandir(path) as entries:
+            return [e.path for e in entries if e.is_dir(follow_symlinks=False)][:_MOST_GROUPS]
+    except OSError:
+        return []
+
+
+def is_empty(group: Cgroup) -> bool:
+    """Whether no process is left in that very group or below it; one that is gone is empty."""
+    if not group.stands:
+        return True
+    if group.kind == "":
+        data = _bytes(f"{group.path}/cgroup.events")
+        if data:
+            return b"populated 0" in data
+    return not pids(group.path)
+
+
+def die_together(container: str) -> bool:
+    """Have the kernel end a container as a whole when its memory limit is passed (version 2).
+
+    False where there is no such switch or this user may not set it; then the kernel ends one
+    process, and a server may go on without its workers.
+    """
+    done = False
+    for group in find(container, scan=False):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"{group.path}/memory.oom.group", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, b"1")
+                done = True
+            finally:
+                os.close(descriptor)
+    return done
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts = []
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _text(path: str) -> str:
+    return _bytes(path).decode("utf-8", "replace")

@@ -1,0 +1,171 @@
+"""The guard in words: one line for the console and for `gauges --watch`, the lease, the limits.
+
+Rows are parts of (text, tone), as in console.gauges.text; a state is a word before it is a colour.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from typing import Any
+
+from console.gauges.text import Part, Row, amount, cells, rate
+from console.guard.aftermath import utc
+from console.guard.limits import Limit
+from console.viewer import guard as guards
+from console.viewer.guard import OLD_S, GuardView, Lease, number
+
+SOON_S = 600.0
+"""A time to exhaustion further off than this is no news."""
+UNIX = 1e9
+"""No machine has been up for that many seconds: what is more is a Unix time."""
+SHORT = {
+    "host.ram_available": "RAM", "host.swap_used": "swap", "host.swap_free": "swap free",
+    "host.swap_growth": "swap growth", "gpu.memory_used": "VRAM", "gpu.memory_free": "VRAM free",
+    "disk.free": "disk",
+}  # fmt: skip
+
+
+def line(view: GuardView, now: float, width: int = 0) -> Row:
+    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM <32 GiB  disk <5.0 GiB`; what does
+    not fit in `width` cells (0: any number) is left out from its end. `now`: monotonic seconds."""
+    view = replace(view, word=view.word_at(now))
+    parts = [*_state(view)]
+    old = age(view, now)
+    if old:
+        parts.append((f"  {old}", "warn"))
+    for text, tone in _facts(view):
+        if not width or sum(cells(one) for one, _ in parts) + cells(text) + 2 <= width:
+            parts.append((f"  {text}", tone))
+    return tuple(parts)
+
+
+def lines(view: GuardView, now: float, width: int) -> list[Row]:
+    """The line; what a crash left is told in as many as it takes."""
+    if view.word != guards.ENDED or not view.after or view.run is None:
+        return [line(view, now, width)]
+    words = f"{view.after}: omni-console recorder {view.run.id[-4:]} shows it"
+    return [((text, "bad"),) for text in textwrap.wrap(words, max(20, width))]
+
+
+def _state(view: GuardView) -> list[Part]:
+    word = view.word
+    if word == guards.NONE:
+        return [("no run, nothing guarded", "dim")]
+    if word == guards.LOOKING:
+        return [("guard: looking", "dim")]
+    if word == guards.ENDED:
+        if view.after:
+            return [(f"its runner is gone; {view.after}", "bad")]
+        return [("nothing guarded: this run is over or has no runner", "dim")]
+    if word == guards.STARTING:
+        return [("no guard yet", "warn"), ("  the sentinel starts before the first effect", "dim")]
+    if word == guards.GONE:
+        return [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")]
+    if word == guards.SILENT:
+        return [("guard SILENT", "alarm"), (": the sentinel lives and says nothing", "bold")]
+    if word == guards.UNREADABLE:
+        return [("guard unknown", "bad"), (f": {view.detail}", "")]
+    if word == guards.ACTED:
+        return [("guard ACTED", "alarm"), (f" {acted_words(view.breach)}", "bold")]
+    advisory = ", warns only while it rolls back" if view.advisory else ""
+    if word == guards.WARN:
+        words = filling(view) or "; ".join(view.reasons[:1])
+        return [("guard WARN", "warn"), (f": {words}{advisory}" if words else advisory, "bold")]
+    return [("guard ok", "good"), (advisory, "warn")]
+
+
+def _facts(view: GuardView) -> list[Part]:
+    if view.word not in (guards.OK, guards.WARN):
+        return []
+    facts: list[Part] = []
+    if view.word == guards.WARN:
+        told = filling(view)
+        for text in view.reasons[0 if told else 1 :][:1]:
+            # the forecast's own reason begins with what was just said
+            again = told and text.startswith(f"{view.filling} full in")
+            facts.append((text.partition(": ")[2] if again else text, ""))
+    elif filling(view):
+        facts.append((filling(view), ""))
+    if view.rate is not None and view.rate >= 1 << 20:
+        facts.append((f"{view.filling} +{rate(view.rate)}", "dim"))
+    if view.missing:
+        facts.append((f"{len(view.missing)} not protected: b", "warn"))
+    lead = "acts at "
+    for words in nearest(view.limits):
+        facts.append((f"{lead}{words}", "dim"))
+        lead = ""
+    return facts
+
+
+def filling(view: GuardView) -> str:
+    """`RAM full in 18 s`, or "" where nothing fills up soon."""
+    if view.tte_s is None or view.tte_s > SOON_S:
+        return ""
+    return f"{view.filling} full in {seconds(view.tte_s)}"
+
+
+def seconds(count: float) -> str:
+    """Whole seconds, minutes from 100 on: `18 s`, `4:12`."""
+    whole = max(0, int(count))
+    return f"{whole} s" if whole < 100 else f"{whole // 60}:{whole % 60:02d}"
+
+
+def age(view: GuardView, now: float) -> str:
+    """`data 4 s old` where it is older than OLD_S; without a time of its own that is said."""
+    if view.word not in (guards.OK, guards.WARN, guards.SILENT, guards.GONE):
+        return ""
+    if view.at is None:
+        return "age of its data unknown"
+    old = now - view.at
+    return f"data {seconds(old)} old" if old > OLD_S else ""
+
+
+def acted_words(breach: dict[str, Any]) -> str:
+    """`14:03:12 UTC`, or why the time is not known."""
+    at = wall_of(breach)
+    when = utc(at) if at is not None else "at a time that is not known"
+    return f"{when}: b shows why, and what next"
+
+
+def wall_of(breach: dict[str, Any]) -> float | None:
+    """When it happened, Unix seconds; None where it does not say."""
+    for key in ("wall", "at"):
+        at = number(breach.get(key))
+        if at is not None and at > UNIX:
+            return at
+    return None
+
+
+def nearest(limits: tuple[Limit, ...]) -> list[str]:
+    """The nearest kill limit of each gauge: `RAM <32 GiB`, `swap >11 GiB`."""
+    found: dict[str, Limit] = {}
+    for one in limits:
+        if one.act == "kill" and one.metric in SHORT and not one.scarce:
+            before = found.get(one.metric)
+            if before is None or _nearer(one, before):
+                found[one.metric] = one
+    return [
+        f"{SHORT[name]} {'<' if one.below is not None else '>'}{amount(_value(one))}"
+        for name, one in found.items()
+    ]
+
+
+def _nearer(one: Limit, before: Limit) -> bool:
+    return _value(one) > _value(before) if one.below is not None else _value(one) < _value(before)
+
+
+def _value(limit: Limit) -> float:
+    return limit.below if limit.below is not None else limit.above or 0.0
+
+
+def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
+    """`baseline returns in 4:12 unless somebody stays attached`; "" where there is no lease."""
+    if lease is None:
+        return ""
+    if lease.attended or lease.left_s is None:
+        return "lease renewed, you are attached"
+    left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
+    if brief:
+        return f"back in {left} unless attached"
+    return f"baseline returns in {left} unless somebody stays attached"

@@ -1,0 +1,240 @@
+"""The sentinel beside Debian's earlyoom on the same hogs, and what it costs while nothing happens.
+
+`python -m tests.benchmarks.sentinel --trials 200` runs the hog that often against the sentinel
+alone and writes what was seen into docs/sentinel.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from console.clock import SystemClock
+from console.guard.defaults import defaults
+from console.guard.fast import FastReader
+from console.guard.judge import Judge
+from console.guard.look import Look
+from console.guard.recorder import Recorder
+from tests.benchmarks import surroundings
+from tests.benchmarks.figures import Bar, Figure, Measured, Row, percentile
+from tests.benchmarks.surroundings import CannotRun
+from tests.guard.yard import hogs, memory
+from tests.guard.yard.memory import GIB, MIB
+from tests.guard.yard.post import posted, until
+from tests.guard.yard.trial import Trial, against_earlyoom, against_sentinel, entry
+
+PEER = "earlyoom 1.7 -s 100 -p"
+PAIRS, HARD_PAIRS = 10, 8
+SIZE, MARGIN = 4 * GIB, 2 * GIB
+BURNERS_A_CORE = 4
+IDLE_MS, HARD_MS = 100.0, 250.0
+RATIO = Bar(most_ratio=1.1)
+FAST_US, SLOW_US, CPU_PERCENT, RSS_MB = 20.0, 150.0, 0.5, 20.0
+LOOKS, WATCH_S = 20_000, 30.0
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sentinel.md"
+BEGIN, END = "<!-- trials: written by the benchmark -->\n", "<!-- end of trials -->"
+
+
+def run(say: Callable[[str], None]) -> list[Measured]:
+    """Pairs in turns, idle and with every core burning; then costs of a look, a second, a watch."""
+    if os.geteuid() != 0:
+        raise CannotRun("a hog in a cgroup and a pid namespace of its own needs root")
+    burners = BURNERS_A_CORE * (os.cpu_count() or 1)
+    with surroundings.workplace() as place:
+        idle = _pairs(place, PAIRS, 0, say)
+        hard = _pairs(place, HARD_PAIRS, burners, say)
+        rows: list[Measured] = [*_compared("idle", idle, RATIO, IDLE_MS)]
+        rows += _compared(f"{burners} burners", hard, Bar(), HARD_MS)
+        return [*rows, *_a_look(place, say), *_watching(place, say)]
+
+
+# -- beside earlyoom -------------------------------------------------------------------------------
+
+
+def _pairs(
+    place: Path, count: int, burners: int, say: Callable[[str], None]
+) -> list[tuple[Trial, Trial]]:
+    """(ours, peer), who goes first in turns; one pair before them counts for nothing."""
+    found = []
+    for number in range(-1, count):
+        sides = [
+            lambda: against_sentinel(place, SIZE, MARGIN, burners=burners),
+            lambda: against_earlyoom(SIZE, MARGIN, burners=burners),
+        ]
+        order = [0, 1] if number % 2 == 0 else [1, 0]
+        got = {at: sides[at]() for at in order}
+        if number >= 0:
+            found.append((got[0], got[1]))
+    for name, trials in (("ours", [a for a, _ in found]), (PEER, [b for _, b in found])):
+        say(f"{burners} burners, {name}: {words(trials)}")
+    return found
+
+
+def words(trials: list[Trial]) -> str:
+    """What the hogs were like, for how far to trust the rest."""
+    rate = statistics.median(trial.seen.rate for trial in trials) / GIB
+    below = max(trial.below for trial in trials) / MIB
+    late = max(trial.seen.late for trial in trials) / 1e6
+    return (
+        f"hogs of {rate:.2f} GiB/s (median), MemAvailable at most {below:.0f} MiB below the "
+        f"threshold, the observer at most {late:.1f} ms late"
+    )
+
+
+def _compared(
+    name: str, pairs: list[tuple[Trial, Trial]], bar: Bar, most_ms: float
+) -> list[Measured]:
+    ours, peer = [a for a, _ in pairs], [b for _, b in pairs]
+    return [
+        Figure(
+            f"crossing -> kill written, {name}", "ms", [t.kill_s * 1e3 for t in ours], most_ms,
+            "p99",
+        ),
+        Row(f"crossing -> dying, {name}", PEER, *_both(ours, peer, "dying_s")),
+        Row(f"crossing -> cgroup empty, {name}", PEER, *_both(ours, peer, "empty_s"), bar),
+    ]  # fmt: skip
+
+
+def _both(ours: list[Trial], peer: list[Trial], what: str) -> tuple[list[float], list[float]]:
+    return [getattr(t, what) for t in ours], [getattr(t, what) for t in peer]
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
+    """A fast sample alone, and with all that one tick does with it, in microseconds."""
+    reader, clock = FastReader(), SystemClock()
+    recorder = Recorder(place / "ring", "bench", clock)
+    first = reader.read(time.monotonic())
+    assert first is not None
+    judge = Judge((), defaults(first.total, first.swap_total))
+    judge.arm(Look(first.at, first))
+    samples, ticks = [], []
+    for _ in range(LOOKS):
+        begun = time.perf_counter_ns()
+        seen = reader.read(time.monotonic())
+        read = time.perf_counter_ns()
+        assert seen is not None
+        judgement = judge.look(Look(seen.at, seen))
+        recorder.tick(seen, None, None, judgement.level)
+        samples.append((read - begun) / 1e3)
+        ticks.append((time.perf_counter_ns() - begun) / 1e3)
+    reader.close()
+    recorder.close()
+    for name, found in (("a fast sample", samples), ("with judging and recording", ticks)):
+        p50, p99 = statistics.median(found), percentile(found, 0.99)
+        say(f"{name}: p50 {p50:.1f} us, p99 {p99:.1f} us, {LOOKS} in a row")
+    return [
+        Figure("fast sample", "us", _thinned(samples), FAST_US, "p99"),
+        Figure("fast sample, judged and recorded", "us", _thinned(ticks), None, "p99"),
+    ]
+
+
+def _thinned(samples: list[float]) -> list[float]:
+    """A hundredth of them with the same percentiles: every hundredth in order of size."""
+    return sorted(samples)[50::100]
+
+
+def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
+    """Half a minute armed and idle, with the console's own limits; a cgroup is looked at."""
+    with posted(place) as post, hogs.waiting(["alloc", "4096", "0"]) as hog:
+        post.arm(entry(hog))
+        until(lambda: post.armed, "it is armed")
+        time.sleep(3.0)
+        one = psutil.Process(post.pid)
+        tree = [one, *one.children(recursive=True)]
+        before, files = _cpu(tree), one.num_fds()
+        begun = time.monotonic()
+        time.sleep(WATCH_S)
+        took, spent = time.monotonic() - begun, [b - a for a, b in zip(before, _cpu(tree), strict=True)]
+        more = one.num_fds() - files
+        sizes = [each.memory_info().rss / 1e6 for each in tree]
+        page = post.status
+        shares = [100 * used / took for used in spent]
+        say(
+            f"armed and idle for {took:.0f} s: the sentinel {shares[0]:.2f} % of a core, with "
+            f"{len(tree) - 1} children {sum(shares):.2f} %; RSS {sizes[0]:.1f} MB, with them "
+            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {page.get('costs')}"
+        )
+        return [
+            Figure("CPU of the sentinel, armed and idle", "% of a core", shares[:1], CPU_PERCENT),
+            Figure("CPU with its children", "% of a core", [sum(shares)]),
+            Figure("RSS of the sentinel", "MB", sizes[:1], RSS_MB),
+            Figure("RSS with its children", "MB", [sum(sizes)]),
+            Figure("descriptors more than before", "", [float(more)], 0.0),
+        ]
+
+
+def _cpu(tree: list[psutil.Process]) -> list[float]:
+    return [sum(each.cpu_times()[:2]) for each in tree]
+
+
+# -- many trials -----------------------------------------------------------------------------------
+
+
+def many(count: int, say: Callable[[str], None]) -> list[Trial]:
+    """`count` hogs of 1 GiB, one after the other."""
+    found: list[Trial] = []
+    with surroundings.workplace() as place:
+        for number in range(count):
+            found.append(against_sentinel(place, GIB, 512 * MIB, container=number % 2 == 0))
+            if (number + 1) % 20 == 0:
+                say(f"{number + 1}: {words(found)}")
+    return found
+
+
+def told(trials: list[Trial]) -> str:
+    """The section of docs/sentinel.md."""
+    about = surroundings.machine()
+    rows = [
+        ("crossing → kill written", [t.kill_s for t in trials]),
+        ("crossing → it is dying", [t.dying_s for t in trials]),
+        ("crossing → dead, its memory back", [t.empty_s for t in trials]),
+    ]
+    lines = ["| ms | min | median | p99 | max |", "|---|---|---|---|---|"]
+    for name, taken in rows:
+        ms = [one * 1e3 for one in taken]
+        cells = (min(ms), statistics.median(ms), percentile(ms, 0.99), max(ms))
+        lines.append(f"| {name} | {' | '.join(f'{one:.1f}' for one in cells)} |")
+    lowest = max(trials, key=lambda t: t.below)
+    rate = statistics.median(t.seen.rate for t in trials) / GIB
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {about['cores']} cores, {about['system']}, kernel "
+        f"{about['kernel']}: {len(trials)} hogs of 1 GiB at {rate:.2f} GiB/s (median), half of them "
+        f"in a cgroup like a container's, half as a host process; a limit 512 MiB below what was "
+        f"available.\n\n" + "\n".join(lines) + "\n\n"
+        f"The lowest MemAvailable seen was {lowest.below / MIB:.0f} MiB below the limit (the median "
+        f"{statistics.median(t.below for t in trials) / MIB:.0f} MiB).\n"
+    )
+
+
+def write(text: str) -> None:
+    """Put it between its marks."""
+    page = DOCUMENT.read_text()
+    head, _, rest = page.partition(BEGIN)
+    _, found, tail = rest.partition(END)
+    if not found:
+        raise CannotRun(f"{DOCUMENT.name} has no marks for the trials")
+    DOCUMENT.write_text(head + BEGIN + text + END + tail)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sentinel", description=__doc__)
+    parser.add_argument("--trials", type=int, required=True)
+    trials = many(parser.parse_args(arguments).trials, lambda text: print(text, flush=True))
+    text = told(trials)
+    print(text)
+    write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

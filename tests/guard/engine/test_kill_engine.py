@@ -1,0 +1,296 @@
+"""Containers of a real engine: killed through their control group, by signals, through the engine
+alone, and while the engine itself stands still. Never the baseline's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.guard.kill import Killer, Strike
+from console.guard.target import Deny, Target, find_targets, sort_out
+from console.rollback import live
+from console.rollback.live import Live
+from console.services import cgroup
+from console.services.docker_client import connect
+from tests.guard.prey_parts import finish, until
+from tests.guard.unprivileged import as_user
+from tests.guard.yard.engine import own_engine
+from tests.testbed.cache import Unavailable
+from tests.testbed.door import door
+from tests.testbed.engine import Engine
+from tests.testbed.plugin import PREFIX, lacking
+from tests.testbed.python_image import ensure_python_image
+
+pytestmark = pytest.mark.engine
+
+HOG = """
+import time
+b = bytearray(256 << 20)
+b[::4096] = b"x" * 65536
+print("full")
+time.sleep(600)
+"""
+BOMB = "b() { b | b & b; }; b 2>/dev/null & exec sleep 600"
+PIDS = 150
+GID = 54400
+
+
+@dataclass
+class Pen:
+    """Containers of one test in an engine."""
+
+    engine: Engine
+    image: str
+    label: str
+    network: tuple[str, ...] = ()
+
+    def run(self, *argv: str, options: tuple[str, ...] = ()) -> str:
+        words = ["run", "-d", "--label", self.label, *self.network, *options, self.image, *argv]
+        return self.engine.run(*words).strip()
+
+    def up(self, identity: str) -> bool:
+        form = "{{.State.Running}}"
+        return self.engine.run("inspect", "--format", form, identity).strip() == "true"
+
+    def says(self, identity: str, word: str) -> None:
+        until(lambda: word in self.engine.run("logs", identity))
+
+    def close(self) -> None:
+        if ids := self.engine.run("ps", "-aq", "--filter", f"label={self.label}").split():
+            self.engine.run("rm", "-f", "-v", *ids)
+
+
+@pytest.fixture
+def pen(engine: Engine, busy_image: str) -> Iterator[Pen]:
+    made = Pen(engine, busy_image, f"omni.test={uuid.uuid4().hex}")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def killer_of(deny: Deny, engine: str = "", **more: Any) -> Iterator[Killer]:
+    made = Killer("", deny, engine=engine, helper="/nowhere", **more)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def recorded(*identities: str) -> tuple[Target, ...]:
+    entries = [Live("container", "cand", container=one) for one in identities]
+    return find_targets(entries, Deny())
+
+
+def struck(killer: Killer, targets: tuple[Target, ...]) -> Strike:
+    strike = killer.strike(targets)
+    finish(strike)
+    assert strike.empty, strike.report()
+    return strike
+
+
+def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
+    pen.image = ensure_python_image(pen.engine)
+    hog = pen.run("python3", "-u", "-c", HOG, options=("--init", "--memory", "600m"))
+    pen.says(hog, "full")
+    targets = recorded(hog)
+    assert not targets[0].pending
+    with killer_of(Deny(), pen.engine.socket) as killer:
+        strike = struck(killer, targets)
+        freed = killer.reaper is not None and not killer.reaper.why
+    (one,) = strike.killed
+    assert one.rungs[:2] == ("cgroup.kill", "engine")
+    assert ("process_mrelease" in one.rungs) == freed
+    assert one.why == ()
+    until(lambda: not pen.up(hog))
+    print(strike.report())
+
+
+def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
+    identity = pen.run("sleep", "600")
+    quick = cgroup.find(identity, scan=False)
+    assert quick
+    assert quick[0].kind == "" or not Path(f"{quick[0].path}/cgroup.kill").exists()
+    pid = int(pen.engine.run("inspect", "--format", "{{.State.Pid}}", identity))
+    assert pid in cgroup.pids(quick[0].path)
+    assert not cgroup.is_empty(quick[0])
+    by_scan = list(
+        cgroup._groups_of(cgroup._some_process(identity), identity, cgroup.hierarchies())
+    )
+    assert {one.path for one in by_scan} == {one.path for one in quick}
+
+
+@pytest.mark.parametrize("way", ["cgroup.kill", "signals"])
+def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "signals":  # as on a kernel without cgroup.kill
+        monkeypatch.setattr("console.guard.prey.write_kill", lambda group, reaper: (2, False))
+    bomb = pen.run("sh", "-c", BOMB, options=("--init", "--pids-limit", str(PIDS), "--cpus", "0.7"))
+    targets = recorded(bomb)
+    until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= PIDS // 2)
+    with killer_of(Deny(), release=False) as killer:
+        strike = struck(killer, targets)
+    assert strike.killed[0].rungs == (way,)
+    until(lambda: not pen.up(bomb))
+    print(strike.report())
+
+
+def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
+    """The engine is told at once, and takes it as a stop that somebody wanted."""
+    again = pen.run("sleep", "600", options=("--restart", "always", "--init"))
+    with killer_of(Deny(), pen.engine.socket, release=False) as killer:
+        struck(killer, recorded(again))
+    until(lambda: not pen.up(again))
+    count = pen.engine.run("inspect", "--format", "{{.RestartCount}}", again).strip()
+    print("restarts", count)
+
+
+def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> None:
+    base, candidate = pen.run("sleep", "600"), pen.run("sleep", "600")
+    path = tmp_path / live.LIVE
+    for name, identity in (("cand", candidate), ("cand", base), ("innocent", base)):
+        live.append(path, Live("container", name, container=identity))
+    deny = Deny((base, "baseline"))
+    targets, refused = sort_out(live.read(path), deny)
+    assert [target.container for target in targets] == [candidate]
+    assert len(refused) == 2
+    with killer_of(deny, pen.engine.socket, release=False) as killer:
+        # found before the deny list named it: refused at the kill itself
+        strike = struck(killer, recorded(base, candidate))
+    assert len(strike.refused) == 1
+    assert pen.up(base)
+    until(lambda: not pen.up(candidate))
+
+
+AS_USER = """
+import time
+from console.guard.kill import Killer
+from console.guard.target import Deny, find_targets
+from console.rollback.live import Live
+identity, engine = arguments
+killer = Killer("", Deny(), engine=engine, helper="/nowhere", release=False)
+targets = find_targets([Live("container", "hog", container=identity)], Deny())
+way, begun = killer.way(targets[0]), time.monotonic()
+strike = killer.strike(targets)
+call = time.monotonic() - begun
+while not strike.look() and time.monotonic() - begun < 20: time.sleep(0.005)
+strike.close()
+print(json.dumps([way, call, strike.empty, strike.report()]))
+"""
+
+
+@pytest.fixture
+def ajar(pen: Pen) -> Iterator[str]:
+    """The engine's socket as the docker group has it: open to GID, under a path all may walk."""
+    folder = Path(tempfile.mkdtemp(prefix="omni-ajar-"))
+    folder.chmod(0o755)
+    key, _, value = pen.label.partition("=")
+    try:
+        with door(folder / "s", pen.engine.socket, (key, value)) as path:
+            os.chown(path, 0, GID)
+            os.chmod(path, 0o660)
+            yield path
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str) -> None:
+    candidate = pen.run("sleep", "600", options=("--init",))
+    way, call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
+    assert way.startswith("only the engine's API")
+    assert empty, report
+    assert not pen.up(candidate)
+    (one,) = report["killed"]
+    assert one["rungs"] == ["engine"]
+    assert "cgroup.kill: Permission denied" in one["why"]
+    assert "this user may not signal it" in one["why"]
+    print(f"strike call {call * 1e3:.2f} ms", report)
+
+
+def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> None:
+    candidate = pen.run("sleep", "600")
+    quick = AS_USER.replace("begun < 20", "begun < 0.3")
+    way, _, empty, report = as_user(quick, [], candidate, ajar)
+    assert way.startswith("no way")
+    assert not empty
+    assert "engine: Permission denied" in report["killed"][0]["why"]
+    assert report["written_s"] is None
+    assert pen.up(candidate)
+
+
+def test_with_the_engine_stopped_its_group_is_killed_all_the_same() -> None:
+    """An engine of this test's own, because others share the usual one."""
+    try:
+        with own_engine() as (engine, pid):
+            _stopped(engine, pid)
+    except Unavailable as error:
+        lacking(PREFIX + error.reason)
+
+
+def _stopped(engine: Engine, pid: int) -> None:
+    pen = Pen(engine, "omni-test/busy:1", "omni.test=stopped", ("--network", "none"))
+    candidate = pen.run("sleep", "600", options=("--init", "--restart", "always"))
+    targets = recorded(candidate)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        with killer_of(Deny(), engine.socket, release=False) as killer:
+            strike = killer.strike(targets)
+            call = time.monotonic() - begun
+            finish(strike)
+        assert strike.empty, strike.report()
+        assert strike.killed[0].rungs == ("cgroup.kill", "engine")
+        assert cgroup.is_empty(targets[0].cgroups[0])
+        print(f"strike call {call * 1e3:.2f} ms", strike.report())
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    time_s = time.monotonic()
+    while pen.up(candidate) and time.monotonic() - time_s < 2:
+        time.sleep(0.05)
+    print("after the engine went on: up" if pen.up(candidate) else "it stays down")
+
+
+def test_a_container_of_the_console_has_every_kernel_limit(pen: Pen, tmp_path: Path) -> None:
+    from console.services.container import ContainerDriver
+    from console.services.limits import OOM_SCORE, default_memory
+    from tests.services.containers import Recorder, busy, service, unique
+
+    client = connect(pen.engine.host)
+    try:
+        key, _, value = pen.label.partition("=")
+        spec = service(unique("limits"), busy(pen.image))
+        driver = ContainerDriver(spec, client, labels={key: value})
+        handle = driver.start(Recorder(tmp_path).launch)
+        host = client.api.inspect_container(handle.container)["HostConfig"]
+        assert host["Memory"] == host["MemorySwap"] == default_memory()
+        assert host["PidsLimit"] == 4096
+        assert host["OomScoreAdj"] == OOM_SCORE == 1000
+        assert host["RestartPolicy"]["Name"] == "no"
+        for group in cgroup.find(handle.container):
+            assert _set(group) in (None, "1"), group.path
+        (init, *_) = cgroup.pids(cgroup.find(handle.container)[0].path)
+        assert Path(f"/proc/{init}/oom_score_adj").read_text().strip() == "1000"
+        # An equal one is found again: the default does not change between two calls.
+        driver.stop(handle, 2)
+        again = ContainerDriver(spec, client, labels={key: value}).start(Recorder(tmp_path).launch)
+        assert again.container == handle.container
+    finally:
+        client.close()
+
+
+def _set(group: cgroup.Cgroup) -> str | None:
+    try:
+        return Path(f"{group.path}/memory.oom.group").read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,43 @@
+"""A judge on the machine of the incident, and looks that go on in time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from console.guard.defaults import GIB, defaults
+from console.guard.judge import Judge, Judgement
+from console.guard.limits import Limit
+from console.guard.look import Look, Memory
+
+TOTAL, SWAP = 377 * 10**9, 207 * 10**9
+MACHINE = defaults(TOTAL, SWAP)
+PLENTY = 200 * GIB
+
+
+class Bench:
+    """A judge, and looks that go on in time: what is not said is as quiet as can be."""
+
+    def __init__(
+        self, *limits: Limit, armed: bool = True, rest: float = PLENTY, **more: object
+    ) -> None:
+        self.rest = rest
+        self.judge = Judge(limits, MACHINE, **more)  # type: ignore[arg-type]
+        self.at = 1000.0
+        self.last = Judgement("ok")
+        self.go(1.0)
+        if armed:
+            self.judge.arm(self.see())
+
+    def see(self, available: float | None = None, swap: float = 0, full_us: int | None = 0,
+            some_us: int | None = 0, **parts: object) -> Look:  # fmt: skip
+        free = self.rest if available is None else available
+        memory = Memory(self.at, TOTAL, int(free), SWAP, int(swap), some_us, full_us)
+        look = Look(self.at, memory, beat_at=self.at)
+        return dataclasses.replace(look, **parts)  # type: ignore[arg-type]
+
+    def go(self, seconds: float, step: float = 0.05, **parts: object) -> Judgement:
+        """Look at the same for a while; the last judgement."""
+        for _ in range(max(1, round(seconds / step))):
+            self.at += step
+            self.last = self.judge.look(self.see(**parts))  # type: ignore[arg-type]
+        return self.last

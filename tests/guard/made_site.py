@@ -1,0 +1,124 @@
+"""A sentinel's work on a made-up machine, with time handed in and real processes to kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from console.clock import FakeClock
+from console.guard.alive import Alive
+from console.guard.duty import Duty, Means
+from console.guard.inbox import Inbox
+from console.guard.kill import Killer
+from console.guard.limits import Limit
+from console.guard.recorder import Recorder
+from console.guard.recorder_read import open_ring
+from console.guard.sheet import BREACH, DIRECTORY, INBOX, Sheet
+from console.guard.target import deny_of
+from console.guard.watch import Watch
+from console.rollback import live, wake
+from console.services import process
+from tests.guard.conftest import put
+
+GIB = 1 << 30
+TOTAL = 64
+QUIET = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+"""A child that says nothing and ends with its stdin."""
+
+
+class Site:
+    """A duty on a made-up machine of 64 GiB, with real processes to kill."""
+
+    def __init__(self, root: Path, *limits: Limit, **changes: Any) -> None:
+        self.root, self.clock = root, FakeClock()
+        self.machine = root / "machine"
+        self.run = root / "run"
+        for name in (DIRECTORY, "rollback"):
+            (self.run / name).mkdir(parents=True)
+        self.available(40)
+        put(self.machine, "proc/vmstat", "pswpin 0\npswpout 0\n")
+        self.sheet = Sheet(f"site-{root.name}", str(self.run), "ring", limits, **changes)
+        self.spawned: list[str] = []
+        self.loads: list[subprocess.Popen[bytes]] = []
+        killer = Killer("", deny_of(self.sheet), clock=self.clock.monotonic, release=False)
+        self.means = Means(
+            Inbox(self.run / DIRECTORY / INBOX),
+            Watch(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
+            Recorder(root / "ring", self.sheet.run_id, self.clock), killer,
+            Alive(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
+            lambda sheet: self.spawned.append(sheet.run_id),
+        )  # fmt: skip
+        self.fifo = -1
+        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: None)
+
+    def available(self, gib: float) -> None:
+        text = f"MemTotal: {TOTAL * 1024 * 1024} kB\nMemAvailable: {int(gib * 1024 * 1024)} kB\n"
+        put(self.machine, "proc/meminfo", text)
+
+    def pass_time(self, seconds: float) -> None:
+        """Ticks at 20 Hz."""
+        for _ in range(round(seconds / 0.05)):
+            self.clock.sleep(0.05)
+            self.duty._listen()
+            self.duty.tick()
+
+    def tell(self, **message: Any) -> None:
+        descriptor = os.open(self.run / DIRECTORY / INBOX, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(descriptor, json.dumps(message).encode() + b"\n")
+        os.close(descriptor)
+
+    def load(self, name: str = "big") -> subprocess.Popen[bytes]:
+        """A process of the run, recorded and armed."""
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        self.loads.append(child)
+        start = process.start_time(child.pid) or 0
+        live.append(self.run / "rollback" / live.LIVE, live.Live("process", name, child.pid, start))
+        self.tell(do="arm")
+        self.pass_time(0.1)
+        return child
+
+    def ladder(self) -> None:
+        """A warm ladder, as far as a caller sees it."""
+        path = self.run / "rollback" / wake.FIFO
+        os.mkfifo(path)
+        self.fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        own = os.getpid()
+        entry = live.Live("ladder", "warm", own, process.start_time(own) or 0)
+        live.append(self.run / "rollback" / live.LIVE, entry)
+
+    def woken(self) -> bytes:
+        try:
+            return os.read(self.fifo, 64)
+        except BlockingIOError:
+            return b""
+
+    def breach(self) -> dict[str, Any]:
+        path = self.run / DIRECTORY / BREACH
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def events(self, what: str) -> list[str]:
+        ring = open_ring(self.root / "ring")
+        assert ring is not None
+        return [one["text"] for one in ring.events() if one["what"] == what]
+
+    def page(self) -> dict[str, Any]:
+        ring = open_ring(self.root / "ring")
+        assert ring is not None
+        return ring.status() or {}
+
+    def close(self) -> None:
+        for child in self.loads:
+            child.kill()
+            child.wait(60)
+        if self.fifo >= 0:
+            os.close(self.fifo)
+        self.means.watch.close()
+        self.means.killer.close()
+        self.means.ring.close()
+        self.means.inbox.close()
+        self.duty.close()

@@ -1,0 +1,92 @@
+"""What the tests of killing share: real processes with a cookie, and made-up control groups."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from console.guard.kill import Strike
+from console.rollback.live import Live
+from console.services import process
+from console.services.base import ProcessSpec
+from console.services.cgroup import Hierarchy
+
+ID = "ab" * 32
+OTHER = "cd" * 32
+
+
+def until(condition: Callable[[], object], limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.002)
+
+
+def finish(strike: Strike) -> None:
+    """Look until it is over, as a sentinel does at its ticks."""
+    try:
+        until(strike.look)
+    finally:
+        strike.close()
+
+
+class Den:
+    """Real processes in sessions of their own, ended when the test ends."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.run_id = f"run-{os.urandom(6).hex()}"
+        self.groups: list[tuple[int, int]] = []
+
+    def spawn(self, code: str, cookie: str = "") -> tuple[int, int]:
+        """A Python program, in a session of its own."""
+        spec = ProcessSpec((sys.executable, "-S", "-c", code))
+        made = process.spawn(spec, log=self.root / "log", cookie=cookie or self.run_id)
+        self.groups.append(made)
+        return made
+
+    def sleeper(self, cookie: str = "") -> tuple[int, int]:
+        return self.spawn("import time; time.sleep(600)", cookie)
+
+    def said(self, word: str) -> list[int]:
+        """The pids that programs wrote after `word`."""
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in (self.root / "log").read_text().splitlines()]
+            return [int(row[1]) for row in rows if len(row) == 2 and row[0] == word]
+        return []
+
+    def close(self) -> None:
+        for pid, start in [*self.groups, *process.by_cookie(self.run_id)]:
+            for one in process.members(pid, start):
+                with contextlib.suppress(OSError):
+                    process.send(one.pid, one.start, signal.SIGKILL)
+
+
+@contextmanager
+def den(root: Path) -> Iterator[Den]:
+    made = Den(root)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def line(kind: str, name: str, who: tuple[int, int]) -> Live:
+    return Live(kind, name, *who)
+
+
+def made_up(root: Path, container: str = ID, *, version: int = 2) -> tuple[Hierarchy, ...]:
+    """A hierarchy with one container's group in it, as plain files."""
+    path = root / "docker" / container
+    path.mkdir(parents=True)
+    (path / "cgroup.procs").write_text("")
+    if version == 2:
+        (path / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+        (path / "cgroup.kill").write_text("")
+    return (Hierarchy(str(root), "" if version == 2 else "memory"),)

@@ -1,0 +1,164 @@
+"""The rest of the yard: minutes, not seconds. `make yard` runs it; pytest alone does not find it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.guard.limits import Limit
+from console.rollback.live import Live
+from tests.guard.yard import hogs, memory
+from tests.guard.yard.boxed import alloc, box, on_word
+from tests.guard.yard.engine import own_engine
+from tests.guard.yard.post import posted
+from tests.guard.yard.scene import Scene
+from tests.run.e2e.world import until
+from tests.testbed.cache import Unavailable
+from tests.testbed.engine import Engine
+from tests.testbed.plugin import PREFIX, lacking
+
+SLOW = 200 * memory.MIB
+BURNERS = 8
+CHILDREN = 300
+FILE = memory.GIB
+SWAPPED = 512 * memory.MIB
+ANYHOW = 2 * memory.GIB
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[tuple[Engine, int]]:
+    """An engine of these tests alone, and its pid."""
+    try:
+        with own_engine() as made:
+            yield made
+    except Unavailable as error:
+        lacking(PREFIX + error.reason)
+
+
+def boxed(scene: Scene, engine: Engine, command: list[str], **more: object) -> Path:
+    """The site's candidate is a container that waits for its word; the file that is the word."""
+    scene.guarded()
+    if more.pop("anyhow", False):
+        scene.limit = ANYHOW  # RAM is not what it is about
+    place = scene.world.root / "place"
+    place.mkdir()
+    guards = more.pop("guards", ())
+    hog = box(scene.world.cand_url, command, place, **more)  # type: ignore[arg-type]
+    scene.world.env |= engine.env()
+    scene.write(hog, guards, engine={"host": engine.host})  # type: ignore[arg-type]
+    scene.run()
+    until(lambda: engine.run("ps", "-q").split(), f"it runs: {scene.world.words}", 60)
+    return place / "go"
+
+
+def emptied(engine: Engine) -> None:
+    until(lambda: not engine.run("ps", "-q").split(), "no container runs")
+
+
+def test_a_container(scene: Scene, own: tuple[Engine, int]) -> None:
+    boxed(scene, own[0], on_word(alloc())).touch()
+    scene.breached()
+    scene.over()
+    scene.proved()
+    emptied(own[0])
+    print(scene.figures())
+
+
+def test_with_the_engine_stopped(scene: Scene, own: tuple[Engine, int]) -> None:
+    engine, dockerd = own
+    word = boxed(scene, engine, on_word(alloc()))
+    os.kill(dockerd, signal.SIGSTOP)
+    try:
+        word.touch()
+        found = scene.breached()
+        until(scene.world.serves, "the baseline serves without the engine", 60)
+    finally:
+        os.kill(dockerd, signal.SIGCONT)
+    assert found["killed"], found
+    scene.over()
+    scene.proved()
+    emptied(engine)
+    print(scene.figures())
+
+
+def test_with_every_core_burning(scene: Scene) -> None:
+    scene.guarded()
+    with hogs.burning(BURNERS):
+        scene.run()
+        scene.breached()
+        scene.over()
+        scene.proved()
+    print(scene.figures())
+
+
+def test_a_fork_bomb_in_a_container(scene: Scene, own: tuple[Engine, int]) -> None:
+    command = f"sh -c '/yard/hog fork {CHILDREN} & sleep 1; exec {alloc()}'"
+    boxed(scene, own[0], on_word(command)).touch()
+    scene.breached()
+    scene.over()
+    scene.proved()
+    emptied(own[0])
+    print(scene.figures())
+
+
+def test_a_slow_leak(scene: Scene) -> None:
+    scene.guarded(rate=SLOW)
+    scene.run()
+    scene.breached()
+    scene.over()
+    scene.proved()
+    print(scene.figures())
+
+
+def test_a_mapped_file_that_thrashes_inside_its_limit(
+    scene: Scene, own: tuple[Engine, int]
+) -> None:
+    """RAM is plenty; two readers of a file wait for its pages all the time: only PSI tells."""
+    waiting = {"metric": "host.pressure_some", "above": "20%", "for": "500ms"}
+    command = on_word("/yard/hog thrash /place/file 2")
+    word = boxed(scene, own[0], command, limit="256MiB", guards=[waiting], anyhow=True)
+    with (word.parent / "file").open("wb") as file:
+        for _ in range(FILE // memory.MIB):
+            file.write(b"\1" * memory.MIB)
+        file.flush()
+        os.fsync(file.fileno())
+        # pages that this process brought in are not charged to the container
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    word.touch()
+    found = scene.breached()
+    assert "pressure" in str(found["limit"]), found["reason"]
+    scene.over()
+    scene.proved()
+    emptied(own[0])
+    print(scene.figures())
+
+
+def test_with_swap_on(scene: Scene, tmp_path: Path) -> None:
+    with memory.swap_file(tmp_path):
+        scene.guarded()
+        scene.run()
+        scene.breached()
+        scene.over()
+        scene.proved()
+    print(scene.figures())
+
+
+def test_swap_that_grows(tmp_path: Path) -> None:
+    """A load whose cgroup may hold little RAM goes to swap: what swap grew by ends it, and nothing
+    of the sentinel is ever swapped out."""
+    with memory.swap_file(tmp_path), posted(
+        tmp_path, Limit(metric="host.swap_growth", above=float(SWAPPED), source="yard")
+    ) as post, hogs.waiting(["alloc", str(3 * memory.GIB // 2), "0"], ram=256 * memory.MIB) as hog:
+        post.arm(Live("container", "cand", container=hog.identity))
+        until(lambda: post.armed, f"armed: {post.status}")
+        hog.go()
+        found = post.breached()
+        assert "swap" in found["reason"], found
+        until(lambda: not hog.alive, "the hog is dead")
+        status = Path(f"/proc/{post.pid}/status").read_text()
+        assert "VmSwap:\t       0 kB" in status, status
+        print(found["reason"])

@@ -1,0 +1,114 @@
+"""Two scripted cards of 96 and 32 GB through the real sentinel's process and its status page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.guard.limits import Limit
+from console.rollback.live import Live
+from tests.guard.yard import hogs
+from tests.guard.yard.hogs import Hog
+from tests.guard.yard.post import Post, posted, until
+from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Card, Nvml
+
+GIB = 1 << 30
+BIG, SMALL = RTX_PRO_6000.uuid, RTX_5090.uuid
+HANG_S = 30
+FRESH_S = 3.0
+"""A card is read once a second, by a process of its own."""
+
+
+@dataclass
+class Bench:
+    post: Post
+    nvml: Nvml
+    script: Path
+    hog: Hog
+
+    def cards(self, big: Card = RTX_PRO_6000, small: Card = RTX_5090) -> None:
+        """The cards are like this from now on."""
+        self.nvml.write(self.script, [big, small])
+
+    def card(self, uuid: str) -> dict[str, Any]:
+        """One card on the status page; empty while it is not there."""
+        rows = self.post.status.get("cards") or []
+        return next((row for row in rows if row["uuid"] == uuid), {})
+
+    def fresh(self, uuid: str, used: int) -> bool:
+        row = self.card(uuid)
+        return bool(row) and row["used"] == used and row["age_s"] < FRESH_S
+
+
+def over(of: str, value: int, **more: Any) -> Limit:
+    return Limit("gpu.memory_used", above=float(value), of=of, source="yard", **more)
+
+
+@contextmanager
+def bench(place: Path, nvml: Nvml, *limits: Limit) -> Iterator[Bench]:
+    """A sentinel that watches both cards, and a process that may be killed."""
+    script = place / "cards"
+    nvml.write(script)
+    with ExitStack() as stack:
+        post = stack.enter_context(
+            posted(place, *limits, env=nvml.env(script), extra={"gpus": (BIG, SMALL)})
+        )
+        hog = stack.enter_context(hogs.waiting(["alloc", "4096", "0"], cgroup=False))
+        post.arm(Live("process", "cand", hog.pid, hog.start))
+        until(lambda: post.armed, f"armed: {post.status}")
+        made = Bench(post, nvml, script, hog)
+        until(lambda: made.fresh(BIG, 612 * MIB) and made.fresh(SMALL, 15 * MIB), "both are seen")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("limit", "big", "small"),
+    [
+        pytest.param(over(SMALL, 30 * GIB), 90 * GIB, 31 * GIB, id="one card"),
+        pytest.param(over("sum", 110 * GIB), 85 * GIB, 28 * GIB, id="sum"),
+        pytest.param(over("max", 93 * GIB), 94 * GIB, 2 * GIB, id="the fullest"),
+    ],
+)
+def test_a_limit_on_a_card_or_on_all(
+    tmp_path: Path, nvml: Nvml, limit: Limit, big: int, small: int
+) -> None:
+    with bench(tmp_path, nvml, limit) as made:
+        made.cards(RTX_PRO_6000.but(mem_used=60 * GIB), RTX_5090.but(mem_used=20 * GIB))
+        until(lambda: made.fresh(BIG, 60 * GIB) and made.fresh(SMALL, 20 * GIB), "they fill")
+        assert made.hog.alive
+        assert made.post.breach is None
+        made.cards(RTX_PRO_6000.but(mem_used=big), RTX_5090.but(mem_used=small))
+        found = made.post.breached()
+        assert "VRAM" in found["reason"], found["reason"]
+        until(lambda: not made.hog.alive, "it is killed")
+
+
+def test_a_lost_card_is_said_and_the_other_is_still_guarded(tmp_path: Path, nvml: Nvml) -> None:
+    with bench(tmp_path, nvml, over(SMALL, 30 * GIB)) as made:
+        made.cards(big=RTX_PRO_6000.but(lost=True))
+        until(lambda: made.card(BIG).get("why"), "it is said")
+        row = made.card(BIG)
+        assert row["used"] is None, "never a wrong zero"
+        until(lambda: made.fresh(SMALL, 15 * MIB), "the other one lives")
+        made.cards(RTX_PRO_6000.but(lost=True), RTX_5090.but(mem_used=31 * GIB))
+        made.post.breached()
+        until(lambda: not made.hog.alive, "it is killed")
+
+
+def test_a_call_that_hangs_holds_up_nothing_else(tmp_path: Path, nvml: Nvml) -> None:
+    with bench(tmp_path, nvml, over(SMALL, 30 * GIB)) as made:
+        calls = ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")
+        hung = RTX_PRO_6000.but(hang=dict.fromkeys(calls, HANG_S))
+        made.cards(big=hung)
+        until(lambda: made.card(BIG).get("age_s", 0) > FRESH_S + 2, "its age is shown", 20)
+        page = made.post.status
+        assert page["memory"]["age_s"] < 1.0, "memory is looked at as before"
+        assert made.fresh(SMALL, 15 * MIB), (page["cards"], page["gpu_trouble"])
+        made.cards(hung, RTX_5090.but(mem_used=31 * GIB))
+        made.post.breached(limit_s=20)
+        until(lambda: not made.hog.alive, "it is killed")

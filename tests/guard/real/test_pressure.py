@@ -1,0 +1,35 @@
+"""A real run whose candidate takes the machine's memory: killed, and the baseline is back, while
+an operator over ssh and the console notice nothing but the news. `heavy.py` has more of them."""
+
+from __future__ import annotations
+
+import signal
+
+from console.services import process
+from tests.guard.yard.scene import Scene
+from tests.run.e2e.world import until
+
+
+def test_a_host_process_is_killed_and_the_baseline_serves(scene: Scene) -> None:
+    scene.guarded()
+    scene.run()
+    found = scene.breached()
+    assert "RAM" in str(found["reason"]), found
+    scene.over()
+    scene.proved()
+    assert not scene.world.pids("process")
+    print(scene.figures())
+
+
+def test_without_console_and_runner(scene: Scene) -> None:
+    """Both are killed while the hog grows: nobody is there but sentinel and ladder."""
+    scene.guarded()
+    scene.run()
+    until(lambda: scene.world.pids("process"), "the hog is up")
+    scene.terminal.child.send_signal(signal.SIGKILL)
+    scene.world.kill("runner")
+    scene.breached()
+    scene.over()
+    scene.proved(terminal=False)
+    assert not process.alive(*scene.before)
+    print(scene.figures())

@@ -1,0 +1,56 @@
+"""The flight recorder after a kill -9 of everything: its last seconds are there, and shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from console.guard.recorder_read import open_newest
+from console.services import process
+from tests.guard.yard import memory
+from tests.guard.yard.scene import Scene
+from tests.run.e2e.world import until
+
+SLOW = 200 * memory.MIB
+LOST_S = 4.0
+"""The copy is written once a second, by a process of an ordinary priority."""
+
+
+def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
+    scene.guarded(rate=SLOW)
+    scene.run()
+    world = scene.world
+    path = world.run.guard / "breach.json"
+    until(path.exists, f"a breach: {world.words}", 60.0)
+    for _ in range(5):  # sentinel, runner, ladder, its children, the console, the baseline
+        for pid, start in world.mine():
+            with suppress(OSError):
+                process.send(pid, start, signal.SIGKILL)
+    until(lambda: not world.mine(), "nobody is left")
+    shared = open_newest(world.run.path)
+    assert shared is not None
+    assert not shared.alive
+    last = shared.fast(20.0)
+    assert min(one.available for one in last) < scene.limit
+    _shown(scene)
+    assert Path("/dev/shm") in shared.path.parents
+    # a reboot takes what lay in memory: the copy on disk has to do, a second or two older
+    os.unlink(shared.path)
+    copied = open_newest(world.run.path)
+    assert copied is not None
+    lost_s = last[-1].mono - copied.fast()[-1].mono
+    print(f"{len(last)} samples, {lost_s:.2f} s of them lost with the memory")
+    assert lost_s < LOST_S
+    _shown(scene)
+
+
+def _shown(scene: Scene) -> None:
+    done = scene.world.console("recorder")
+    assert done.code == 0, done
+    assert "RAM left" in done.out
+    assert "cause" in done.out, done
+    told = json.loads(scene.world.console("recorder", "--json").out)
+    assert told, told

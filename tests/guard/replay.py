@@ -1,0 +1,90 @@
+"""The incident, its kin and recorded loads, held against the very judge of the sentinel.
+
+python -m tests.guard.replay            the figures of docs/replay.md, as text
+python -m tests.guard.replay --write    and put them into docs/replay.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from console.fit.envelope import Envelope
+from console.guard.defaults import defaults
+from console.guard.judge import Judge
+from console.guard.look import Look, Memory
+from console.guard.sheet import NOTHING_PREDICTED
+from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
+
+KILL_S = 0.25
+"""From the decision to the last page taken; killing was measured at less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Seconds since the start of the load; None: it did not. `lowest`: RAM available, bytes, until
+    the kill took hold. `looks`: how many there were."""
+
+    warned_at: float | None = None
+    acted_at: float | None = None
+    reason: str = ""
+    used: float = 0.0
+    lowest: float = 0.0
+    looks: int = 0
+
+
+def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) -> Outcome:
+    """The curve on the machine of the incident, armed at its start."""
+    judge = Judge((), defaults(TOTAL, SWAP), envelope)
+    filling = Filling(curve, seed)
+    judge.arm(_look(filling.memory()))
+    warned: float | None = None
+    lowest, looks = float(TOTAL), 0
+    while not filling.ended:
+        judgement = judge.look(_look(filling.memory()))
+        looks += 1
+        lowest = min(lowest, TOTAL - filling.ram)
+        if warned is None and judgement.level != "ok":
+            warned = filling.t
+        if judgement.breach is not None:
+            acted, used = filling.t, filling.ram
+            filling.step(KILL_S)
+            reason = judgement.breach.reason
+            return Outcome(warned, acted, reason, used, min(lowest, TOTAL - filling.ram), looks)
+        filling.step(judgement.wait_s)
+    return Outcome(warned, None, "", filling.ram, lowest, looks)
+
+
+def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> Outcome:
+    """What a machine really told, with nothing predicted; seconds since the first look."""
+    judge = Judge((), defaults(total, swap_total))
+    start: float | None = None
+    warned: float | None = None
+    lowest, looks = total, 0
+    for memory in memories:
+        look = _look(memory)
+        if start is None:
+            start = memory.at
+            judge.arm(look)
+        judgement = judge.look(look)
+        looks += 1
+        lowest = min(lowest, memory.available)
+        if warned is None and judgement.level != "ok":
+            warned = memory.at - start
+        if judgement.breach is not None:
+            used = total - memory.available
+            reason = judgement.breach.reason
+            return Outcome(warned, memory.at - start, reason, used, lowest, looks)
+    return Outcome(warned, None, "", 0.0, lowest, looks)
+
+
+def _look(memory: Memory) -> Look:
+    return Look(memory.at, memory, beat_at=memory.at)
+
+
+if __name__ == "__main__":
+    import sys
+
+    from tests.guard.replay_table import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""Record what a load does to this machine's memory, as a small file that the replay can read.
+
+    python -m tests.guard.replay_record OUT.csv.gz -- COMMAND...      run it and record
+    python -m tests.guard.replay_record OUT.csv.gz --seconds 60       record what happens anyway
+
+Twenty looks a second at /proc/meminfo and /proc/pressure/memory, raw. The first line is JSON: what
+was run, RAM and swap of the machine in KiB, kernel. Each line after it: milliseconds since the
+start, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in microseconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.guard.look import Memory
+
+CURVES = Path(__file__).with_name("curves")
+STEP_S = 0.05
+QUIET_S = 2.0
+"""Recorded before the command starts and after it ended."""
+KIB = 1024
+Row = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A curve: `what` was run, the machine in bytes, and the looks at it."""
+
+    name: str
+    what: str
+    total: int
+    swap_total: int
+    rows: tuple[Row, ...]
+
+    @property
+    def seconds(self) -> float:
+        return (self.rows[-1][0] - self.rows[0][0]) / 1000
+
+    def lowest(self) -> int:
+        return min(row[1] for row in self.rows) * KIB
+
+    def memories(self, start: float = 1000.0) -> Iterator[Memory]:
+        """The looks as the sentinel would have had them, from the monotonic second `start`."""
+        for ms, available, swap, some, full in self.rows:
+            at = start + ms / 1000
+            yield Memory(
+                at, self.total, available * KIB, self.swap_total, swap * KIB, some, full
+            )  # fmt: skip
+
+
+def read(path: Path) -> Recorded:
+    """A recorded file."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        head = json.loads(file.readline())
+        rows = []
+        for line in file:
+            ms, available, swap, some, full = (int(word) for word in line.split(","))
+            rows.append((ms, available, swap, some, full))
+    name = path.name.removesuffix(".csv.gz")
+    total, swap_total = head["total_kib"] * KIB, head["swap_kib"] * KIB
+    return Recorded(name, head["what"], total, swap_total, tuple(rows))
+
+
+def all_curves() -> list[Recorded]:
+    return [read(path) for path in sorted(CURVES.glob("*.csv.gz"))]
+
+
+def look() -> tuple[dict[str, int], int, int]:
+    """meminfo in KiB, and the PSI totals of `some` and `full`."""
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    meminfo = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    pressure = Path("/proc/pressure/memory").read_text("ascii").splitlines()
+    some, full = (int(line.rpartition("=")[2]) for line in pressure)
+    return meminfo, some, full
+
+
+def record(command: list[str], seconds: float) -> tuple[dict[str, object], list[Row]]:
+    """Look until `seconds` are over, or until the command ended and was quiet for a while."""
+    begun, rows = time.monotonic(), list[Row]()
+    child: subprocess.Popen[bytes] | None = None
+    ended: float | None = None
+    while True:
+        now = time.monotonic() - begun
+        meminfo, some, full = look()
+        swap = meminfo["SwapTotal"] - meminfo["SwapFree"]
+        rows.append((round(now * 1000), meminfo["MemAvailable"], swap, some, full))
+        if command and child is None and now >= QUIET_S:
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        if child is not None and ended is None and child.poll() is not None:
+            ended = now
+        if command and ended is not None and now >= ended + QUIET_S:
+            break
+        if not command and now >= seconds:
+            break
+        time.sleep(max(0.0, begun + len(rows) * STEP_S - time.monotonic()))
+    if child is not None and child.returncode:
+        raise SystemExit(f"the command ended with {child.returncode}")
+    head: dict[str, object] = {
+        "total_kib": meminfo["MemTotal"], "swap_kib": meminfo["SwapTotal"],
+        "cores": os.cpu_count(), "kernel": platform.release(),
+    }  # fmt: skip
+    return head, rows
+
+
+def main(arguments: list[str]) -> int:
+    out, how, *rest = arguments
+    what = os.environ.get("WHAT", " ".join(rest))
+    command, seconds = (rest, 0.0) if how == "--" else ([], float(rest[0]))
+    head, rows = record(command, seconds)
+    text = json.dumps({"what": what, **head}) + "\n"
+    text += "".join(",".join(map(str, row)) + "\n" for row in rows)
+    Path(out).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    print(f"{out}: {len(rows)} looks, lowest {min(row[1] for row in rows) / 2**20:.1f} GiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

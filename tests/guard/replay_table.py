@@ -1,0 +1,150 @@
+"""The figures of docs/replay.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from console.fit.assessment import Verdict
+from console.fit.envelope import Envelope, Point
+from console.fit.memory import GIB, HOST_MARGIN
+from console.guard.defaults import defaults
+from console.guard.sheet import NOTHING_PREDICTED
+from tests.guard.replay import Outcome, replay, replay_memories
+from tests.guard.replay_idle import idle_hour
+from tests.guard.replay_machine import (
+    GB,
+    SWAP,
+    TOTAL,
+    Curve,
+    conversion,
+    family,
+    incident,
+    preflight,
+    ramp,
+)
+from tests.guard.replay_others import others
+from tests.guard.replay_record import all_curves
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
+MARK = "<!-- python -m tests.guard.replay --write -->"
+RATES = tuple(rate * GB for rate in (0.2, 1.0, 3.0, 6.0))
+SHARES = (0.60, 0.90, 0.95, 1.005, 1.10, 1.40)
+ENDS = (*(share * TOTAL for share in SHARES), TOTAL - HOST_MARGIN - 1e6, TOTAL - 5 * GIB)
+"""Shares of RAM, then the most that is a GO, then one between it and the machine's end."""
+
+
+def seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:,.1f} s"
+
+
+def predicted(load_gb: float) -> Envelope:
+    return Envelope((Point("start", 0.0), Point("loaded", None, int(load_gb * GB))))
+
+
+def incidents() -> Iterator[str]:
+    """The published curves, with and without a prediction."""
+    first, slow = incident(), conversion(60.0)
+    yield "| curve | warned | killed | RAM used then | lowest RAM available | because |"
+    yield "|---|---|---|---|---|---|"
+    cases: list[tuple[str, Curve, Envelope]] = [
+        ("F-022, nothing predicted", first, NOTHING_PREDICTED),
+        ("F-022, the 642 GB predicted (NO-GO)", first, preflight(first)[1]),
+        ("F-022, 350 GB predicted, as was believed (TIGHT)", first, predicted(350)),
+        ("F-022, 300 GB predicted by mistake (GO)", first, predicted(300)),
+        ("F-022, 340 GB predicted by mistake (GO)", first, predicted(340)),
+        (slow.name, slow, NOTHING_PREDICTED),
+        ("conversion, 600 s a layer", conversion(600.0), NOTHING_PREDICTED),
+    ]
+    for name, curve, envelope in cases:
+        found = replay(curve, envelope)
+        yield (
+            f"| {name} | {seconds(found.warned_at)} | {seconds(found.acted_at)} | "
+            f"{found.used / GB:.0f} GB | {found.lowest / GB:.1f} GB | {found.reason} |"
+        )
+
+
+def compared() -> list[Curve]:
+    """What the usual guards are held against."""
+    rates, ends = tuple(rate * GB for rate in (0.2, 1.0, 6.0)), (1.05 * TOTAL, 1.40 * TOTAL)
+    return [incident(), conversion(60.0), *(ramp(rate, end) for rate in rates for end in ends)]
+
+
+def beside(curves: list[Curve]) -> Iterator[str]:
+    """The usual rules on the same curves."""
+    names = ("earlyoom TERM", "earlyoom KILL", "oomd swap", "oomd pressure")
+    yield "| curve | RAM full | sentinel | " + " | ".join(names) + " |"
+    yield "|---|---|---|---|---|---|---|"
+    for curve in curves:
+        there, found = others(curve), replay(curve)
+        cells = " | ".join(seconds(there[name]) for name in names)
+        acted = seconds(found.acted_at)
+        yield f"| {curve.name} | {seconds(there['RAM full'])} | {acted} | {cells} |"
+
+
+def kin() -> Iterator[str]:
+    """The family, counted: by what preflight says and where it ends."""
+    counted: Counter[tuple[str, bool, bool]] = Counter()
+    lowest: dict[str, float] = {}
+    for curve in family(RATES, ENDS):
+        verdict, envelope = preflight(curve)
+        told, untold = replay(curve, envelope), replay(curve)
+        group = group_of(curve, verdict)
+        counted[group, told.acted_at is not None, untold.acted_at is not None] += 1
+        lowest[group] = min(lowest.get(group, TOTAL), told.lowest)
+    yield "| ends | loads | killed, as predicted | killed, nothing predicted | lowest RAM |"
+    yield "|---|---|---|---|---|"
+    for group in ("preflight says GO", "between", "past the machine"):
+        mine = {key: count for key, count in counted.items() if key[0] == group}
+        told_n = sum(count for key, count in mine.items() if key[1])
+        untold_n = sum(count for key, count in mine.items() if key[2])
+        total = sum(mine.values())
+        yield f"| {group} | {total} | {told_n} | {untold_n} | {lowest[group] / GB:.1f} GB |"
+
+
+def group_of(curve: Curve, verdict: Verdict) -> str:
+    if curve.past:
+        return "past the machine"
+    return "preflight says GO" if verdict is Verdict.GO else "between"
+
+
+def recorded() -> Iterator[str]:
+    """Loads that were run for real, and an hour of nothing."""
+    yield "| recorded here | length | lowest RAM available | warned | killed |"
+    yield "|---|---|---|---|---|"
+    for curve in all_curves():
+        found = replay_memories(curve.memories(), curve.total, curve.swap_total)
+        yield _recorded(curve.what, curve.seconds, found)
+    memories, total, swap_total = idle_hour()
+    yield _recorded("an hour of idle, made of the minute", 3600, replay_memories(
+        memories, total, swap_total))  # fmt: skip
+
+
+def _recorded(what: str, length: float, found: Outcome) -> str:
+    lowest = f"{found.lowest / GIB:.1f} GiB"
+    warned, acted = seconds(found.warned_at), seconds(found.acted_at)
+    return f"| {what} | {length:.0f} s | {lowest} | {warned} | {acted} |"
+
+
+def text() -> str:
+    """Everything after the mark of the document."""
+    parts = [
+        ("The defaults on this machine (377 GB of RAM, 207 GB of swap)",
+         (f"- {line}" for line in defaults(TOTAL, SWAP).lines())),
+        ("The incident and the conversion", incidents()),
+        ("The usual guards' rules on the same curves", beside(compared())),
+        ("The family", kin()),
+        ("Recorded loads", recorded()),
+    ]  # fmt: skip
+    return "\n".join(f"\n## {title}\n\n" + "\n".join(lines) for title, lines in parts) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    found = text()
+    if arguments == ["--write"]:
+        head = DOCUMENT.read_text("utf-8").partition(MARK)[0]
+        DOCUMENT.write_text(head + MARK + "\n" + found, "utf-8")
+    else:
+        print(found)
+    return 0

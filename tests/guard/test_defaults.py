@@ -1,0 +1,76 @@
+"""The levels scale with the machine, and none is out of proportion."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.fit import memory
+from console.guard import defaults as module
+from console.guard.defaults import GIB, MARGIN, Defaults, defaults, figure, words
+from console.guard.limits import METRICS, Limit
+
+SIZES = (4, 8, 16, 24, 64, 128, 384, 2048)
+
+
+def kills(found: Defaults, metric: str) -> list[Limit]:
+    return [one for one in found.limits if one.metric == metric and one.act == "kill"]
+
+
+def test_the_margin_is_preflights() -> None:
+    assert MARGIN == memory.HOST_MARGIN
+
+
+@given(total=st.integers(1 * GIB, 8192 * GIB), swap=st.integers(0, 1024 * GIB))
+def test_every_machine(total: int, swap: int) -> None:
+    found = defaults(total, swap)
+    assert 0 < found.floor < found.kept <= found.reserve < total // 4
+    assert found.kept <= MARGIN, "what preflight calls GO must be let end"
+    if total >= 16 * GIB:
+        assert found.floor >= 2 * GIB
+    assert found.floor <= total // 8
+    (floor,) = kills(found, "host.ram_available")
+    assert floor.below == found.floor
+    assert bool(kills(found, "host.swap_growth")) == bool(swap)
+    for limit in found.limits:
+        assert Limit.from_json(limit.to_json()) == limit
+        assert limit.source == "default"
+
+
+@pytest.mark.parametrize("gib", SIZES)
+def test_each_warning_comes_before_its_kill(gib: int) -> None:
+    found = defaults(gib * GIB, gib * GIB)
+    for metric in ("host.ram_available", "host.time_to_full"):
+        (kill,) = kills(found, metric)
+        warn = next(one for one in found.limits if one.metric == metric and one.act == "warn")
+        assert (warn.below or 0) > (kill.below or 0)
+        assert (warn.scarce or gib * GIB) >= kill.scarce
+
+
+def test_swap_growth_can_be_reached() -> None:
+    for total, swap in ((384, 207), (24, 1), (4, 64)):
+        (limit,) = kills(defaults(total * GIB, swap * GIB), "host.swap_growth")
+        assert 0 < (limit.above or 0) <= swap * GIB / 2
+
+
+def test_in_words() -> None:
+    lines = defaults(377 * 10**9, 207 * 10**9).lines()
+    assert "RAM available below 5.5 GiB: kill" in lines
+    assert "swap grown above 11.0 GiB, while RAM available is below 122.9 GiB: kill" in lines
+    limit = Limit(log="candidate", matches="CUDA error", count=2, act="warn")
+    assert words(limit) == "2 fatal lines in the log of candidate: warn"
+    card = Limit("gpu.memory_used", above=90 * GIB, of="sum", for_s=5, missing="breach")
+    assert (
+        words(card) == "VRAM used (sum) above 90.0 GiB for 5.00 s; no figure counts as well: kill"
+    )
+
+
+def test_every_metric_has_a_name_and_a_figure() -> None:
+    assert set(module.NAMES) == set(METRICS)
+    assert figure("host.swap_out_rate", 4.93e9) == "4.93 GB/s"
+    assert figure("host.swap_out_rate", 5e5) == "500 kB/s"
+    assert figure("host.pressure", 31.4) == "31 % of the time"
+    assert figure("service.restarts", 3) == "3"
+    assert figure("runner.silent", 11.25) == "11.2 s"
+    assert figure("gpu.memory_used", GIB) == "1.0 GiB"

@@ -1,0 +1,295 @@
+"""The sentinel's work with time handed in: arming, one kill, the ladder, the lease, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.fit.envelope import Envelope, Point
+from console.guard.duty import LEFT_S
+from console.guard.limits import Limit
+from console.guard.sheet import DIRECTORY, SHEET
+from console.rollback import live, wake
+from console.rollback.report import LADDER
+from console.services import process
+from tests.guard.conftest import put, until
+from tests.guard.made_site import GIB, Site
+
+LOW = Limit("host.ram_available", below=8 * GIB)
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[list[Site]]:
+    made: list[Site] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def site(sites: list[Site], tmp_path: Path, *limits: Limit, **changes: Any) -> Site:
+    sites.append(Site(tmp_path, *limits, **changes))
+    sites[-1].pass_time(1)
+    return sites[-1]
+
+
+def test_a_breach_kills_wakes_and_is_written(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.ladder()
+    child = one.load()
+    one.pass_time(2)
+    assert child.poll() is None
+    one.available(7)
+    one.pass_time(0.05)
+    assert child.wait(60) == -9
+    one.pass_time(1)
+    assert one.woken() == wake.SENTINEL
+    found = one.breach()
+    assert found["cause"] == "guard"
+    assert found["reason"].startswith("RAM available 7.0 GiB, below 8.0 GiB")
+    assert found["limit"]["metric"] == "host.ram_available"
+    assert [(k["kind"], k["rung"]) for k in found["killed"]] == [("process", "signals")]
+    rows = found["window"]["fast"]
+    assert [row[1] / GIB for row in (rows[0], rows[-1])] == [40, 7]
+    assert one.events("breach") == [found["reason"]]
+    assert len(one.events("armed")) == 1
+    assert one.spawned == []
+
+
+def test_what_was_taken_before_the_arming_kills_nobody(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.available(7)
+    one.pass_time(5)
+    assert one.breach() == {}
+    assert one.page()["level"] == "warn"
+
+
+def test_a_rollback_that_climbs_is_only_warned_of(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    child = one.load()
+    one.tell(do="advisory", on=True)
+    one.available(7)
+    one.pass_time(2)
+    assert child.poll() is None
+    assert one.page()["advisory"] is True
+    one.tell(do="advisory", on=False)
+    one.pass_time(0.2)
+    assert child.wait(60) == -9
+
+
+def test_one_kill_an_arming(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.ladder()
+    first = one.load()
+    one.available(7)
+    one.pass_time(0.1)
+    assert first.wait(60) == -9
+    one.pass_time(0.3)
+    # the ladder has not answered yet: whatever starts now is its business
+    second = one.load("second")
+    one.pass_time(1)
+    assert second.poll() is None
+    put(one.run, f"rollback/{LADDER}", "{}\n")
+    one.pass_time(1)
+    assert second.poll() is None
+    one.tell(do="arm")
+    one.pass_time(0.2)
+    assert second.wait(60) == -9
+    assert len(one.events("breach")) == 2
+
+
+def test_without_a_ladder_the_command_is_started(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.load()
+    one.available(7)
+    one.pass_time(1)
+    assert one.spawned == [one.sheet.run_id]
+
+
+def test_a_ladder_that_says_nothing_is_not_waited_for(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.ladder()
+    one.load()
+    one.available(7)
+    one.pass_time(2.5)
+    assert (one.woken(), one.spawned) == (wake.SENTINEL, [])
+    one.pass_time(2)
+    assert one.spawned == [one.sheet.run_id]
+
+
+def test_a_ladder_that_climbs_is_left_alone(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.ladder()
+    one.load()
+    one.available(7)
+    one.pass_time(1)
+    put(one.run, f"rollback/{LADDER}", "{}\n")
+    one.pass_time(10)
+    assert one.spawned == []
+
+
+def test_a_lease_that_runs_out(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, lease_s=600)
+    one.ladder()
+    child = one.load()
+    one.pass_time(1)
+    assert one.page()["lease"] is None
+    one.tell(do="outage", on=True)
+    one.pass_time(1)
+    assert one.page()["lease"]["left_s"] == pytest.approx(599, abs=1.5)
+    one.clock.sleep(500)
+    one.tell(do="attended")
+    one.pass_time(1)
+    assert one.page()["lease"]["attended"] is True
+    one.clock.sleep(590)
+    one.pass_time(1)
+    assert one.woken() == b""
+    one.clock.sleep(10)
+    one.pass_time(2)
+    assert one.woken() == wake.SENTINEL
+    found = one.breach()
+    assert (found["cause"], found["killed"]) == ("lease", [])
+    assert "nobody was attached for 600 s" in found["reason"]
+    assert child.poll() is None
+
+
+def test_a_lease_does_not_run_while_the_baseline_serves(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, lease_s=10)
+    one.ladder()
+    one.tell(do="outage", on=True)
+    one.pass_time(5)
+    one.tell(do="outage", on=False)
+    one.pass_time(30)
+    assert (one.woken(), one.breach()) == (b"", {})
+
+
+def write_sheet(one: Site, **changes: Any) -> None:
+    from dataclasses import replace
+
+    put(one.run, f"{DIRECTORY}/{SHEET}", json.dumps(replace(one.sheet, **changes).to_json()))
+    one.tell(do="sheet")
+
+
+def test_a_new_sheet_counts_at_once(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path)
+    child = one.load()
+    write_sheet(one, limits=(Limit("host.ram_available", below=50 * GIB),))
+    one.pass_time(0.2)
+    assert child.wait(60) == -9
+
+
+def test_an_envelope_that_comes_in_between_keeps_the_arming(
+    sites: list[Site], tmp_path: Path
+) -> None:
+    one = site(sites, tmp_path, LOW)
+    child = one.load()
+    write_sheet(one, envelope=Envelope((Point("load", ram=5 * GIB),)))
+    one.pass_time(0.2)
+    assert one.page()["armed"] is True
+    one.available(7)
+    one.pass_time(0.2)
+    assert child.wait(60) == -9
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": "omni.guard/v1"}'])
+def test_a_sheet_that_cannot_be_used_leaves_the_one_before(
+    sites: list[Site], tmp_path: Path, text: str
+) -> None:
+    one = site(sites, tmp_path, LOW)
+    child = one.load()
+    put(one.run, f"{DIRECTORY}/{SHEET}", text)
+    one.tell(do="sheet")
+    one.pass_time(0.2)
+    assert len(one.events("refused")) == 1
+    one.available(7)
+    one.pass_time(0.2)
+    assert child.wait(60) == -9
+
+
+def test_the_baseline_is_never_killed(sites: list[Site], tmp_path: Path) -> None:
+    baseline = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    start = process.start_time(baseline.pid) or 0
+    one = site(sites, tmp_path, LOW, spare_pids=((baseline.pid, start),), spare=("kept",))
+    one.loads.append(baseline)
+    live.append(one.run / "rollback" / live.LIVE, live.Live("process", "big", baseline.pid, start))
+    kept = one.load("kept")
+    one.available(1)
+    one.pass_time(2)
+    assert (baseline.poll(), kept.poll()) == (None, None)
+    assert len(one.page()["spared"]) == 2
+
+
+def test_memory_that_is_not_known_is_said(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path)
+    put(one.machine, "proc/meminfo", "")
+    one.pass_time(3)
+    assert one.page()["memory"] is None
+    assert "RAM is not known" in "; ".join(one.page()["reasons"])
+
+
+def test_a_stumble_is_said_and_watching_goes_on(
+    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = site(sites, tmp_path)
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+        one.duty.over = ticks == 5
+        raise RuntimeError("oh \x1b[31mno")
+
+    monkeypatch.setattr(one.duty, "tick", tick)
+    monkeypatch.setattr(one.duty, "_wait", lambda descriptors, seconds: one.clock.sleep(seconds))
+    one.duty.run()
+    assert one.events("error") == ["RuntimeError: oh no"]
+
+
+def test_it_ends_when_told(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path)
+    one.tell(do="quit")
+    one.pass_time(0.1)
+    assert one.duty.over
+
+
+def test_it_ends_when_nobody_is_left(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path)
+    child = one.load()
+    one.clock.sleep(LEFT_S)
+    one.pass_time(2)
+    assert not one.duty.over
+    child.kill()
+    child.wait(60)
+    one.pass_time(2)
+    one.clock.sleep(LEFT_S)
+    one.pass_time(1)
+    assert one.duty.over
+
+
+@pytest.mark.parametrize("who", ["runner", "ladder", "lease"])
+def test_it_stays_while_somebody_is_left(sites: list[Site], tmp_path: Path, who: str) -> None:
+    own = (os.getpid(), process.start_time(os.getpid()) or 0)
+    one = site(sites, tmp_path, lease_s=9000, runner=own if who == "runner" else (0, 0))
+    if who == "ladder":
+        one.ladder()
+    if who == "lease":
+        one.tell(do="outage", on=True)
+    one.pass_time(1)
+    for _ in range(3):
+        one.clock.sleep(LEFT_S)
+        one.pass_time(1.1)
+    assert not one.duty.over
+
+
+def test_descriptors_stay_as_they_are(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW, disks=("/",), gpus=("GPU-1",))
+    one.load()
+    until(lambda: one.pass_time(1.05) or len(one.means.watch.descriptors()) == 2)
+    before = os.listdir("/proc/self/fd")
+    one.pass_time(50)
+    assert os.listdir("/proc/self/fd") == before

@@ -1,0 +1,204 @@
+"""The fast look, on made-up trees and on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.gauges.memory import MemoryReader
+from console.guard.fast import FastReader, field
+from console.guard.look import Memory
+from tests.guard.conftest import put
+
+GIB = 1 << 30
+MEMINFO = """MemTotal:       377000000 kB
+MemFree:        11111111 kB
+MemAvailable:   354000000 kB
+Buffers:          123456 kB
+SwapCached:            7 kB
+SwapTotal:      207000000 kB
+SwapFree:       206000000 kB
+"""
+PRESSURE = (
+    "some avg10=1.00 avg60=0.50 avg300=0.10 total=2200193\n"
+    "full avg10=0.00 avg60=0.00 avg300=0.00 total=46464\n"
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    put(tmp_path, "proc/meminfo", MEMINFO)
+    put(tmp_path, "proc/pressure/memory", PRESSURE)
+    return tmp_path
+
+
+@pytest.fixture
+def readers() -> Iterator[list[FastReader]]:
+    made: list[FastReader] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def read(root: Path, readers: list[FastReader], at: float = 3.5) -> Memory | None:
+    readers.append(FastReader(root))
+    return readers[-1].read(at)
+
+
+def test_the_kernels_figures(tree: Path, readers: list[FastReader]) -> None:
+    assert read(tree, readers) == Memory(
+        3.5, 377_000_000 * 1024, 354_000_000 * 1024, 207_000_000 * 1024, 1_000_000 * 1024,
+        2_200_193, 46_464,
+    )  # fmt: skip
+
+
+def test_each_look_is_a_new_one(tree: Path, readers: list[FastReader]) -> None:
+    before = read(tree, readers)
+    with open(tree / "proc/meminfo", "r+") as file:
+        file.write(MEMINFO.replace("354000000", "100000000"))
+    after = readers[0].read(4)
+    assert before is not None
+    assert after is not None
+    assert (before.available, after.available) == (354_000_000 * 1024, 100_000_000 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("text", "some", "full"),
+    [("some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", 5, None), ("", None, None),
+     ("garbage total=\n", None, None)],
+)  # fmt: skip
+def test_pressure_that_is_not_whole_is_not_known(
+    tree: Path, readers: list[FastReader], text: str, some: int | None, full: int | None
+) -> None:
+    put(tree, "proc/pressure/memory", text)
+    found = read(tree, readers)
+    assert found is not None
+    assert (found.some_us, found.full_us) == (some, full)
+
+
+def test_without_pressure(tree: Path, readers: list[FastReader]) -> None:
+    (tree / "proc/pressure/memory").unlink()
+    found = read(tree, readers)
+    assert found is not None
+    assert (found.some_us, found.full_us) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["", "MemTotal: 5 kB\n", "MemTotal: x kB\nMemAvailable: y kB\n"])
+def test_memory_that_is_not_known_is_no_zero(
+    tree: Path, readers: list[FastReader], text: str
+) -> None:
+    put(tree, "proc/meminfo", text)
+    assert read(tree, readers) is None
+    assert "meminfo" in readers[0].why
+
+
+def test_a_meminfo_that_comes_later(tmp_path: Path, readers: list[FastReader]) -> None:
+    assert read(tmp_path, readers) is None
+    put(tmp_path, "proc/meminfo", MEMINFO)
+    assert readers[0].read(1) is None  # that look opened it
+    assert readers[0].read(2) is not None
+    assert readers[0].why == ""
+
+
+def bounded(tree: Path, version: int, inside: str = "/user.slice/runs") -> Path:
+    """A cgroup with a limit of 64 GiB, 60 of them used, 10 of those page cache."""
+    kind = "cgroup2 cgroup2 rw" if version == 2 else "cgroup cgroup rw,memory"
+    put(tree, "proc/self/mountinfo", f"29 1 0:26 / /sys/fs/cgroup rw - {kind}\n")
+    line = f"0::{inside}\n" if version == 2 else f"4:memory:{inside}\n1:cpu:/\n"
+    put(tree, "proc/self/cgroup", line)
+    names = {
+        2: ("memory.max", "memory.current", "inactive_file"),
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    }[version]
+    place = f"sys/fs/cgroup{inside}/"
+    put(tree, place + names[0], f"{64 * GIB}\n")
+    put(tree, place + names[1], f"{60 * GIB}\n")
+    put(tree, place + "memory.stat", f"anon 1\n{names[2]} {10 * GIB}\nother 3\n")
+    return tree / place
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_cgroup_around_this_process_bounds_it(
+    tree: Path, readers: list[FastReader], version: int
+) -> None:
+    bounded(tree, version)
+    found = read(tree, readers)
+    assert found is not None
+    assert (found.total, found.available) == (64 * GIB, 14 * GIB)
+    assert found.swap_total == 207_000_000 * 1024
+
+
+@pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n", "\n", f"{400 * GIB}\n"])
+def test_a_limit_above_the_machine_is_none(
+    tree: Path, readers: list[FastReader], limit: str
+) -> None:
+    (bounded(tree, 2) / "memory.max").write_text(limit)
+    found = read(tree, readers)
+    assert found is not None
+    assert found.total == 377_000_000 * 1024
+
+
+def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[FastReader]) -> None:
+    above = bounded(tree, 2).parent
+    for name, text in (("memory.max", 32 * GIB), ("memory.current", 31 * GIB)):
+        (above / name).write_text(f"{text}\n")
+    (above / "memory.stat").write_text("anon 1\ninactive_file 0\n")
+    found = read(tree, readers)
+    assert found is not None
+    assert (found.total, found.available) == (32 * GIB, GIB)
+
+
+def test_a_mount_that_shows_only_a_part(tree: Path, readers: list[FastReader]) -> None:
+    bounded(tree, 2, "/box")
+    put(tree, "proc/self/mountinfo", "29 1 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 c rw\n")
+    put(tree, "proc/self/cgroup", "0::/docker/abc/box\n")
+    found = read(tree, readers)
+    assert found is not None
+    assert found.total == 64 * GIB
+
+
+def test_more_left_in_the_cgroup_than_in_the_machine(tree: Path, readers: list[FastReader]) -> None:
+    bounded(tree, 2)
+    put(tree, "proc/meminfo", MEMINFO.replace("354000000", "1000000"))
+    found = read(tree, readers)
+    assert found is not None
+    assert (found.total, found.available) == (377_000_000 * 1024, 1_000_000 * 1024)
+
+
+def test_a_cgroup_that_went_away_bounds_nothing(tree: Path, readers: list[FastReader]) -> None:
+    place = bounded(tree, 2)
+    readers.append(FastReader(tree))
+    (place / "memory.current").write_text("")
+    found = readers[0].read(1)
+    assert found is not None
+    assert found.total == 377_000_000 * 1024
+
+
+def test_this_machine_as_the_gauges_see_it(readers: list[FastReader]) -> None:
+    mine, other = read(Path("/"), readers), MemoryReader()
+    theirs = other.read(1)
+    other.close()
+    assert mine is not None
+    assert mine.swap_total == theirs.swap_total
+    assert mine.total <= theirs.total
+    assert 0 < mine.available <= mine.total
+
+
+def test_descriptors_stay_as_they_are(tree: Path, readers: list[FastReader]) -> None:
+    bounded(tree, 2)
+    readers.append(FastReader(tree))
+    before = os.listdir("/proc/self/fd")
+    for at in range(1000):
+        assert readers[0].read(at) is not None
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(b"a 1\nb 22 kB\nc 3", 22), (b"", None), (b"\nb x\n", None), (b"\nb 7", 7)],
+)
+def test_a_field(text: bytes, value: int | None) -> None:
+    assert field(text, b"\nb ") == value

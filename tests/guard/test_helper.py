@@ -1,0 +1,303 @@
+"""The root helper: a real root process, and clients who are not root."""
+
+from __future__ import annotations
+
+import configparser
+import grp
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.guard import helper, helper_client
+from console.guard.helper import Helper, Refused
+from console.services import cgroup, process
+from tests.guard.prey_parts import ID, made_up, until
+from tests.guard.unprivileged import as_user
+from tests.testbed.plugin import lacking
+
+ASK = """
+import time
+from console.guard.ask import Ask
+path, question = arguments
+ask = Ask(path, question.encode(), time.monotonic(), 5.0)
+while not ask.look(time.monotonic()): time.sleep(0.005)
+print(json.dumps([ask.why, ask.answer.decode()]))
+"""
+
+
+@dataclass
+class Box:
+    """Control groups as an engine makes them for a container, with a process in them."""
+
+    identity: str
+    child: subprocess.Popen[bytes]
+    places: list[Path]
+
+    @property
+    def dead(self) -> bool:
+        return self.child.poll() is not None
+
+
+@dataclass
+class Post:
+    """A helper's process, its socket and its files."""
+
+    folder: Path
+    gid: int
+    child: subprocess.Popen[bytes] | None = None
+    boxes: list[Box] = field(default_factory=list)
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "guard.sock")
+
+    @property
+    def protected(self) -> Path:
+        return self.folder / "protected"
+
+    def begin(self) -> None:
+        argv = [sys.executable, "-m", "console.guard.helper", "--socket", self.socket]
+        argv += ["--group", grp.getgrgid(self.gid).gr_name, "--protected", str(self.protected)]
+        with (self.folder / "log").open("wb") as log:
+            self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=log)
+        until(lambda: "listening" in self.said())
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def box(self) -> Box:
+        identity = secrets.token_hex(32)
+        places = [Path(tree.mount, "docker", identity) for tree in cgroup.hierarchies()[:1]]
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        self.boxes.append(Box(identity, child, places))
+        for place in places:
+            place.mkdir(parents=True)
+            (place / "cgroup.procs").write_text(str(child.pid))
+        return self.boxes[-1]
+
+    def ask(self, question: str, groups: list[int] | None = None) -> dict[str, Any]:
+        groups = [self.gid] if groups is None else groups
+        why, answer = as_user(ASK, groups, self.socket, question)
+        assert why == "", why
+        value = json.loads(answer)
+        assert isinstance(value, dict)
+        return value
+
+    def close(self) -> None:
+        if self.child is not None:
+            self.child.terminate()
+            assert self.child.wait(10) == 0
+        for box in self.boxes:
+            box.child.kill()
+            box.child.wait()
+            for place in box.places:
+                place.rmdir()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def post() -> Iterator[Post]:
+    if os.geteuid() != 0:
+        lacking("the helper runs as root")
+    folder = Path(tempfile.mkdtemp(prefix="omni-helper-"))
+    folder.chmod(0o755)
+    made = Post(folder, grp.getgrnam("daemon").gr_gid)
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.close()
+
+
+def test_a_user_of_the_group_gets_a_container_killed(post: Post) -> None:
+    box = post.box()
+    code = "print(json.dumps([os.getuid(), os.access(arguments[0], os.W_OK)]))"
+    assert as_user(code, [post.gid], post.socket) == [54321, True]
+    assert post.ask(f"kill {box.identity}\n") == {
+        "ok": True, "killed": box.identity, "by": "cgroup.kill"
+    }  # fmt: skip
+    until(lambda: box.dead)
+    assert box.child.returncode == -signal.SIGKILL
+    assert f"killed {box.identity} for uid 54321" in post.said()
+
+
+def test_nobody_else_may_ask(post: Post) -> None:
+    box = post.box()
+    info = os.stat(post.socket)
+    assert (info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)) == (0, post.gid, 0o660)
+    why, answer = as_user(ASK, [], post.socket, f"kill {box.identity}\n")
+    assert (why, answer) == ("Permission denied", "")
+    os.chmod(post.socket, 0o666)  # whatever the file's mode: the kernel's word on the group counts
+    assert post.ask(f"kill {box.identity}\n", []) == {
+        "ok": False, "error": "this user may not ask"
+    }  # fmt: skip
+    assert not box.dead
+
+
+def test_a_protected_container_is_refused(post: Post) -> None:
+    box, other = post.box(), post.box()
+    post.protected.write_text(f"# the baseline\n{box.identity[:12]}  # short\n\n")
+    assert "protected" in post.ask(f"kill {box.identity}\n")["error"]
+    assert post.ask(f"kill {other.identity}\n")["ok"] is True
+    post.protected.write_text("baseline\n")
+    third = post.box()
+    assert "no container id" in post.ask(f"kill {third.identity}\n")["error"]
+    assert not box.dead
+    assert not third.dead
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "kill 1\n", "kill ../../system.slice\n", "\n", "kill\n", "stop {id}\n", "kill {id} now\n",
+        "kill {short}\n", "kill {id}x\n", "KILL {id}\n", "kill  {id}\n", "x" * 130, "kill /\n",
+        "kill {upper}\n",
+    ],
+)  # fmt: skip
+def test_there_is_one_question_only(post: Post, question: str) -> None:
+    box = post.box()
+    words = question.format(id=box.identity, short=box.identity[:12], upper=box.identity.upper())
+    if words.strip() == f"kill {box.identity}":
+        pytest.fail("not a bad question")
+    answer = post.ask(words)
+    assert answer["ok"] is False
+    assert answer["error"]
+    assert not box.dead
+
+
+def test_a_container_that_does_not_run_is_said(post: Post) -> None:
+    assert "no running container" in post.ask(f"kill {ID}\n")["error"]
+
+
+def test_one_who_says_nothing_or_hangs_up_holds_nobody_up_for_long(post: Post) -> None:
+    box = post.box()
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as gone:
+        silent.connect(post.socket)
+        gone.connect(post.socket)
+        gone.close()
+        assert post.ask(f"kill {box.identity}\n")["ok"] is True
+        assert b"no question in time" in silent.recv(4096)
+
+
+def test_the_killer_asks_it_when_signals_are_not_permitted(post: Post) -> None:
+    box = post.box()
+    code = """
+import time
+from console.guard.kill import Killer
+from console.guard.target import Deny, find_targets
+from console.rollback.live import Live
+identity, path = arguments
+killer = Killer("", Deny(), helper=path, release=False)
+targets = find_targets([Live("container", "hog", container=identity)], Deny())
+way = killer.way(targets[0])
+strike = killer.strike(targets)
+while not strike.look(): time.sleep(0.005)
+strike.close()
+print(json.dumps([way, strike.empty, strike.report()]))
+"""
+    way, empty, report = as_user(code, [post.gid], box.identity, post.socket)
+    assert way.startswith("the root helper")
+    until(lambda: box.dead)
+    assert empty
+    (killed,) = report["killed"]
+    assert killed["rungs"] == ["helper"]
+    assert any("cgroup.kill: Permission denied" in words for words in killed["why"])
+    assert any("may not signal" in words for words in killed["why"])
+
+
+def test_without_cgroup_kill_it_signals(tmp_path: Path) -> None:
+    trees = made_up(tmp_path, version=1)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
+        (tmp_path / "docker" / ID / "cgroup.procs").write_text(f"{child.pid}\n")
+        made, now = Helper(0, str(tmp_path / "none"), trees=trees), iter(range(100))
+        made._clock = lambda: float(next(now))
+        words = made.kill(ID)
+        # The group is made of files: its process is no member by the kernel's word, so it lives.
+        assert words == "signals; it is not empty yet"
+        assert child.poll() is None
+        child.kill()
+    with pytest.raises(Refused):
+        made.kill("0" * 64)
+
+
+def test_who_else_could_change_it_is_found(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        lacking("only root owns files as root")
+    file = tmp_path / "helper.py"
+    file.write_text("")
+    assert helper.unsafe(file) == ""
+    file.chmod(0o666)
+    assert "written by others" in helper.unsafe(file)
+    file.chmod(0o644)
+    os.chown(tmp_path, 54321, -1)
+    assert "54321" in helper.unsafe(file)
+
+
+def test_the_unit_is_hardened_and_names_this_installation() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(helper.unit("wheel"))
+    service = unit["Service"]
+    assert service["ExecStart"] == (f"{sys.executable} -I -m console.guard.helper --group wheel")
+    assert service["Group"] == "wheel"
+    assert service["CapabilityBoundingSet"] == "CAP_KILL"
+    for key in ("NoNewPrivileges", "PrivateNetwork", "RestrictNamespaces", "PrivateDevices"):
+        assert service[key] == "yes"
+    done = subprocess.run(
+        [sys.executable, "-m", "console.guard.helper", "--unit"],
+        capture_output=True, text=True, check=True, timeout=30,
+    )  # fmt: skip
+    assert done.stdout == helper.unit()
+
+
+def test_a_file_in_its_place_is_not_removed(tmp_path: Path) -> None:
+    file = tmp_path / "guard.sock"
+    file.write_text("precious")
+    with pytest.raises(FileExistsError):
+        helper.listen(str(file), os.getgid())
+    assert file.read_text() == "precious"
+
+
+def test_an_answer_is_foreign_text() -> None:
+    assert helper_client.refusal(b'{"ok": true}') == ""
+    assert helper_client.refusal(b"") == ""
+    assert helper_client.refusal(b'{"ok": false, "error": "no"}') == "helper: no"
+    words = helper_client.refusal(b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')
+    assert "\x1b" not in words
+    assert "\n" not in words
+    assert "nonsense" in helper_client.refusal(b"\xff\xfe")
+    assert not helper_client.is_there("/nowhere")
+
+
+def test_peers_are_known_by_the_kernel(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with helper.listen(path, os.getgid()) as listener:
+        found: list[helper.Peer] = []
+
+        def serve() -> None:
+            link, _ = listener.accept()
+            with link:
+                found.append(helper.peer_of(link))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(path)
+            thread.join()
+    assert (found[0].pid, found[0].uid) == (os.getpid(), os.getuid())
+    assert set(os.getgroups()) <= found[0].groups
+    assert process.alive(found[0].pid, process.start_time(found[0].pid) or 0)

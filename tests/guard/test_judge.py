@@ -1,0 +1,294 @@
+"""What is a breach and what is not: levels, durations, hysteresis, latch."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+
+from console.fit.envelope import Envelope, Point
+from console.guard.defaults import GIB
+from console.guard.judge import NEAR_POLL_S, POLL_S, Judge, Judgement
+from console.guard.limits import Limit
+from console.guard.look import Disk, Load, LogHit, Swap
+from tests.guard.judging import MACHINE, PLENTY, Bench
+
+
+def test_a_quiet_machine_is_ok() -> None:
+    found = Bench().go(5)
+    assert found == Judgement("ok", (), found.tte_s, found.slopes)
+    assert found.wait_s == POLL_S
+    assert found.tte_s is not None
+
+
+def test_the_floor_is_a_breach_at_once() -> None:
+    bench = Bench()
+    found = bench.go(0.05, available=5 * GIB)
+    assert (found.level, found.fresh) == ("act", True)
+    assert found.breach is not None
+    assert found.breach.reason == "RAM available 5.0 GiB, below 5.5 GiB (default)"
+    assert found.breach.reason in found.breach.reasons
+    assert found.breach.at == bench.at
+    assert found.breach.value == 5 * GIB
+
+
+def test_one_breach_an_arming() -> None:
+    bench = Bench()
+    first = bench.go(0.05, available=5 * GIB).breach
+    again = bench.go(1, available=4 * GIB)
+    assert (again.level, again.fresh, again.breach) == ("act", False, first)
+    back = bench.go(60)
+    assert (back.level, back.breach) == ("act", first)
+    bench.judge.arm(bench.see())
+    assert bench.go(1).level == "ok"
+    second = bench.go(0.05, available=5 * GIB)
+    assert second.fresh
+    assert second.breach != first
+
+
+def test_nothing_armed_nothing_killed() -> None:
+    bench = Bench(armed=False)
+    found = bench.go(1, available=5 * GIB)
+    assert (found.level, found.breach) == ("warn", None)
+    assert "only watched: nothing of the run is alive" in found.reasons
+    bench.judge.arm(bench.see(available=5 * GIB))
+    assert bench.go(0.05, available=5 * GIB).fresh
+    bench.judge.disarm()
+    assert bench.go(0.05, available=5 * GIB).breach is None
+
+
+def test_a_rollback_is_only_watched() -> None:
+    bench = Bench()
+    bench.judge.advisory(True)
+    found = bench.go(1, available=5 * GIB)
+    assert (found.level, found.breach) == ("warn", None)
+    assert "only watched: a rollback is on its way" in found.reasons
+    bench.go(1)
+    bench.judge.advisory(False)
+    # still shown, since not clear for long enough, and no reason to kill now
+    assert bench.go(0.05).level == "warn"
+    assert bench.go(0.05, available=5 * GIB).fresh
+
+
+def test_for_means_without_a_break() -> None:
+    bench = Bench(Limit("host.swap_used", above=GIB, for_s=2.0, source="site"))
+    for _ in range(5):
+        assert bench.go(1.9, swap=1.5 * GIB).breach is None
+        bench.go(0.05, swap=0.9 * GIB)
+    found = bench.go(2.1, swap=1.5 * GIB)
+    assert found.breach is not None
+    assert found.breach.reason == "swap used 1.5 GiB, above 1.0 GiB for 2.00 s (site)"
+
+
+def test_a_late_look_is_no_break() -> None:
+    bench = Bench(Limit("host.swap_used", above=GIB, for_s=2.0))
+    bench.go(0.05, swap=2 * GIB)
+    bench.at += 5
+    assert bench.go(0.05, swap=2 * GIB).fresh
+
+
+def test_a_passing_limit_that_kills_is_a_warning() -> None:
+    bench = Bench(Limit("host.swap_used", above=GIB, for_s=60.0))
+    found = bench.go(1, swap=2 * GIB)
+    assert (found.level, found.wait_s) == ("warn", NEAR_POLL_S)
+
+
+def test_clear_only_after_ten_seconds_well_above() -> None:
+    bench = Bench(
+        Limit("host.ram_available", below=100 * GIB, act="warn", source="playbook"), rest=126 * GIB
+    )
+    assert bench.go(0.05, available=99 * GIB).level == "warn"
+    near = bench.go(30, available=120 * GIB)
+    assert near.reasons == ("RAM available 120.0 GiB, not clear of 100.0 GiB yet (playbook)",)
+    assert bench.go(9.9, available=126 * GIB).level == "warn"
+    bench.go(0.05, available=124 * GIB)
+    assert bench.go(9.9, available=126 * GIB).level == "warn"
+    assert bench.go(0.3, available=126 * GIB).level == "ok"
+
+
+def test_a_warning_never_kills() -> None:
+    bench = Bench(Limit("host.swap_used", above=GIB, act="warn"))
+    assert bench.go(60, swap=2 * GIB).breach is None
+    assert bench.last.level == "warn"
+
+
+def test_filling_up_is_told_with_time_and_speed() -> None:
+    available = 120.0 * 10**9
+    bench = Bench(rest=available)
+    while bench.last.breach is None:
+        available -= 4.93e9 * 0.05
+        bench.go(0.05, available=available)
+    assert bench.last.breach is not None
+    words = "RAM full in 5.4 s at 4.93 GB/s, with 14.6 GiB kept (default)"
+    assert bench.last.breach.reason == words
+    assert bench.last.breach.tte_s == pytest.approx(5.5, abs=0.1)
+
+
+def test_on_its_course_a_predicted_load_is_let_end() -> None:
+    envelope = Envelope((Point("loaded", None, PLENTY - 8 * GIB),))
+    predicted, not_predicted = Bench(envelope=envelope), Bench()
+    for bench in (predicted, not_predicted):
+        available = float(PLENTY)
+        while available > 8.3 * GIB:
+            available -= 6e9 * 0.05
+            bench.go(0.05, available=available)
+        bench.go(2, available=available)
+    assert predicted.last.breach is None
+    assert predicted.last.on_course
+    assert not_predicted.last.breach is not None
+
+
+def test_a_later_arming_keeps_what_was_taken() -> None:
+    envelope = Envelope((Point("loaded", None, 180 * GIB),))
+    bench = Bench(envelope=envelope)
+    bench.go(1, available=22 * GIB)
+    bench.judge.arm(bench.see(available=22 * GIB))
+    assert bench.go(1, available=21 * GIB).on_course
+    bench.judge.disarm()
+    bench.judge.arm(bench.see(available=22 * GIB))
+    assert not bench.go(1, available=21 * GIB).on_course
+
+
+def test_outside_the_prediction_is_said() -> None:
+    bench = Bench(envelope=Envelope((Point("loaded", None, 10 * GIB),)))
+    found = bench.go(2, available=PLENTY - 20 * GIB)
+    words = "not as predicted: memory 20.0 GiB, predicted at most 10.0 GiB"
+    assert (found.level, found.reasons) == ("warn", (words,))
+
+
+def test_cold_pages_that_make_room_for_what_was_predicted_are_no_breach() -> None:
+    bench = Bench(envelope=Envelope((Point("loaded", None, 150 * GIB),)))
+    bench.go(20, available=100 * GIB, swap=15 * GIB)
+    assert bench.last.on_course
+    assert bench.last.breach is None
+
+
+def test_swap_that_grows_is_a_breach() -> None:
+    bench = Bench()
+    bench.go(1, swap=3 * GIB)
+    bench.judge.arm(bench.see(swap=3 * GIB))
+    assert bench.go(1, swap=20 * GIB).breach is None, "plenty is free"
+    bench.go(20, swap=3 * GIB)
+    found = bench.go(1, available=100 * GIB, swap=15 * GIB)
+    assert found.breach is not None
+    assert "swap grown 12.0 GiB, above 11.0 GiB (default)" in found.breach.reasons
+
+
+def test_pressure_by_how_scarce_memory_is() -> None:
+    for available, share, kills in (
+        (PLENTY, 0.5, False), (100 * GIB, 0.5, True), (100 * GIB, 0.2, False),
+        (40 * GIB, 0.2, True), (PLENTY, 0.8, True),
+    ):  # fmt: skip
+        bench = Bench(rest=available)
+        begun = bench.at
+        while bench.at < begun + 5:
+            full = int((bench.at + 0.05 - begun) * share * 1e6)
+            bench.go(0.05, full_us=full, some_us=full)
+        assert (bench.last.breach is not None) == kills, (available, share)
+
+
+def test_a_silent_runner() -> None:
+    bench = Bench()
+    beat = bench.at
+    assert bench.go(9, beat_at=beat).level == "ok"
+    found = bench.go(3, beat_at=beat)
+    assert (found.level, found.breach) == ("warn", None)
+    assert found.reasons[0].startswith("the runner silent 11.")
+    assert bench.go(1, beat_at=beat, available=50 * GIB).breach is not None
+
+
+def test_an_oom_kill_in_what_is_armed() -> None:
+    bench = Bench()
+    quiet = Load("candidate", "container", bench.at, oom=0)
+    assert bench.go(1, loads=(quiet,)).breach is None
+    killed = dataclasses.replace(quiet, at=bench.at, oom=1)
+    found = bench.go(0.05, loads=(quiet, killed))
+    assert found.breach is not None
+    assert found.breach.reason == "OOM kills of candidate 1, above 0 (default)"
+    assert found.breach.of == "candidate"
+
+
+def test_a_named_service_and_any() -> None:
+    limits = Limit("service.ram_used", above=10 * GIB, of="a"), Limit("service.restarts", above=2)
+    bench = Bench(*limits)
+    big = Load("b", "container", bench.at, ram=20 * GIB, restarts=2, oom=0)
+    assert bench.go(1, loads=(big,)).breach is None
+    found = bench.go(0.3, loads=(dataclasses.replace(big, name="a", at=bench.at), big))
+    assert found.breach is not None
+    assert found.breach.reason == "RAM of a 20.0 GiB, above 10.0 GiB (default)"
+
+
+def test_fatal_lines() -> None:
+    bench = Bench(
+        Limit("host.swap_used", above=GIB, act="warn"),
+        Limit(log="candidate", matches="x", count=2, source="playbook x"),
+    )
+    assert bench.go(1, hits=(LogHit(0, 9, "another limit"), LogHit(1, 1, "one"))).breach is None
+    found = bench.go(0.05, hits=(LogHit(1, 2, "CUDA \x1b[31merror"),))
+    assert found.breach is not None
+    assert found.breach.reason.startswith("2 fatal lines in the log of candidate: CUDA ")
+    assert "\x1b" not in found.breach.reason
+    assert found.breach.reason.endswith("(playbook x)")
+
+
+def test_disks_and_swap_traffic() -> None:
+    bench = Bench(Limit("disk.free", below=GIB, of="/a"), Limit("host.swap_out_rate", above=1e9))
+    full = Disk("/b", bench.at, 1)
+    assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB), full)).breach is None
+    found = bench.go(0.3, disks=(Disk("/a", bench.at, GIB // 2), full))
+    assert found.breach is not None
+    assert found.breach.reason == "disk free (/a) 512.0 MiB, below 1.0 GiB (default)"
+    bench.judge.arm(bench.see())
+    found = (
+        bench.go(0.3, swap_rates=None)
+        if False
+        else bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB),))
+    )
+    assert found.breach is None
+
+
+def test_swap_out_rate() -> None:
+    bench = Bench(Limit("host.swap_out_rate", above=1e9))
+    look = dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9))
+    found = bench.judge.look(look)
+    assert found.breach is not None
+    assert found.breach.reason == "swapped out 2 GB/s, above 1 GB/s (default)"
+
+
+def test_the_next_look_comes_sooner_near_a_limit() -> None:
+    bench = Bench(Limit("host.ram_available", below=50 * GIB), rest=110 * GIB)
+    assert bench.go(1, available=110 * GIB).wait_s == POLL_S
+    assert bench.go(5, available=99 * GIB).wait_s == NEAR_POLL_S
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [Limit("host.nothing", above=1), Limit("host.swap_used"), Limit("gpu.memory_used")],
+)
+def test_a_limit_that_is_none_is_refused(limit: Limit) -> None:
+    with pytest.raises(ValueError, match=r"unknown metric|below or above"):
+        Judge((limit,), MACHINE)
+
+
+def test_the_same_looks_give_the_same_judgements() -> None:
+    def run() -> list[Judgement]:
+        bench, found = Bench(), []
+        for tick in range(400):
+            found.append(bench.go(0.05, available=PLENTY - tick * GIB / 2))
+        return found
+
+    assert run() == run()
+
+
+def test_a_look_is_cheap() -> None:
+    """A bound against something quadratic, far above what it takes (9 µs)."""
+    bench = Bench(*[Limit("host.ram_available", below=GIB + n) for n in range(10)])
+    looks = []
+    for _ in range(2000):
+        bench.at += 0.05
+        looks.append(bench.see())
+    begun = time.process_time()
+    for look in looks:
+        bench.judge.look(look)
+    assert (time.process_time() - begun) / len(looks) < 0.001

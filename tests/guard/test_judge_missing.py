@@ -1,0 +1,124 @@
+"""Figures that are not known: said, and after a grace a breach where the limit says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.fit.envelope import Envelope, Point
+from console.guard.defaults import GIB, defaults
+from console.guard.judge import NEAR_POLL_S, Judge
+from console.guard.limits import Limit
+from console.guard.look import Card, Look, Memory
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
+
+A, B = "GPU-aaaa", "GPU-bbbb"
+
+
+def cards(at: float, a: int | None, b: int | None, why: str = "") -> tuple[Card, ...]:
+    return (Card(A, at, a, 96 * GIB, why if a is None else ""),
+            Card(B, at, b, 32 * GIB, why if b is None else ""))  # fmt: skip
+
+
+def test_the_sum_needs_every_card_of_the_sheet() -> None:
+    bench = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
+    assert bench.go(0.3, cards=cards(bench.at, 90 * GIB, 5 * GIB)).level == "ok"
+    found = bench.go(0.3, cards=cards(bench.at, 90 * GIB, None, "lost"))
+    assert found.unknown == ("VRAM used (sum): GPU-bbbb: lost",)
+    assert (found.level, found.breach) == ("warn", None)
+    only = bench.go(0.3, cards=(Card(A, bench.at, 101 * GIB, 96 * GIB),))
+    assert only.unknown == ("VRAM used (sum): GPU-bbbb: no figure",)
+    assert only.breach is None
+    assert bench.go(0.3, cards=cards(bench.at, 90 * GIB, 11 * GIB)).breach is not None
+
+
+def test_the_limits_of_the_other_card_stay_live() -> None:
+    bench = Bench(
+        Limit("gpu.memory_free", below=GIB, of=A[:6]),
+        Limit("gpu.memory_free", below=GIB, of=B),
+        Limit("gpu.memory_free", below=GIB, of="min"),
+        gpus=(A, B),
+    )
+    found = bench.go(0.3, cards=cards(bench.at, GIB, None, "lost"))
+    assert found.breach is None
+    assert found.unknown == (
+        f"VRAM free ({B}): {B}: lost", f"VRAM free (min): {B}: lost",
+    )  # fmt: skip
+    found = bench.go(0.3, cards=cards(bench.at, 96 * GIB, None, "lost"))
+    assert found.breach is not None
+    assert found.breach.reason == f"VRAM free ({A[:6]}) 0 B, below 1.0 GiB (default)"
+    assert f"VRAM free ({A}) 0 B, below 1.0 GiB (default)" in found.breach.reasons
+
+
+def test_a_card_that_hangs_is_known_for_ten_seconds() -> None:
+    bench = Bench(
+        Limit("gpu.memory_used", above=GIB, of="sum", missing="breach", source="site"), gpus=(A, B)
+    )
+    seen = cards(bench.at, 0, 0)
+    assert bench.go(9.5, cards=seen).level == "ok"
+    found = bench.go(1.0, cards=seen, gpu_trouble="no answer")
+    assert found.breach is not None
+    words = f"VRAM used (sum): no figure for 10 s, {A}: no figure for 10 s (site)"
+    assert found.breach.reason == words
+
+
+@pytest.mark.parametrize("missing", ["say", "breach"])
+def test_memory_that_is_not_known(missing: str) -> None:
+    bench = Bench(Limit("host.ram_available", below=GIB, missing=missing, source="site"))
+    gone = {"memory": None, "why": "/proc/meminfo: Permission denied"}
+    found = bench.go(0.9, **gone)
+    assert found.breach is None
+    found = bench.go(0.4, **gone)
+    assert "RAM is not known: /proc/meminfo: Permission denied" in found.reasons
+    assert any("/proc/meminfo: Permission denied" in one for one in found.unknown)
+    assert found.level == ("act" if missing == "breach" else "warn")
+    assert found.wait_s == NEAR_POLL_S or missing == "say"
+
+
+def test_memory_that_stands_still() -> None:
+    bench = Bench(Limit("host.ram_available", below=GIB, missing="breach"))
+    frozen = bench.see().memory
+    assert bench.go(0.9, memory=frozen).breach is None
+    found = bench.go(0.3, memory=frozen)
+    assert found.breach is not None
+    assert found.breach.reason == "RAM available: no figure for 1 s (default)"
+    assert "RAM is not known: its figures stand still" in found.reasons
+
+
+def test_memory_never_known_is_a_breach_after_the_grace_only() -> None:
+    judge = Judge((Limit("host.ram_available", below=GIB, missing="breach"),), MACHINE)
+    judge.arm(Look(10.0, None, why="no /proc"))
+    assert judge.look(Look(10.0, None, why="no /proc", beat_at=10.0)).breach is None
+    assert judge.look(Look(10.9, None, why="no /proc", beat_at=10.0)).breach is None
+    assert judge.look(Look(11.2, None, why="no /proc", beat_at=10.0)).breach is not None
+
+
+def test_armed_before_memory_was_known() -> None:
+    judge = Judge((), MACHINE, Envelope((Point("loaded", None, GIB),)))
+    judge.arm(Look(10.0, None))
+    memory = Memory(10.1, TOTAL, PLENTY, SWAP, 9 * GIB, 0, 0)
+    judge.look(Look(10.1, memory, beat_at=10.0))
+    assert judge.forecast.started
+    memory = Memory(10.2, TOTAL, 100 * GIB, SWAP, 19 * GIB, 0, 0)
+    assert judge.look(Look(10.2, memory, beat_at=10.0)).breach is None
+
+
+def test_a_kernel_without_pressure_is_no_alarm() -> None:
+    bench = Bench()
+    found = bench.go(12, full_us=None, some_us=None)
+    assert found.level == "ok"
+    assert [one.partition(":")[0] for one in found.unknown] == [
+        "all tasks waiting for memory", "some tasks waiting for memory",
+    ]  # fmt: skip
+
+
+def test_no_swap_is_no_swap_full() -> None:
+    small = defaults(24 * GIB, 0)
+    judge = Judge((Limit("host.swap_free", below=GIB),), small)
+    for tick in range(100):
+        at = 10 + tick * 0.05
+        look = Look(at, Memory(at, 24 * GIB, 20 * GIB, 0, 0, 0, 0), beat_at=at)
+        if tick == 0:
+            judge.arm(look)
+        found = judge.look(look)
+    assert found.breach is None
+    assert found.unknown == ("swap free: no figure for 5 s, this machine has no swap",)

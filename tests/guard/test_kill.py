@@ -1,0 +1,361 @@
+"""Killing, on real processes and on control groups made of files: every rung, and who is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.guard import hunt, mrelease, prey
+from console.guard.ask import Ask, kill_request, socket_of, status
+from console.guard.kill import RESTARTS, Killer
+from console.guard.target import Deny, Target, find_targets
+from console.rollback.live import Live
+from console.services import process
+from console.services.cgroup import Hierarchy
+from tests.guard.prey_parts import ID, Den, den, finish, line, made_up, until
+
+NONE: tuple[Hierarchy, ...] = ()
+
+
+@pytest.fixture
+def lair(tmp_path: Path) -> Iterator[Den]:
+    with den(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def killer(lair: Den) -> Iterator[Killer]:
+    made = Killer(lair.run_id, Deny(), helper="/nowhere", release=False)
+    yield made
+    made.close()
+
+
+class Now:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
+    found = find_targets([line("process", "cand", one) for one in who], Deny(), NONE)
+    assert len(found) == len(who)
+    return found
+
+
+def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
+    trees = made_up(root)
+    made = Killer("", Deny(), helper="/nowhere", release=False, **killer)  # type: ignore[arg-type]
+    made.trees = trees
+    (target,) = find_targets([Live("container", "cand", container=ID)], Deny(), trees)
+    return made, target, root / "docker" / ID
+
+
+def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None:
+    """Its group, a child in a session of its own, and a double-forked one with the cookie."""
+    leader = lair.spawn(
+        "import os, time\n"
+        "print('leader', os.getpid(), flush=True)\n"
+        "for word in ('group', 'session', 'daemon'):\n"
+        "    if os.fork() == 0:\n"
+        "        if word != 'group': os.setsid()\n"
+        "        if word == 'daemon' and os.fork(): os._exit(0)\n"
+        "        print(word, os.getpid(), flush=True)\n"
+        "        break\n"
+        "time.sleep(600)"
+    )
+    bystander = lair.sleeper(cookie="another-run")
+    words = ("group", "session", "daemon")
+    until(lambda: all(lair.said(word) for word in words))
+    pids = [leader[0], *(lair.said(word)[0] for word in words)]
+    strike = killer.strike(targets(lair, leader))
+    finish(strike)
+    assert strike.empty
+    assert not any((found := process.stat(pid)) and found.state not in "ZX" for pid in pids)
+    assert process.alive(*bystander)
+    first, stray = strike.killed
+    assert (first.rungs, first.why) == (("signals",), ())
+    assert stray.kind == "stray"
+    assert strike.report()["written_s"] == first.written_s
+    assert first.written_s is not None
+    assert first.empty_s is not None
+    assert 0 <= first.written_s <= first.empty_s
+
+
+def test_a_group_whose_leader_is_gone_dies(lair: Den, killer: Killer) -> None:
+    leader = lair.spawn(
+        "import os, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "print('left', os.getpid(), flush=True)\n"
+        "time.sleep(600)"
+    )
+    until(lambda: lair.said("left") and not process.alive(*leader))
+    (left,) = lair.said("left")
+    assert process.stat(left) is not None
+    strike = killer.strike(targets(lair, leader))
+    finish(strike)
+    assert strike.empty
+    until(lambda: process.stat(left) is None)
+
+
+def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
+    """It keeps some forty alive, each in a process group of its own."""
+    leader = lair.spawn(
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "print('bomb', os.getpid(), flush=True)\n"
+        "while True:\n"
+        "    for _ in range(40):\n"
+        "        if os.fork() == 0:\n"
+        "            os.setpgid(0, 0)\n"
+        "            time.sleep(0.2)\n"
+        "            os._exit(0)\n"
+        "    time.sleep(0.1)"
+    )
+    until(lambda: len(process.members(*leader)) > 40)
+    strike = killer.strike(targets(lair, leader))
+    finish(strike)
+    assert strike.empty
+    assert process.members(*leader) == []
+
+
+def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
+    """Denied at the kill again, whatever was found before; strays with the cookie too."""
+    base, runner, candidate = lair.sleeper("none"), lair.sleeper(), lair.sleeper()
+    killer = Killer(lair.run_id, Deny((), (base, runner)), helper="/nowhere", release=False)
+    strike = killer.strike(targets(lair, base, candidate))
+    finish(strike)
+    killer.close()
+    assert process.alive(*base)
+    assert process.alive(*runner), "it carries the run's cookie, and is spared"
+    assert not process.alive(*candidate)
+    assert len(strike.refused) == 1
+    assert [one.who for one in strike.killed] == [f"pid {candidate[0]}"]
+
+
+def test_a_number_that_passed_to_another_is_left_alone(lair: Den, killer: Killer) -> None:
+    pid, start = lair.sleeper(cookie="another-run")
+    strike = killer.strike([Target("process", "old", pid=pid, start=start - 1)])
+    finish(strike)
+    assert process.alive(pid, start)
+
+
+def test_cgroup_kill_is_written_and_the_end_is_seen(tmp_path: Path) -> None:
+    now = Now()
+    killer, target, path = of_files(tmp_path, clock=now)
+    strike = killer.strike([target], crossed_at=99.75)
+    assert (path / "cgroup.kill").read_text() == "1"
+    assert not strike.look()
+    now.at = 100.25
+    (path / "cgroup.events").write_text("populated 0\n")
+    assert strike.look()
+    (one,) = strike.killed
+    assert (one.rungs, one.written_s, one.empty_s) == (("cgroup.kill",), 0.25, 0.5)
+    assert RESTARTS in one.why
+    assert strike.report()["empty_s"] == 0.5
+
+
+def test_who_does_not_die_is_told_again_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Now()
+    killer, target, path = of_files(tmp_path, clock=now)
+    (path / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    waits = process.Stat(os.getpid(), "D", 1, 1, 1, 1)
+    monkeypatch.setattr(process, "stat", lambda pid: waits)
+    strike = killer.strike([target])
+    (path / "cgroup.kill").write_text("")
+    now.at += hunt.STUCK_S - 0.1
+    assert not strike.look()
+    assert (path / "cgroup.kill").read_text() == ""
+    now.at += 0.2
+    assert not strike.look()
+    assert (path / "cgroup.kill").read_text() == "1"
+    assert f"D-state: pid {os.getpid()}" in strike.killed[0].stuck
+    now.at += 60
+    assert strike.look(), "it gives up"
+    assert not strike.empty
+    assert strike.report()["empty_s"] is None
+
+
+def test_a_restarted_container_is_found_by_its_id(tmp_path: Path) -> None:
+    killer, target, path = of_files(tmp_path)
+    path.rename(tmp_path / "old")
+    made_up(tmp_path)
+    strike = killer.strike([target])
+    assert (path / "cgroup.kill").read_text() == "1"
+    assert (tmp_path / "old" / "cgroup.kill").read_text() == ""
+    assert strike.killed[0].rungs == ("cgroup.kill",)
+
+
+def test_a_container_that_starts_a_moment_later_is_killed(tmp_path: Path) -> None:
+    now = Now()
+    killer = Killer("", Deny(), helper="/nowhere", release=False, clock=now)
+    killer.trees = (Hierarchy(str(tmp_path)),)
+    strike = killer.strike([Target("container", "cand", ID)])
+    assert not strike.look()
+    assert strike.killed == ()
+    made_up(tmp_path)
+    now.at += 0.5
+    assert not strike.look()
+    assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
+
+
+def test_one_that_ended_long_ago_holds_nobody_up(tmp_path: Path) -> None:
+    now = Now()
+    killer = Killer("", Deny(), helper="/nowhere", release=False, clock=now)
+    killer.trees = (Hierarchy(str(tmp_path)),)
+    strike = killer.strike([Target("container", "cand", ID)])
+    assert not strike.look()
+    now.at += hunt.PENDING_S
+    assert strike.look()
+    assert strike.report()["killed"] == []
+
+
+def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
+    killer, target, path = of_files(tmp_path)
+    killer.deny = Deny((ID,))
+    strike = killer.strike([target])
+    assert strike.look()
+    assert (path / "cgroup.kill").read_text() == ""
+    assert "spared" in strike.refused[0]
+
+
+@pytest.fixture
+def mute(tmp_path: Path) -> Iterator[tuple[str, list[bytes]]]:
+    """A socket that takes everything and never answers, as a stopped daemon's."""
+    path, heard = str(tmp_path / "mute"), list[bytes]()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(4)
+        yield path, heard
+
+
+def test_an_engine_that_is_stopped_gets_the_request_and_holds_nothing_up(
+    mute: tuple[str, list[bytes]], tmp_path: Path
+) -> None:
+    now = Now()
+    killer, target, path = of_files(tmp_path / "tree", clock=now, engine=f"unix://{mute[0]}")
+    strike = killer.strike([target])
+    assert (path / "cgroup.kill").read_text() == "1"
+    assert strike.killed[0].rungs == ("cgroup.kill", "engine")
+    (path / "cgroup.events").write_text("populated 0\n")
+    assert strike.look()
+    assert RESTARTS not in strike.killed[0].why
+    strike.close()
+
+
+def test_a_question_has_a_total_deadline(mute: tuple[str, list[bytes]]) -> None:
+    ask = Ask(mute[0], b"hello\n", 5.0, 2.0)
+    assert ask.sent
+    assert not ask.look(6.99)
+    assert ask.look(7.0)
+    assert ask.why == "no answer"
+    gone = Ask(mute[0] + "x", b"hello\n", 5.0, 2.0)
+    assert gone.over
+    assert "No such file" in gone.why
+
+
+def test_what_is_asked_and_answered(tmp_path: Path) -> None:
+    path = str(tmp_path / "engine")
+    heard = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+
+        def serve() -> None:
+            link, _ = listener.accept()
+            with link:
+                heard.append(link.recv(4096))
+                link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ask = Ask(path, kill_request(ID), 0.0, 2.0)
+        until(lambda: ask.look(1.0))
+        thread.join()
+    assert heard[0].startswith(f"POST /containers/{ID}/kill?signal=KILL HTTP/1.1\r\n".encode())
+    assert (ask.why, status(ask.answer)) == ("", 204)
+    assert status(b"") == status(b"nonsense") == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "path"), [("unix:///a/b", "/a/b"), ("/a", "/a"), ("tcp://x:1", ""), ("", "")]
+)
+def test_only_a_unix_socket_is_spoken_to(engine: str, path: str) -> None:
+    assert socket_of(engine) == path
+
+
+def test_the_rehearsal_walks_the_way_and_finds_nothing_wrong(killer: Killer) -> None:
+    assert killer.rehearse() == ()
+
+
+def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
+    killer = Killer(lair.run_id, Deny(), helper="/nowhere")
+    try:
+        assert killer.rehearse() == ()
+        assert killer.reaper is not None
+        victim = lair.sleeper()
+        descriptor = os.pidfd_open(victim[0])
+        try:
+            assert killer.reaper.kill([descriptor], wait_s=10.0)
+        finally:
+            os.close(descriptor)
+        until(lambda: not process.alive(*victim))
+    finally:
+        killer.close()
+
+
+def test_memory_is_freed_by_a_child_that_gets_pidfds(lair: Den) -> None:
+    if mrelease.supported():
+        from tests.testbed.plugin import lacking
+
+        lacking(mrelease.supported())
+    reaper = mrelease.Reaper()
+    assert reaper.why == ""
+    hog = lair.spawn(
+        "import os, signal\nb = bytearray(64 << 20)\nprint('full', os.getpid(), flush=True)\n"
+        "signal.pause()"
+    )
+    sleeper = lair.sleeper()
+    until(lambda: lair.said("full"))
+    assert mrelease.resident(hog[0]) >= 64 << 20
+    assert prey.free_later(reaper, [hog[0], sleeper[0]])
+    assert not prey.free_later(reaper, [sleeper[0]]), "too small to be worth it"
+    assert not prey.free_later(None, [hog[0]])
+    assert mrelease.resident(hog[0]) >= 64 << 20, "nothing happens to one that lives"
+    process.send(*hog, 9)
+    until(lambda: not process.alive(*hog))
+    reaper.close()
+    assert not reaper.free([0])
+    assert mrelease.resident(hog[0]) == 0
+
+
+def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
+    killer = Killer(lair.run_id, Deny(), helper="/nowhere")
+    assert killer.reaper is not None
+    os.kill(killer.reaper.pid, 9)
+    strike = killer.strike(targets(lair, lair.sleeper()))
+    finish(strike)
+    assert strike.empty
+    killer.close()
+
+
+def test_ways_are_named_before_they_are_needed(
+    lair: Den, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killer, target, path = of_files(tmp_path)
+    assert killer.way(target) == "cgroup.kill"
+    assert killer.way(Target("container", "x", "cd" * 32)) == "not running yet"
+    assert killer.way(*targets(lair, lair.sleeper())) == "signals"
+    (path / "cgroup.kill").unlink()
+    monkeypatch.setattr("console.guard.kill._may_signal", lambda pids: False)
+    assert killer.way(target).startswith("no way")
+    killer._engine = str(tmp_path)
+    assert "only the engine" in killer.way(target)

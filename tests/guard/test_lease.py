@@ -1,0 +1,65 @@
+"""The countdown of a trial: only while the baseline is down, renewed by who is attached."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.guard.lease import Lease
+
+
+def test_it_counts_only_while_the_baseline_is_down() -> None:
+    lease = Lease(60)
+    assert lease.left(0) is None
+    lease.attended(10)
+    assert lease.left(1000) is None
+    assert not lease.expired(1000)
+    lease.outage(True, 1000)
+    assert lease.left(1000) == 60
+    assert lease.left(1059) == pytest.approx(1)
+    assert not lease.expired(1059.9)
+    assert lease.expired(1060)
+    lease.outage(False, 1061)
+    assert lease.left(2000) is None
+    assert not lease.expired(2000)
+
+
+def test_who_is_attached_renews_it() -> None:
+    lease = Lease(60)
+    lease.outage(True, 0)
+    for at in (10, 50, 100):
+        lease.attended(at)
+    assert lease.left(100) == 60
+    lease.attended(20)  # came late
+    assert lease.left(100) == 60
+    assert lease.expired(160)
+
+
+def test_said_again_an_outage_does_not_begin_anew() -> None:
+    lease = Lease(60)
+    lease.outage(True, 0)
+    lease.outage(True, 50)
+    assert lease.left(50) == 10
+    lease.outage(False, 55)
+    lease.outage(True, 70)
+    assert lease.left(70) == 60
+
+
+def test_attending_before_the_outage_gives_no_more_time() -> None:
+    lease = Lease(60)
+    lease.attended(90)
+    lease.outage(True, 100)
+    assert lease.left(100) == 60
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_without_a_length_it_never_runs_out(length: float) -> None:
+    lease = Lease(length)
+    lease.outage(True, 0)
+    assert lease.left(1e9) is None
+    assert not lease.expired(1e9)
+
+
+def test_nothing_left_is_never_negative() -> None:
+    lease = Lease(5)
+    lease.outage(True, 0)
+    assert lease.left(1e6) == 0.0

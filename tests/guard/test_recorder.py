@@ -1,0 +1,292 @@
+"""The flight recorder: what is written is read, and what is torn is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.clock import FakeClock
+from console.guard import ring
+from console.guard.look import Memory
+from console.guard.recorder import EVENT_MOST, LIVE, Recorder, create, place, shortened
+from console.guard.recorder_read import Recording, open_newest, open_ring
+from console.guard.sheet import DIRECTORY, RING, SHEET
+from console.services import process
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def written(tmp_path: Path, clock: FakeClock) -> Iterator[Recorder]:
+    one = Recorder(tmp_path / "ring", "run-1", clock)
+    yield one
+    one.close()
+
+
+def memory(clock: FakeClock, available: int = 100 * GIB) -> Memory:
+    return Memory(clock.monotonic(), 377 * GIB, available, 207 * GIB, 5 * GIB)
+
+
+def found(recorder: Recorder) -> Recording:
+    one = open_ring(recorder.path)
+    assert one is not None
+    return one
+
+
+def fill(recorder: Recorder, clock: FakeClock, ticks: int = 100, level: str = "ok") -> None:
+    for number in range(ticks):
+        recorder.tick(memory(clock, number), 1.5, None, level)
+        clock.sleep(0.02)
+
+
+def test_who_wrote_it(written: Recorder) -> None:
+    one = found(written)
+    assert (one.run_id, one.pid) == ("run-1", os.getpid())
+    assert (one.start, one.boot) == (process.start_time(os.getpid()), process.boot_id())
+    assert one.alive
+    assert one.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_sentinel_of_another_boot_or_start_is_not_alive(written: Recorder) -> None:
+    one = found(written)
+    for changes in ({"boot": "0" * 36}, {"start": one.start + 1}):
+        fields = {name: getattr(one, name) for name in Recording.__slots__} | changes
+        assert not Recording(**fields).alive
+
+
+def test_samples_come_back(written: Recorder, clock: FakeClock) -> None:
+    written.tick(memory(clock), 12.5, None, "warn")
+    (sample,) = found(written).fast()
+    assert (sample.mono, sample.wall) == (clock.time, clock.time)
+    assert (sample.total, sample.available, sample.swap_used) == (377 * GIB, 100 * GIB, 5 * GIB)
+    assert (sample.some, sample.full, sample.level) == (12.5, None, "warn")
+
+
+def test_two_minutes_at_the_quickest_pace(written: Recorder, clock: FakeClock) -> None:
+    fill(written, clock, 10_000)
+    samples = found(written).fast(120)
+    assert samples[-1].available == 9999
+    assert samples[-1].mono - samples[0].mono == pytest.approx(120, abs=0.03)
+    assert [one.available for one in samples] == list(range(10_000 - len(samples), 10_000))
+    assert len(found(written).fast(1.01)) == 51
+
+
+def test_two_minutes_of_seconds(written: Recorder, clock: FakeClock) -> None:
+    for number in range(300):
+        written.second({"cards": [{"uuid": "GPU-1", "used": number}]})
+        clock.sleep(1)
+    seconds = found(written).slow(120)
+    assert [one["cards"][0]["used"] for one in seconds] == list(range(179, 300))
+
+
+def test_the_last_64_events(written: Recorder) -> None:
+    for number in range(100):
+        written.event("armed", f"number {number}")
+    events = found(written).events()
+    assert [one["text"] for one in events] == [f"number {n}" for n in range(36, 100)]
+    assert {one["what"] for one in events} == {"armed"}
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "é" * 3000, '"\\' * 900, "\U0001f600" * 700])
+def test_a_long_event_is_cut(written: Recorder, text: str) -> None:
+    written.event("breach", text)
+    (event,) = found(written).events()
+    assert len(json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()) <= EVENT_MOST
+    assert event["text"].endswith("…")
+    assert event["text"][:50] == text[:50]
+
+
+def test_the_page_is_the_newest(written: Recorder) -> None:
+    for number in range(5):
+        written.status({"level": "ok", "number": number})
+        page = found(written).status()
+        assert page is not None
+        assert page["number"] == number
+
+
+def test_a_page_that_is_torn_leaves_the_one_before(written: Recorder) -> None:
+    for number in (1, 2):
+        written.status({"number": number})
+    tear(written.path, ring.STATUS_AT + 2 % 2 * ring.STATUS_SLOT + ring.TEXT.size)
+    page = found(written).status()
+    assert page is not None
+    assert page["number"] == 1
+
+
+def test_a_page_that_is_too_long_loses_the_ends_of_its_lists(written: Recorder) -> None:
+    written.status({"level": "act", "loads": [{"name": "x" * 50}] * 1000, "reasons": ["why"]})
+    page = found(written).status()
+    assert page is not None
+    assert page["cut"] is True
+    assert (page["level"], page["reasons"]) == ("act", ["why"])
+    assert 0 < len(page["loads"]) < 1000
+
+
+@pytest.mark.parametrize(
+    "page", [{"a": "x" * 9000}, {"a": {str(n): n for n in range(3000)}}, {"a" * 9000: 1}]
+)
+def test_whatever_is_too_long_fits(page: dict[str, object]) -> None:
+    data = shortened(page, 1000)
+    assert len(data) <= 1000
+    assert json.loads(data)["cut"] is True
+
+
+def tear(path: Path, at: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def whole(recorder: Recorder, clock: FakeClock) -> bytes:
+    fill(recorder, clock, 20)
+    for number in range(3):
+        recorder.second({"number": number})
+        recorder.event("armed", str(number))
+        recorder.status({"level": "ok", "number": number})
+    return recorder.path.read_bytes()
+
+
+def read_all(path: Path) -> tuple[int, int, int, bool] | None:
+    one = open_ring(path)
+    if one is None:
+        return None
+    return len(one.fast()), len(one.slow()), len(one.events()), one.status() is not None
+
+
+WHOLE = (20, 3, 3, True)
+
+
+def places(size: int) -> list[int]:
+    """Every byte of the header and of the first records of each area; some of the rest."""
+    chosen = {*range(ring.HEADER.size + 8)}
+    for at, length in (
+        (ring.STATUS_AT, 120), (ring.STATUS_AT + ring.STATUS_SLOT, 120), (ring.FAST_AT, 3 * 64),
+        (ring.SLOW_AT + ring.SLOW_SLOT, 80), (ring.EVENT_AT + ring.EVENT_SLOT, 80),
+    ):  # fmt: skip
+        chosen |= {*range(at, at + length)}
+    return sorted(chosen | {*random.Random(1).sample(range(size), 30)})
+
+
+def test_one_wrong_byte_costs_one_record(written: Recorder, clock: FakeClock) -> None:
+    data = whole(written, clock)
+    seen = set()
+    for at in places(len(data)):
+        tear(written.path, at)
+        seen.add(got := read_all(written.path))
+        tear(written.path, at)
+        if got is not None:
+            assert sum(a - b for a, b in zip(WHOLE[:3], got[:3], strict=True)) <= 1, at
+            assert got[3]
+    assert None in seen  # a header is believed as a whole or not at all
+    assert (19, 3, 3, True) in seen
+    assert (20, 2, 3, True) in seen
+    assert (20, 3, 2, True) in seen
+    assert read_all(written.path) == WHOLE
+
+
+def test_a_file_that_is_cut_off_anywhere(
+    written: Recorder, clock: FakeClock, tmp_path: Path
+) -> None:
+    data = whole(written, clock)
+    cut = tmp_path / "cut"
+    before = (0, 0, 0, False)
+    for length in places(len(data)):
+        cut.write_bytes(data[:length])
+        got = read_all(cut) or before
+        assert got >= before or got[3] >= before[3]
+        before = got
+    assert before[:2] == WHOLE[:2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_garbage(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "garbage"
+    path.write_bytes(random.Random(seed).randbytes(ring.SIZE))
+    assert open_ring(path) is None
+    header = ring.HEADER.pack(
+        ring.MAGIC, ring.VERSION, ring.SIZE, b"\xff\x00run", 1, 2, b"\xff", math.nan, 0.0
+    )
+    with open(path, "r+b") as file:
+        file.write(ring.sealed(header))
+    assert read_all(path) == (0, 0, 0, False)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"1", b"{", b"\xff\xff", b"[" * 3000])
+def test_records_that_are_no_table(written: Recorder, text: bytes) -> None:
+    with open(written.path, "r+b") as file:
+        for at in (ring.STATUS_AT, ring.SLOW_AT, ring.EVENT_AT):
+            file.seek(at)
+            file.write(ring.packed(1, text[:400]))
+    assert read_all(written.path) == (0, 0, 0, False)
+
+
+def test_neither_a_link_nor_a_directory_is_read(tmp_path: Path, written: Recorder) -> None:
+    (tmp_path / "link").symlink_to(written.path)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "folder", "fifo", "nothing"):
+        assert open_ring(tmp_path / name) is None
+
+
+def run_with(tmp_path: Path, name: str) -> Path:
+    (tmp_path / DIRECTORY).mkdir()
+    (tmp_path / DIRECTORY / SHEET).write_text(json.dumps({"ring": name}))
+    return tmp_path
+
+
+def test_the_newer_of_memory_and_disk(tmp_path: Path, clock: FakeClock) -> None:
+    run = run_with(tmp_path, str(tmp_path / "shm"))
+    shared = Recorder(tmp_path / "shm", "r", clock)
+    fill(shared, clock, 3)
+    (run / DIRECTORY / RING).write_bytes(shared.path.read_bytes())
+    fill(shared, clock, 1)
+    newest = open_newest(run)
+    assert newest is not None
+    assert (newest.path, len(newest.fast())) == (shared.path, 4)
+    shared.close()
+    shared.path.unlink()
+    newest = open_newest(run)
+    assert newest is not None
+    assert (newest.path.name, len(newest.fast())) == (RING, 3)
+
+
+@pytest.mark.parametrize("sheet", ["", "{", "[]", '{"ring": 5}', '{"ring": "nowhere"}'])
+def test_a_run_without_a_usable_sheet(tmp_path: Path, clock: FakeClock, sheet: str) -> None:
+    assert open_newest(tmp_path) is None
+    (tmp_path / DIRECTORY).mkdir()
+    (tmp_path / DIRECTORY / SHEET).write_text(sheet)
+    assert open_newest(tmp_path) is None
+    Recorder(tmp_path / DIRECTORY / RING, "r", clock).close()
+    assert open_newest(tmp_path) is not None
+
+
+def test_where_there_is_no_room_it_lies_in_the_run(tmp_path: Path, clock: FakeClock) -> None:
+    made = create(str(tmp_path / "no" / "such" / "ring"), tmp_path, "r", clock)
+    made.close()
+    assert made.path == tmp_path / LIVE
+
+
+def test_nothing_is_followed_out_of_a_shared_directory(tmp_path: Path, clock: FakeClock) -> None:
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "ring").symlink_to(tmp_path / "other")
+    Recorder(tmp_path / "ring", "r", clock).close()
+    assert (tmp_path / "other").read_text() == "precious"
+    assert open_ring(tmp_path / "ring") is not None
+
+
+@pytest.mark.parametrize("name", ["../../etc/ring", "a/b", "ring"])
+def test_a_name_stays_in_shared_memory(tmp_path: Path, name: str) -> None:
+    assert place(name, tmp_path)[0].parent == Path("/dev/shm")

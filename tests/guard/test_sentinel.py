@@ -1,0 +1,211 @@
+"""The real sentinel as a process: a hog it kills, what is left after its own death, its manners."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from console.guard.limits import Limit
+from console.guard.recorder_read import open_newest, open_ring
+from console.guard.sheet import RING
+from console.services import process
+from tests.guard.conftest import MIB, Post, until
+
+TOO_MUCH = Limit("service.ram_used", above=200 * MIB, source="site.yaml")
+
+
+def available() -> int:
+    return psutil.virtual_memory().available
+
+
+def children(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children()
+
+
+def words(child: psutil.Process) -> list[str]:
+    """Its argv; none of one that has just died."""
+    try:
+        return child.cmdline()
+    except psutil.Error:
+        return []
+
+
+def outsides(pid: int) -> list[psutil.Process]:
+    return [child for child in children(pid) if "console.guard.outside" in words(child)]
+
+
+def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
+    sentinel = post.start(TOO_MUCH)
+    neighbour = post.hog(MIB, 1)
+    hog = post.hog()
+    post.arm("big", hog)
+    assert post.ended(hog) == -signal.SIGKILL
+    found = until(lambda: post.breach() if post.breach().get("empty_s") is not None else None)
+    assert found["cause"] == "guard"
+    assert found["reason"].startswith("RAM of big ")
+    assert [(one["who"], one["rung"]) for one in found["killed"]] == [(f"pid {hog[0]}", "signals")]
+    assert found["limit"]["source"] == "site.yaml"
+    assert len(found["window"]["fast"]) > 10
+    assert abs(found["at"] - time.time()) < 60
+    # nobody is woken here: there is no ladder, and the command finds no run to restore
+    until(lambda: post.events("ladder"))
+    assert process.alive(*neighbour)
+    assert sentinel.poll() is None
+    assert [text.split(" ")[0] for text in post.events("armed")] == ["big"]
+    assert post.events("breach") == [found["reason"]]
+
+
+def test_the_machines_own_memory(post: Post) -> None:
+    limit = Limit("host.ram_available", below=available() - 256 * MIB)
+    post.start(limit)
+    hog = post.hog(32 * MIB, 30, 0.01)
+    post.arm("big", hog)
+    assert post.ended(hog) == -signal.SIGKILL
+    found = until(post.breach)
+    assert found["limit"]["metric"] == "host.ram_available"
+    assert found["window"]["fast"][-1][1] < available() + 2048 * MIB
+
+
+def test_what_it_says_of_itself(post: Post) -> None:
+    sentinel = post.start(disks=(str(post.home),), lease_s=60)
+    ready = post.ready()
+    assert (ready["pid"], ready["start"]) == (sentinel.pid, process.start_time(sentinel.pid))
+    assert {"kill path", "priority", "oom_score_adj", "memory"} <= ready["protections"].keys()
+    page = until(lambda: post.status() if post.status().get("disks") else None)
+    assert page["level"] in ("ok", "warn")
+    assert page["protections"] == ready["protections"]
+    assert page["missing"] == ready["missing"]
+    assert {one["metric"] for one in page["limits"]} >= {"host.ram_available", "host.pressure"}
+    assert page["memory"]["available"] <= page["memory"]["total"]
+    recording = post.recording()
+    assert recording.alive
+    assert (recording.run_id, recording.pid) == (post.sheet.run_id, sentinel.pid)
+    samples = until(lambda: s if len(s := recording.fast()) > 20 else None)
+    assert all(one.total == page["memory"]["total"] for one in samples)
+    until(lambda: recording.slow())
+    assert page["own"]["rss"] < 20 * MIB
+
+
+def test_after_its_death_the_recording_is_there(post: Post) -> None:
+    sentinel = post.start(TOO_MUCH)
+    hog = post.hog()
+    post.arm("big", hog)
+    assert post.ended(hog) == -signal.SIGKILL
+    until(post.breach)
+    left = children(sentinel.pid)
+    newest = post.recording().fast(0)[0].mono
+    sentinel.kill()
+    sentinel.wait(60)
+    shared = post.recording()
+    assert (shared.path.parent, shared.alive) == (Path("/dev/shm"), False)
+    assert shared.fast(0)[0].mono >= newest
+    assert shared.events()[-1]["what"] in ("kill", "ladder", "disarmed", "ok", "warn")
+    until(lambda: not any(one.is_running() for one in left))
+    shared.path.unlink()
+    disk = post.recording()
+    assert disk.path == post.guard / RING
+    assert (disk.fast(), disk.events()) == (shared_samples(disk.path), disk.events())
+    assert disk.fast(0)[0].mono >= newest
+    assert [one["text"] for one in disk.events() if one["what"] == "breach"]
+
+
+def shared_samples(path: Path) -> object:
+    found = open_ring(path)
+    assert found is not None
+    return found.fast()
+
+
+def test_told_to_quit_it_leaves_the_copy_on_disk_only(post: Post) -> None:
+    sentinel = post.start()
+    left = children(sentinel.pid)
+    assert left
+    shared = post.recording().path
+    post.tell(do="quit")
+    assert sentinel.wait(60) == 0
+    assert not shared.exists()
+    until(lambda: not any(one.is_running() for one in left))
+    assert post.recording().path == post.guard / RING
+    assert post.events("end") == ["the run is over"]
+
+
+def test_only_one_watches_a_run(post: Post) -> None:
+    first = post.start()
+    second = post.spawn()
+    assert second.wait(60) == 3
+    assert second.stderr is not None
+    assert b"another sentinel" in second.stderr.read()
+    assert first.poll() is None
+    assert post.ready()["pid"] == first.pid
+    first.kill()
+    first.wait(60)
+    third = post.start()
+    assert post.ready()["pid"] == third.pid
+
+
+def test_a_terminal_that_goes_away_ends_nothing(post: Post) -> None:
+    sentinel = post.start()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        os.kill(sentinel.pid, number)
+    before = post.recording().fast(0)[0].mono
+    until(lambda: post.recording().fast(0)[0].mono > before + 0.2)
+    assert sentinel.poll() is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": "omni.guard/v1"}', "\xff"])
+def test_a_sheet_that_cannot_be_used(post: Post, text: str) -> None:
+    (post.guard / "guard.json").write_text(text)
+    child = post.spawn()
+    assert child.wait(60) == 2
+    assert child.stderr is not None
+    assert child.stderr.read()
+    assert post.ready() == {}
+
+
+def test_children_that_die_are_started_again(post: Post) -> None:
+    sentinel = post.start(disks=("/",))
+    page = until(lambda: post.status() if post.status().get("disks") else None)
+    assert page["trouble"] == []
+    (first,) = outsides(sentinel.pid)
+    first.kill()
+    before = page["disks"][0]["age_s"]
+    until(lambda: any(one.pid != first.pid for one in outsides(sentinel.pid)))
+    until(lambda: post.status()["disks"][0]["age_s"] < max(before, 1.5))
+    assert sentinel.poll() is None
+
+
+def test_children_have_an_ordinary_priority(post: Post) -> None:
+    sentinel = post.start(gpus=("GPU-1",))
+    found = until(lambda: c if len(c := children(sentinel.pid)) >= 2 else None)
+    watching = [c for c in found if "mrelease" not in " ".join(words(c))]
+    assert {c.nice() for c in watching} == {os.getpriority(os.PRIO_PROCESS, 0)}
+
+
+def test_nothing_of_it_is_swapped_or_grows(post: Post) -> None:
+    sentinel = post.start(disks=("/",))
+    until(lambda: len(post.recording().slow()) >= 2)
+    descriptors = psutil.Process(sentinel.pid).num_fds()
+    seconds = len(post.recording().slow())
+    until(lambda: len(post.recording().slow()) >= seconds + 3)
+    assert psutil.Process(sentinel.pid).num_fds() == descriptors
+    assert psutil.Process(sentinel.pid).memory_full_info().swap == 0
+
+
+def test_breach_json_is_whole_whenever_it_is_read(post: Post) -> None:
+    post.start(TOO_MUCH)
+    hog = post.hog()
+    post.arm("big", hog)
+    path = post.guard / "breach.json"
+    seen = 0
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and seen < 20:
+        if path.exists():
+            assert json.loads(path.read_text())["cause"] == "guard"
+            seen += 1
+    assert seen == 20
+    assert open_newest(post.run) is not None

@@ -1,0 +1,150 @@
+"""Who may be killed: recorded identities, and never the baseline, a protected one or ourselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.guard.sheet import Sheet
+from console.guard.target import Deny, Target, deny_of, find_targets, look_again, refusal, sort_out
+from console.rollback.live import Live
+from console.services import cgroup, process
+from console.services.cgroup import Hierarchy
+from tests.guard.prey_parts import ID, OTHER, Den, den, line, made_up
+
+NONE: tuple[Hierarchy, ...] = ()
+
+
+@pytest.fixture
+def lair(tmp_path: Path) -> Iterator[Den]:
+    with den(tmp_path) as made:
+        yield made
+
+
+def container(identity: str = ID, name: str = "cand", kind: str = "container") -> Live:
+    return Live(kind, name, container=identity)
+
+
+def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
+    one, step = lair.sleeper(), lair.sleeper()
+    entries = [line("process", "cand", one), line("step", "build", step)]
+    found = find_targets(entries, Deny(), NONE)
+    assert [(t.kind, t.name, t.pid, t.start) for t in found] == [
+        ("process", "cand", *one), ("step", "build", *step)
+    ]  # fmt: skip
+    assert not any(target.pending for target in found)
+
+
+def test_a_pid_that_passed_to_another_is_nobodys(lair: Den) -> None:
+    pid, start = lair.sleeper()
+    assert find_targets([line("process", "cand", (pid, start - 1))], Deny(), NONE) == ()
+
+
+def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:
+    trees = (Hierarchy(str(tmp_path)),)
+    (target,) = find_targets([container()], Deny(), trees)
+    assert target.pending
+    assert look_again(target, trees) is target
+    made_up(tmp_path)
+    found = look_again(target, trees)
+    assert not found.pending
+    assert found.cgroups[0].inode == (tmp_path / "docker" / ID).stat().st_ino
+
+
+def test_a_group_that_was_made_anew_is_another(tmp_path: Path) -> None:
+    trees = made_up(tmp_path)
+    (target,) = find_targets([container()], Deny(), trees)
+    old = target.cgroups[0]
+    changed = cgroup.Cgroup(old.path, old.inode + 1)
+    assert Target("container", "cand", ID, (changed,)).pending
+    assert look_again(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
+
+
+@pytest.mark.parametrize("word", ["", "..", "baseline", ID[:12], ID + "/..", "../" + ID])
+def test_what_is_no_full_id_is_no_container(tmp_path: Path, word: str) -> None:
+    assert sort_out([container(word or "x")], Deny(), made_up(tmp_path)) == ((), ())
+
+
+@pytest.mark.parametrize("kind", ["runner", "ladder", "sentinel", "something-new"])
+def test_only_what_a_run_started_is_a_target(lair: Den, kind: str) -> None:
+    entries = [line(kind, "x", lair.sleeper()), container(kind=kind)]
+    assert sort_out(entries, Deny(), NONE) == ((), ())
+
+
+@pytest.mark.parametrize("word", [ID, ID[:12], ID[:40], "baseline"])
+def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path, word: str) -> None:
+    forged = [container(ID, "baseline")] if word == "baseline" else [container(ID, "cand")]
+    targets, refused = sort_out(forged, Deny((word,)), made_up(tmp_path))
+    assert targets == ()
+    assert len(refused) == 1
+    assert "baseline or protected" in refused[0]
+
+
+def test_a_short_word_of_hexadecimal_digits_is_a_name_and_no_id(tmp_path: Path) -> None:
+    assert len(find_targets([container()], Deny(("ab",)), made_up(tmp_path))) == 1
+
+
+def test_a_forged_line_does_not_reach_the_baselines_process(lair: Den) -> None:
+    base = lair.spawn(
+        "import os, time\n"
+        "child = os.fork()\n"
+        "if not child: print('child', os.getpid(), flush=True)\n"
+        "time.sleep(600)"
+    )
+    from tests.guard.prey_parts import until
+
+    until(lambda: lair.said("child"))
+    (child,) = lair.said("child")
+    start = process.start_time(child)
+    assert start is not None
+    deny = Deny((), (base,))
+    for who in (base, (child, start)):
+        targets, refused = sort_out([line("process", "cand", who)], deny, NONE)
+        assert targets == ()
+        assert "spared" in refused[0]
+    assert {base[0], child} <= deny.pids()
+
+
+def test_this_process_its_ancestors_and_init_are_denied(lair: Den) -> None:
+    for pid in (os.getpid(), os.getppid(), 1):
+        start = process.start_time(pid) or 0
+        assert refusal(Target("process", "x", pid=pid, start=start), Deny(), NONE), pid
+    assert {os.getpid(), os.getppid(), 1} <= Deny().pids()
+
+
+def test_a_pid_of_the_deny_list_that_is_anothers_by_now_denies_nobody(lair: Den) -> None:
+    pid, start = lair.sleeper()
+    assert pid not in Deny((), ((pid, start - 5),)).pids()
+    assert len(find_targets([line("process", "x", (pid, start))], Deny((), ((pid, 1),)), NONE)) == 1
+
+
+def test_a_group_in_which_a_spared_one_runs_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container in a container: whoever kills the outer one kills the inner one as well."""
+    trees = made_up(tmp_path)
+    inner = f"/docker/{ID}/docker/{OTHER}"
+    monkeypatch.setattr(cgroup, "paths_of", lambda pid: [("", inner)])
+    targets, refused = sort_out([container()], Deny(), trees)
+    assert targets == ()
+    assert "runs inside it" in refused[0]
+    monkeypatch.setattr(cgroup, "paths_of", lambda pid: [("", f"/docker/{ID}x")])
+    assert len(find_targets([container()], Deny(), trees)) == 1
+
+
+def test_the_sheet_with_runner_and_ladder_makes_the_deny_list(tmp_path: Path) -> None:
+    sheet = Sheet("r", str(tmp_path), "", spare=("baseline", ID, ""), spare_pids=((7, 70),),
+                  runner=(8, 80))  # fmt: skip
+    deny = deny_of(sheet, [line("ladder", "warm", (9, 90)), line("process", "cand", (10, 100))])
+    assert deny.spare == ("baseline", ID)
+    assert set(deny.spare_pids) == {(7, 70), (8, 80), (9, 90)}
+
+
+def test_foreign_names_are_clean() -> None:
+    target = Target("container", "a\x1b]52;c;x\x07b\n", ID)
+    assert "\x1b" not in target.title
+    assert "\n" not in target.title
+    assert target.who == f"container {ID[:12]}"

@@ -1,0 +1,37 @@
+"""Doing something as a user who is only in one group: in a child that gives root up first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.testbed.plugin import lacking
+
+UID = 54321
+ROOT = Path(__file__).parents[2]
+DROP = """
+import json, os, sys
+import console.guard.kill, console.guard.target, console.guard.helper_client
+import console.guard.ask, console.rollback.live
+groups, arguments = json.loads(sys.argv[1])
+os.setgroups(groups)
+os.setgid({uid})
+os.setuid({uid})
+"""
+
+
+def as_user(code: str, groups: list[int], *arguments: Any) -> Any:
+    """What `code` prints, as JSON; it has `arguments`, and modules are loaded as root before."""
+    if os.geteuid() != 0:
+        lacking("only root can become another user")
+    program = DROP.format(uid=UID) + code
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps([groups, arguments])],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

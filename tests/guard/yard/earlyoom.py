@@ -1,0 +1,74 @@
+"""Debian's earlyoom, shut in with one hog: it sees, and can kill, nobody else.
+
+The package is unpacked, not installed: that would start it for the whole machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.guard.yard import hogs
+from tests.testbed import debian
+from tests.testbed.cache import Unavailable, folder, locked
+
+KIB = 1024
+
+
+def program() -> Path:
+    """earlyoom from Debian's archive, kept in the testbed's cache. Raises Unavailable."""
+    kept = folder("yard") / "earlyoom"
+    with locked("yard-earlyoom"):
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(dir=folder("work")) as work:
+                place = Path(work)
+                packages = debian.fetch(debian.codename(), ["earlyoom"], place, depends=False)
+                debian.unpack(packages, place / "root")
+                found = place / "root/usr/bin/earlyoom"
+                fresh = kept.with_suffix(".new")
+                fresh.write_bytes(found.read_bytes())
+                fresh.chmod(0o755)
+                fresh.replace(kept)
+    return kept
+
+
+@contextmanager
+def armed(threshold: int, *, dry: bool = False) -> Iterator[int]:
+    """It watches: SIGKILL below `threshold` bytes available, whatever swap is left (`-s 100`).
+
+    Gives the first pid of its namespace, for a hog to be put inside.
+    """
+    size = threshold // KIB
+    words = [str(program()), "-p", "-r", "0", "-M", f"{size},{size}", "-s", "100,100"]
+    words += ["--prefer", "^hog$", *(["--dryrun"] if dry else [])]
+    with hogs.namespace(*words) as first:
+        _until_it_watches(first)
+        yield first
+
+
+def within(first: int) -> list[str]:
+    """The names of all processes it can see."""
+    enter = ["nsenter", "--target", str(first), "--pid", "--mount", "--"]
+    script = "cat /proc/[0-9]*/comm"
+    out = subprocess.run([*enter, "sh", "-c", script], capture_output=True, text=True, timeout=10)
+    return sorted(set(out.stdout.split()) - {"cat"})
+
+
+def _until_it_watches(first: int) -> None:
+    """Its namespace's /proc holds nothing but the shell above it and itself."""
+    import time
+
+    deadline = time.monotonic() + hogs.LIMIT_S
+    while time.monotonic() < deadline:
+        found = within(first)
+        if "earlyoom" in found:
+            if strangers := set(found) - {"sh", "earlyoom"}:
+                raise Unavailable(f"earlyoom would see {sorted(strangers)}")
+            time.sleep(0.1)  # it locks its memory and rehearses
+            return
+        time.sleep(0.01)
+    raise Unavailable("earlyoom did not start")

@@ -1,0 +1,105 @@
+"""A Docker engine of one's own, to be stopped in mid-work: never the one that others share.
+
+It lives in a network namespace of its own, because two engines in one overwrite each other's
+firewall rules; its containers have no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from console.services import process
+from tests.testbed import compose, debian, image
+from tests.testbed.cache import Unavailable, command, folder
+from tests.testbed.engine import Engine
+
+START_S = 60.0
+
+
+@contextmanager
+def own_engine() -> Iterator[tuple[Engine, int]]:
+    """An engine with nothing in it but the tiny image, and its pid. Raises Unavailable."""
+    if os.geteuid() != 0:
+        raise Unavailable("only root can start a Docker engine")
+    dockerd = debian.require_program("dockerd", ["docker.io", "iptables"])
+    client, _ = compose.ensure_compose(["/usr/bin/docker"])
+    place = Path(tempfile.mkdtemp(prefix="omni-yard-", dir=folder("work")))
+    short = Path(tempfile.mkdtemp(prefix="omni-yard-"))
+    host = f"unix://{short}/docker.sock"
+    argv = [
+        "unshare", "--net", "--kill-child", "--fork", "--", dockerd, "--host", host,
+        "--data-root", str(place / "data"), "--exec-root", str(short / "exec"),
+        "--pidfile", str(short / "pid"), "--iptables=false", "--bridge=none",
+    ]  # fmt: skip
+    path = f"{debian.SYSTEM_PATH}:{os.environ.get('PATH', os.defpath)}"
+    with (place / "log").open("wb") as log:
+        child = subprocess.Popen(
+            argv, env={**os.environ, "PATH": path}, cwd="/", stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, start_new_session=True,
+        )  # fmt: skip
+    engine = Engine(host, str(short / "docker.sock"), client, str(compose.docker_config()), True)
+    try:
+        pid = _until_up(engine, short / "pid", child, place / "log")
+        image.ensure_busy_image(engine)
+        yield engine, pid
+    finally:
+        _end(engine, child, short)
+        shutil.rmtree(short, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _until_up(engine: Engine, pidfile: Path, child: subprocess.Popen[bytes], log: Path) -> int:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and child.poll() is None:
+        with contextlib.suppress(Unavailable, OSError, ValueError):
+            command([engine.docker, "version"], env=engine.env(), timeout=10)
+            return int(pidfile.read_text())
+        time.sleep(0.1)
+    words = " ".join(log.read_text(errors="replace").split())[-300:]
+    raise Unavailable(f"an engine of one's own does not start: {words}")
+
+
+def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
+    """Containers, then the engine, then whatever of it is left: by what its files name."""
+    pids = [_number(short / "pid"), _number(short / "exec/containerd/containerd.pid")]
+    for pid in filter(None, pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    with contextlib.suppress(Unavailable):
+        if found := engine.run("ps", "-aq", timeout=30).split():
+            engine.run("rm", "-f", "-v", *found, timeout=60)
+    for pid in filter(None, pids):
+        start = process.start_time(pid) or 0
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 15
+        while process.alive(pid, start) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(10)
+    if child.poll() is None:
+        child.kill()
+        child.wait()
+    _unmounted(short)
+
+
+def _unmounted(short: Path) -> None:
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        if (point := line.split()[1]).startswith(f"{short}/"):
+            subprocess.run(["umount", "-l", point], check=False, capture_output=True)
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0

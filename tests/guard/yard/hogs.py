@@ -1,0 +1,221 @@
+"""One hog in a pid namespace and a cgroup of its own, and what an observer saw of its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.services import process
+from tests.guard.yard import programs
+from tests.testbed.cache import Unavailable
+
+LIMIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Monotonic nanoseconds, 0 for what did not happen; see benchmarks/hog_observer.c."""
+
+    crossed: int
+    dying: int
+    dead: int
+    empty: int
+    back: int
+    grew: int
+    size: int
+    lowest: int
+    late: int
+    real_time: bool
+
+    def after(self, at: int) -> float:
+        """Seconds from the crossing to a moment. Raises Unavailable for what did not happen."""
+        if not self.crossed or not at:
+            raise Unavailable(f"no crossing, or no end: {self}")
+        return (at - self.crossed) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second from the hog's start to the crossing."""
+        return self.size * 1e9 / max(1, self.crossed - self.grew)
+
+
+@dataclass
+class Hog:
+    """A hog that waits for its word. `cgroup`: its own directory in the unified hierarchy."""
+
+    pid: int
+    start: int
+    cgroup: Path
+    child: subprocess.Popen[bytes]
+
+    @property
+    def identity(self) -> str:
+        """The name of its cgroup: an id as an engine gives it."""
+        return self.cgroup.name
+
+    def go(self) -> int:
+        """Let it loose; monotonic nanoseconds just before."""
+        assert self.child.stdin is not None
+        at = time.monotonic_ns()
+        self.child.stdin.write(b"!")
+        self.child.stdin.flush()
+        return at
+
+    @property
+    def alive(self) -> bool:
+        return process.alive(self.pid, self.start)
+
+
+@contextmanager
+def namespace(*argv: str) -> Iterator[int]:
+    """A pid namespace with a /proc of its own in which `argv` runs; the pid of its first process.
+
+    Whoever is in it sees and kills nobody outside.
+    """
+    words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
+    first = ["sh", "-c", '"$@"; exit $?', "first", *(argv or ("sleep", "600"))]
+    with subprocess.Popen(
+        [*words, *first], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    ) as child:  # fmt: skip
+        try:
+            yield _child_of(child.pid)
+        finally:
+            child.kill()
+
+
+@contextmanager
+def waiting(
+    argv: list[str], *, inside: int = 0, cgroup: bool = True, ram: int = 0
+) -> Iterator[Hog]:
+    """A hog that waits (`go` is appended); `inside`: in the pid namespace of that process;
+    `ram`: the most its cgroup may hold, the rest goes to swap."""
+    enter = ["nsenter", "--target", str(inside), "--pid", "--"] if inside else []
+    places = _own_cgroups() if cgroup else []
+    for place in places if ram else []:
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            if (place / name).exists():
+                (place / name).write_text(str(ram))
+    child = subprocess.Popen(
+        [*enter, str(programs.hog()), *argv, "go"], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        pid = _child_of(child.pid) if inside else child.pid
+        start = process.start_time(pid) or 0
+        for place in places:
+            (place / "cgroup.procs").write_text(str(pid))
+        _until_it_waits(pid)
+        yield Hog(pid, start, places[0] if places else Path(), child)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)  # the hog dies with it
+        assert child.stdin is not None
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+        child.wait()
+        for place in places:
+            _removed(place)
+
+
+class Observer:
+    """Watches one hog from now on; `seen()` waits for the end."""
+
+    def __init__(self, threshold: int, hog: Hog, *, limit_s: float = LIMIT_S) -> None:
+        events = str(hog.cgroup / "cgroup.events") if hog.cgroup.name else "-"
+        words = [str(programs.observer()), str(threshold), str(hog.pid), events, str(limit_s)]
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._child.stdout is not None
+        if self._child.stdout.readline() != "ready\n":
+            raise Unavailable(f"the observer did not start: exit {self._child.wait()}")
+
+    def seen(self) -> Seen:
+        out, _ = self._child.communicate(timeout=2 * LIMIT_S + 60)
+        return Seen(**json.loads(out))
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+@contextmanager
+def burning(count: int) -> Iterator[None]:
+    """`count` processes that spin."""
+    child = subprocess.Popen([str(programs.hog()), "burn", str(count)], start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def hierarchies() -> list[Path]:
+    """The v2 hierarchy and version 1's for memory, as far as they are mounted. Raises Unavailable.
+
+    The first one has cgroup.events and cgroup.kill.
+    """
+    found: list[Path] = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        words = line.split()
+        if words[2] == "cgroup2":
+            found.insert(0, Path(words[1]))
+        elif words[2] == "cgroup" and "memory" in words[3].split(","):
+            found.append(Path(words[1]))
+    if not found or not (found[0] / "cgroup.procs").exists():
+        raise Unavailable("no cgroup2 is mounted here")
+    return found
+
+
+def _own_cgroups() -> list[Path]:
+    """Where an engine would put a container: one directory in each hierarchy, named by an id."""
+    identity = secrets.token_hex(32)
+    places = [tree / "docker" / identity for tree in hierarchies()]
+    for place in places:
+        try:
+            place.mkdir(parents=True)
+        except OSError as error:
+            raise Unavailable(f"no cgroup can be made: {error.strerror}") from error
+    return places
+
+
+def _removed(place: Path) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return place.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _child_of(pid: int) -> int:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if found := path.read_text().split():
+                return int(found[0])
+        time.sleep(0.002)
+    raise Unavailable("the namespace did not start")
+
+
+def _until_it_waits(pid: int) -> None:
+    """It has become the hog, and sleeps in its read."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            found = process.stat(pid)
+            if name == "hog" and found is not None and found.state == "S":
+                return
+        time.sleep(0.002)
+    raise Unavailable("the hog did not start")

@@ -1,0 +1,91 @@
+"""What this machine has left, what may be taken of it, and a swap file for a while."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.guard.yard import programs
+from tests.testbed.cache import Unavailable
+
+MIB, GIB = 1 << 20, 1 << 30
+RESERVE = 5 * GIB
+"""Never touched: what must be left on the machine beside the largest hog."""
+QUICK = 1.5 * GIB
+"""Bytes a second at which memory counts as handed out by the hypervisor already."""
+
+
+def figure(name: str) -> int:
+    """A line of /proc/meminfo in bytes."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(name)
+
+
+def available() -> int:
+    return figure("MemAvailable")
+
+
+def require(size: int) -> int:
+    """MemAvailable now, after a look whether `size` may be taken. Raises Unavailable."""
+    left = available()
+    if left < size + RESERVE:
+        raise Unavailable(f"{left / GIB:.1f} GiB available: too little for a hog of {size / GIB:g}")
+    return left
+
+
+def settled(limit_s: float = 20.0) -> int:
+    """MemAvailable once it stands still: whoever else lives here may have a hog of his own."""
+    deadline = time.monotonic() + limit_s
+    before = available()
+    while time.monotonic() < deadline:
+        time.sleep(0.25)
+        now = available()
+        if abs(now - before) < 64 * MIB:
+            return now
+        before = now
+    raise Unavailable("what is available on this machine does not stand still")
+
+
+def warm(size: int, tries: int = 4) -> float:
+    """Touch memory until that is quick; bytes a second at last.
+
+    A virtual machine gets its memory at the first touch and gives free memory back after two
+    seconds: a hog on cold memory would measure the hypervisor.
+    """
+    rate = 0.0
+    for _ in range(tries):
+        require(size)
+        begun = time.monotonic()
+        subprocess.run([programs.hog(), "touch", str(size)], check=True, timeout=60)
+        rate = size / (time.monotonic() - begun)
+        if rate >= QUICK:
+            break
+    return rate
+
+
+@contextmanager
+def swap_file(place: Path, size: int = 2 * GIB) -> Iterator[Path]:
+    """Real swap on a file of the disk `place` lies on, and off again whatever happens."""
+    path = place / "swap"
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        os.posix_fallocate(file.fileno(), 0, size)
+    try:
+        subprocess.run(["/sbin/mkswap", str(path)], check=True, capture_output=True, timeout=60)
+        if libc.swapon(os.fsencode(path), 0) != 0:
+            raise Unavailable(f"swapon: {os.strerror(ctypes.get_errno())}")
+        try:
+            yield path
+        finally:
+            if libc.swapoff(os.fsencode(path)) != 0:
+                raise OSError(ctypes.get_errno(), "swapoff", str(path))
+    finally:
+        path.unlink(missing_ok=True)

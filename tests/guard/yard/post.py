@@ -1,0 +1,236 @@
+"""A run's directory with a real sentinel process on it, as a runner would keep it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.guard import recorder_read, sheet
+from console.guard.limits import Limit
+from console.guard.sheet import Sheet
+from console.paths import module_argv
+from console.rollback import live
+from console.rollback.live import Live
+from console.rollback.report import LADDER
+from console.rollback.wake import FIFO
+from console.services import process
+
+READY_S = 15.0
+BEAT_S = 1.0
+Json = dict[str, Any]
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = 30.0) -> Any:
+    """Poll to the first true value. Raises AssertionError with `what`."""
+    deadline = time.monotonic() + limit_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"did not come true: {what}"
+        time.sleep(0.005)
+    return value
+
+
+def floor(value: int, *, act: str = "kill") -> Limit:
+    """RAM available below `value`, at once."""
+    return Limit(metric="host.ram_available", below=float(value), act=act, source="yard")
+
+
+@dataclass
+class Post:
+    """One run directory and its sentinel. `extra` changes fields of the sheet."""
+
+    run_dir: Path
+    limits: tuple[Limit, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    """The sentinel's command line without its directory, where it is not the usual one."""
+    preexec: Callable[[], None] | None = None
+    child: subprocess.Popen[bytes] | None = None
+    called: list[tuple[float, bytes]] = field(default_factory=list)
+    """What came for the ladder, with its monotonic time."""
+    _over: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _fifo: int = -1
+
+    @property
+    def run_id(self) -> str:
+        return self.run_dir.name
+
+    @property
+    def guard(self) -> Path:
+        return self.run_dir / sheet.DIRECTORY
+
+    @property
+    def live(self) -> Path:
+        return self.run_dir / "rollback" / live.LIVE
+
+    @property
+    def pid(self) -> int:
+        assert self.child is not None
+        return self.child.pid
+
+    # -- before it watches -----------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Directories, sheet, and a warm ladder's place: this process takes the byte and answers,
+        since a ladder that says nothing is replaced by a command that acts."""
+        self.guard.mkdir(parents=True, mode=0o700)
+        self.live.parent.mkdir()
+        os.mkfifo(self.live.parent / FIFO, 0o600)
+        self._fifo = os.open(self.live.parent / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        me = os.getpid()
+        live.append(self.live, Live("ladder", "warm", me, process.start_time(me) or 0))
+        self._thread(self._climb)
+        self.write_sheet(*self.limits)
+
+    def _thread(self, target: Callable[[], None]) -> None:
+        made = threading.Thread(target=target, name="post", daemon=True)
+        self._threads.append(made)
+        made.start()
+
+    def _climb(self) -> None:
+        while not self._ended.is_set():
+            if not select.select([self._fifo], [], [], 0.2)[0]:
+                continue
+            self.called.append((time.monotonic(), os.read(self._fifo, 64)))
+            with (self.live.parent / LADDER).open("a") as file:
+                file.write('{"rung": "yard", "state": "ok"}\n')
+
+    def write_sheet(self, *limits: Limit) -> None:
+        me = (os.getpid(), process.start_time(os.getpid()) or 0)
+        made = Sheet(
+            **{
+                "run_id": self.run_id, "run_dir": str(self.run_dir), "limits": limits,
+                "ring": f"omni-yard.{os.getuid()}.{self.run_id}.ring", "runner": me, **self.extra,
+            }
+        )  # fmt: skip
+        path = self.guard / sheet.SHEET
+        path.with_suffix(".new").write_text(json.dumps(made.to_json()))
+        path.with_suffix(".new").replace(path)
+
+    def start(self) -> None:
+        """The real process; returns when it says that it watches."""
+        argv = self.argv or tuple(module_argv("console.guard.sentinel"))
+        with (self.guard / "sentinel.log").open("ab") as log:
+            self.child = subprocess.Popen(
+                [*argv, str(self.guard)], env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=self.preexec,
+            )  # fmt: skip
+        until(lambda: self.ready or self.child is None or self.child.poll() is not None,
+              "the sentinel watches", READY_S)  # fmt: skip
+        assert self.child.poll() is None, (self.guard / "sentinel.log").read_text()
+        self.tell(do="beat")
+        self._thread(self._beat)
+
+    def _environment(self) -> dict[str, str]:
+        """Nothing of this user's own runs and sites can be reached from there."""
+        names = ("OMNI_HOST_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+        own = {name: str(self.run_dir / name.lower()) for name in names}
+        return {**os.environ, "OMNI_SITE": str(self.run_dir / "no-site.yaml"), **own, **self.env}
+
+    @property
+    def ready(self) -> Json | None:
+        found = _table(self.guard / sheet.READY)
+        return found if found and self.child and found.get("pid") == self.child.pid else None
+
+    # -- while it watches ------------------------------------------------------------------------
+
+    def tell(self, **message: Any) -> None:
+        """One message to its inbox."""
+        path = self.guard / sheet.INBOX
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, json.dumps(message).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_S):
+            with contextlib.suppress(OSError):
+                self.tell(do="beat")
+
+    def silence(self) -> None:
+        """No more beats: the runner is dead or stuck."""
+        self._over.set()
+
+    def arm(self, *entries: Live) -> None:
+        """These are alive from now on."""
+        for entry in entries:
+            live.append(self.live, entry)
+        self.tell(do="arm")
+
+    @property
+    def status(self) -> Json:
+        """Its status page, as viewers read it; empty before the first."""
+        recording = recorder_read.open_newest(self.run_dir)
+        return (recording.status() if recording else None) or {}
+
+    @property
+    def armed(self) -> bool:
+        """Whether it says that it may kill, and whom."""
+        page = self.status
+        return bool(page.get("armed") and page.get("targets"))
+
+    @property
+    def breach(self) -> Json | None:
+        return _table(self.guard / sheet.BREACH)
+
+    def breached(self, limit_s: float = 30.0) -> Json:
+        """Wait for breach.json."""
+        found: Json = until(lambda: self.breach, f"a breach: {self.status}", limit_s)
+        return found
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Its end and its children's; the run directory is left."""
+        self._over.set()
+        if self.child is not None:
+            with contextlib.suppress(OSError):
+                self.tell(do="quit")
+            try:
+                self.child.wait(3)
+            except subprocess.TimeoutExpired:
+                self.child.send_signal(signal.SIGKILL)
+                self.child.wait(5)
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(5)
+        if self._fifo >= 0:
+            os.close(self._fifo)
+        (Path("/dev/shm") / f"omni-yard.{os.getuid()}.{self.run_id}.ring").unlink(missing_ok=True)
+
+
+@contextmanager
+def posted(place: Path, *limits: Limit, start: bool = True, **more: Any) -> Iterator[Post]:
+    """A run directory below `place` with its sentinel watching."""
+    post = Post(place / f"run-{uuid.uuid4().hex[:12]}", limits, **more)
+    try:
+        post.prepare()
+        if start:
+            post.start()
+        yield post
+    finally:
+        post.close()
+
+
+def _table(path: Path) -> Json | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,151 @@
+"""A whole world under pressure: a real run, its console in a terminal, an operator over ssh."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.run.view import RunView
+from tests.guard.yard import memory, programs
+from tests.guard.yard.echo import Echo, echoing
+from tests.run.e2e.sites import book, service
+from tests.run.e2e.world import COMMAND, World, until
+from tests.testbed.ssh import Ssh
+from tests.ui.terminal import Terminal
+
+SIZE = 2 * memory.GIB
+MARGIN = 768 * memory.MIB
+RATE = int(1.5 * memory.GIB)
+SLACK = memory.GIB
+"""How far below the limit MemAvailable may fall until the hog is dead."""
+ECHO_S = 1.0
+START = "id: up, service: {start: hog}"
+
+
+class Level:
+    """The lowest MemAvailable since it was made, looked at a hundred times a second."""
+
+    def __init__(self) -> None:
+        self.lowest = memory.available()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="level")
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.01):
+            self.lowest = min(self.lowest, memory.available())
+
+    def rest(self) -> None:
+        """What comes from here on is somebody else's."""
+        self._over.set()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@dataclass
+class Scene:
+    """`limit`: the RAM that the run's guard keeps free, bytes; see `guarded`."""
+
+    world: World
+    echo: Echo
+    level: Level
+    terminal: Terminal
+    limit: int = 512 * memory.MIB
+    before: tuple[int, int] = (0, 0)
+
+    # -- the site --------------------------------------------------------------------------------
+
+    def guarded(
+        self, *, size: int = SIZE, margin: int = MARGIN, rate: int = RATE, **site: Any
+    ) -> None:
+        """A site whose candidate `hog` is a host process, and a limit `margin` from now."""
+        memory.warm(size)
+        memory.require(size)
+        self.limit = memory.settled() - margin
+        words = (str(programs.hog()), "lone", "alloc", str(size), str(rate))
+        hog = service(list(words), self.world.cand_url, exclusive=True)
+        self.write(hog, **site)
+
+    def write(self, hog: dict[str, Any], guards: Sequence[Any] = (), **site: Any) -> None:
+        """The site with any candidate."""
+        world = self.world
+        ram = {"metric": "host.ram_available", "below": f"{self.limit // memory.MIB}MiB"}
+        text = {
+            "schema": "omni.site/v1", "name": "local",
+            "baseline": service(world.engine(world.model, world.base_port), world.base_url),
+            "services": {"hog": hog},
+            "guards": [ram, *guards], **site,
+        }  # fmt: skip
+        world.site.write_text(json.dumps(text, indent=1))
+
+    def run(self) -> None:
+        """The run begins: it stops the baseline and starts the hog."""
+        world, self.level.lowest = self.world, memory.available()
+        world.detach(world.write("hog.yaml", book(START, name="hog")))
+
+    # -- what has to be true afterwards ----------------------------------------------------------
+
+    def breached(self) -> dict[str, Any]:
+        """breach.json: it is written when the load is dead, or half a second after the kill."""
+        path = self.world.run.guard / "breach.json"
+        until(path.exists, f"a breach: {self.world.words}", 60.0)
+        self.level.rest()
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+    def over(self) -> RunView:
+        """The end of the run: rolled back because of the guard, and the baseline serves."""
+        view = self.world.over()
+        assert str(view.state) == "rolled_back", self.world.words
+        assert any(event.kind == "breach" for event in view.guards), view.guards
+        return view
+
+    def proved(self, *, terminal: bool = True) -> None:
+        """Killed before the machine noticed: baseline, operator and console are all there."""
+        assert self.world.serves(), "the baseline answers a completion"
+        assert self.level.lowest > self.limit - SLACK, f"killed too late: {self.figures()}"
+        assert len(self.echo.delays) > 10
+        assert self.echo.p99() <= ECHO_S, sorted(self.echo.delays)[-5:]
+        if terminal:
+            self.alive()
+
+    def alive(self) -> None:
+        """The console draws, and takes a key."""
+        assert self.terminal.child.poll() is None, self.terminal.text
+        self.terminal.until("SERVING")
+        self.terminal.press("?")
+        self.terminal.until("Everywhere")
+        self.terminal.press("\x1b[27u")
+
+    def figures(self) -> str:
+        """For a person: what was seen."""
+        return (
+            f"lowest {(self.level.lowest - self.limit) / memory.MIB:+.0f} MiB to the limit, echo "
+            f"p99 {self.echo.p99() * 1e3:.0f} ms of {len(self.echo.delays)}"
+        )
+
+
+@contextmanager
+def scene(root: Path, model: Path, ssh: Ssh) -> Iterator[Scene]:
+    """A baseline that serves (a real llama.cpp), an echo over ssh, and the console."""
+    world = World(root, model)
+    world.env |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    with ExitStack() as stack:
+        stack.callback(world.close)
+        made = Scene(world, None, None, None)  # type: ignore[arg-type]
+        made.write(service(["sleep", "600"], world.cand_url))
+        made.before = world.bring_up()
+        made.echo = stack.enter_context(echoing(ssh))
+        made.level = Level()
+        stack.callback(made.level.close)
+        made.terminal = Terminal([COMMAND], world.env, cwd=str(root))
+        stack.callback(made.terminal.close)
+        made.terminal.until("SERVING")
+        yield made

@@ -1,0 +1,106 @@
+"""One hog against one guard: the sentinel or earlyoom, the same hog and the same crossing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.rollback.live import Live
+from tests.guard.yard import earlyoom, hogs, memory
+from tests.guard.yard.hogs import Hog, Observer, Seen
+from tests.guard.yard.post import floor, posted, until
+
+MARGIN_LEAST = 512 * memory.MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`written_ns`: when the sentinel had written the kill, its own stamp; 0 for earlyoom."""
+
+    threshold: int
+    seen: Seen
+    written_ns: int = 0
+    breach: Any = None
+
+    @property
+    def kill_s(self) -> float:
+        """Crossing → kill written. Both clocks are the kernel's monotonic one; a sentinel may see
+        the crossing up to a millisecond before the observer does."""
+        return max(0.0, self.seen.after(self.written_ns))
+
+    @property
+    def dying_s(self) -> float:
+        return self.seen.after(self.seen.dying)
+
+    @property
+    def empty_s(self) -> float:
+        return self.seen.after(self.seen.empty)
+
+    @property
+    def below(self) -> int:
+        """Bytes that MemAvailable went below the threshold."""
+        return self.threshold - self.seen.lowest
+
+
+def against_sentinel(
+    place: Path, size: int, margin: int, *, container: bool = True, burners: int = 0
+) -> Trial:
+    """The real sentinel with one limit, `margin` bytes below what is available now."""
+    threshold = _ready(size, margin)
+    with (
+        posted(place, floor(threshold)) as post,
+        hogs.waiting(["alloc", str(size), "0"], cgroup=container) as hog,
+    ):
+        post.arm(entry(hog))
+        until(lambda: post.armed, f"armed: {post.status}")
+        with _watched(threshold, hog, burners) as observer:
+            hog.go()
+            seen = observer.seen()
+        breach = post.breached()
+        return Trial(threshold, seen, written_ns(breach), breach)
+
+
+def against_earlyoom(size: int, margin: int, *, burners: int = 0) -> Trial:
+    """Debian's, with the same threshold, in a pid namespace with the hog."""
+    threshold = _ready(size, margin)
+    with (
+        earlyoom.armed(threshold) as first,
+        hogs.waiting(["alloc", str(size), "0"], inside=first) as hog,
+        _watched(threshold, hog, burners) as observer,
+    ):
+        hog.go()
+        return Trial(threshold, observer.seen())
+
+
+def _ready(size: int, margin: int) -> int:
+    assert margin >= MARGIN_LEAST, "less would be crossed by whoever else lives here"
+    memory.warm(size)
+    return memory.require(size) - margin
+
+
+@contextmanager
+def _watched(threshold: int, hog: Hog, burners: int) -> Iterator[Observer]:
+    observer = Observer(threshold, hog)
+    try:
+        if burners:
+            with hogs.burning(burners):
+                yield observer
+        else:
+            yield observer
+    finally:
+        observer.close()
+
+
+def entry(hog: Hog) -> Live:
+    """Its line in live.jsonl: a container where it has a cgroup of its own."""
+    if hog.cgroup.name:
+        return Live("container", "cand", container=hog.identity)
+    return Live("process", "cand", hog.pid, hog.start)
+
+
+def written_ns(breach: dict[str, Any]) -> int:
+    """When the first kill was written, monotonic nanoseconds."""
+    return int((breach["mono"] + breach["written_s"]) * 1e9)

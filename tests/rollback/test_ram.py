@@ -1,0 +1,161 @@
+"""The memory rung: an ordinary rollback is not held up, after a kill RAM is waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.clock import FakeClock
+from console.rollback import ram, stop
+from console.rollback.report import Line, Report, Trigger
+from console.rollback.scene import Scene
+from tests.rollback.conftest import Stage
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+Make = Callable[..., Scene]
+
+
+@pytest.fixture
+def make(stage: Stage, clock: FakeClock) -> Make:
+    def scene(trigger: str = "sentinel-1", stopped: int = 0, **plan: object) -> Scene:
+        stage.seal(**plan)
+        begun = Trigger(trigger, True, clock.monotonic())
+        made = Scene(stage.plan, clock, Report(stage.root / "l", begun, clock, said), None)
+        made.stopped = stopped
+        return made
+
+    lines = stage.lines
+
+    def said(line: Line) -> None:
+        lines.append(line)
+
+    return scene
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[int]], None]:
+    def use(values: Iterator[int]) -> None:
+        monkeypatch.setattr(ram, "available", lambda descriptor: next(values))
+
+    return use
+
+
+def last(stage: Stage) -> tuple[str, str]:
+    return stage.lines[-1]["state"], stage.lines[-1]["detail"]
+
+
+def test_nothing_stopped_and_nothing_killed_waits_for_nothing(
+    stage: Stage, make: Make, clock: FakeClock
+) -> None:
+    stop.memory(make("command-1"))
+    assert last(stage) == ("skipped", "nothing was stopped")
+    assert clock.slept == []
+
+
+def test_an_ordinary_rollback_is_held_up_for_less_than_five_milliseconds(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter([20 * GIB, 20 * GIB + 8 * MIB]))
+    stop.memory(make("runner-1", stopped=1))
+    assert last(stage) == ("ok", "the stopped ones are gone")
+    assert sum(clock.slept) < 0.005
+
+
+def test_the_look_itself_costs_little(stage: Stage) -> None:
+    descriptor = os.open("/proc/meminfo", os.O_RDONLY)
+    try:
+        known = ram.available(descriptor)
+        best = min(_timed(descriptor) for _ in range(20))
+    finally:
+        os.close(descriptor)
+    assert known is not None
+    assert known > 0
+    assert best < 0.001
+
+
+def _timed(descriptor: int) -> float:
+    begun = time.perf_counter()
+    ram.available(descriptor)
+    return time.perf_counter() - begun
+
+
+def test_after_a_kill_it_waits_until_ram_rises_no_more(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    """300 GiB at 1.2 GiB a look: visible all the while, and then it goes on."""
+    values = [2 * GIB + step * 1200 * MIB for step in range(256)]
+    figures(iter([*values, values[-1] + 10 * MIB]))
+    stop.memory(make("sentinel-1"))
+    state, detail = last(stage)
+    assert state == "ok"
+    assert "of it came back meanwhile" in detail
+    assert sum(clock.slept) == pytest.approx(256 * ram.PAUSE_S)
+    notes = [line["detail"] for line in stage.lines if line["state"] == "note"]
+    assert len(notes) >= 4
+    assert all("RAM comes back" in note for note in notes)
+
+
+def test_the_wait_is_bounded(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter(range(GIB, 4000 * GIB, GIB)))
+    stop.memory(make("sentinel-1"))
+    assert "still rising after" in last(stage)[1]
+    assert ram.WAIT_S <= sum(clock.slept) <= ram.WAIT_S + 1
+
+
+def test_a_stop_that_is_still_giving_back_is_seen(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter([10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB, 12 * GIB]))
+    stop.memory(make("runner-1", stopped=1))
+    assert "12.0 GiB of RAM available" in last(stage)[1]
+
+
+def test_a_fresh_breach_counts_whoever_asked(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter([GIB] * 10))
+    path = Path(stage.plan.run_dir, *stop.BREACH)
+    path.parent.mkdir()
+    path.write_text("{}")
+    os.utime(path, (clock.now() - 5, clock.now() - 5))
+    stop.memory(make("command-1"))
+    assert last(stage) == ("ok", "1.0 GiB of RAM available")
+    os.utime(path, (clock.now() - 3600, clock.now() - 3600))
+    stop.memory(make("command-1"))
+    assert last(stage) == ("skipped", "nothing was stopped")
+
+
+def test_vram_is_waited_for_as_well(
+    stage: Stage, make: Make, figures: Callable[[Iterator[int]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    figures(iter([GIB] * 4))
+    used = iter([90 * GIB, 40 * GIB, GIB, GIB])
+    monkeypatch.setattr(stop, "_vram_used", lambda scene: next(used))
+    stop.memory(make("sentinel-1", gpus=("GPU-1",), exclusive=True))
+    assert (
+        last(stage)[1] == "1.0 GiB of RAM available; GPU memory in use 1.0 GiB, no longer falling"
+    )
+
+
+def test_ram_that_is_not_known_holds_nobody_up(
+    stage: Stage, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ram, "available", lambda descriptor: None)
+    stop.memory(make("sentinel-1"))
+    assert "not known" in last(stage)[1]
+    assert json.dumps(stage.lines[-1])

@@ -1,0 +1,243 @@
+"""The runner's side of the sentinel: what is told, what is noticed, when the run gives up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.rollback import live
+from console.run.context import Attempt, StepFailed
+from console.run.guard import GONE_S, MOST_EVENTS
+from console.run.guard_look import Seen
+from console.run.state import Cause, RunState
+from console.services.base import Handle
+from console.services.deadline import Cancelled
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import Bench, mine
+
+UP = "{id: up, service: {start: cand}}"
+STEPS = (UP, "{id: cmd, run: [x]}", "{id: n, note: x}", "{id: down, service: {stop: cand}}")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(tmp_path, plan(*STEPS, final="{id: last, run: [x]}"), monkeypatch)
+    yield made
+    made.close()
+
+
+def test_it_beats_once_a_second(bench: Bench) -> None:
+    bench.tick(40)
+    assert bench.told == [{"do": "beat"}] * 10
+    assert bench.kinds == []
+
+
+def test_an_attached_operator_is_told_and_only_for_a_while(bench: Bench) -> None:
+    bench.context.desk.attended_at = bench.clock.time
+    bench.tick(40)
+    assert bench.told.count({"do": "attended"}) == 5
+
+
+def test_what_comes_alive_arms_and_an_outage_is_told(bench: Bench) -> None:
+    bench.context.alive(Handle("cand", "process", pid=os.getpid(), start=mine()[1]))
+    assert bench.told == [{"do": "arm"}]
+    bench.context.record("outage", down=True)
+    bench.context.record("outage", down=False, restore_s=1.0)
+    assert bench.told[1:] == [{"do": "outage", "on": True}, {"do": "outage", "on": False}]
+
+
+def test_the_lease_stands_where_viewers_ask(bench: Bench) -> None:
+    bench.says("ok", lease_s=41.0)
+    bench.guard.tick()
+    assert bench.context.desk.status()["lease"] == 41.0
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def test_a_change_of_level_is_an_event_and_a_level_that_stays_is_not(bench: Bench) -> None:
+    bench.tick(4)
+    bench.says("warn", "RAM is full in 28 s", "swap grows")
+    bench.guard.tick()
+    bench.tick(40)
+    bench.says("ok")
+    bench.guard.tick()
+    assert bench.kinds == ["warn", "clear"]
+    assert bench.context.view.guards[0].words == "RAM is full in 28 s; swap grows"
+
+
+def test_a_level_that_flaps_for_hours_does_not_fill_the_journal(bench: Bench) -> None:
+    for n in range(2 * MOST_EVENTS):
+        bench.says("warn" if n % 2 else "ok")
+        bench.guard.tick()
+    assert len(bench.kinds) == MOST_EVENTS
+
+
+# -- a sentinel that is not there ------------------------------------------------------------------
+
+
+def test_a_dead_one_is_started_anew_at_once_and_once(bench: Bench) -> None:
+    bench.tick(4)
+    bench.sentinel.alive = bench.sentinel.watches = False
+    bench.tick()
+    assert (bench.sentinel.starts, bench.kinds) == (1, ["restarted"])
+    assert "was gone" in bench.context.view.guards[0].words
+    bench.tick(60)
+    assert (bench.sentinel.starts, bench.halted) == (1, "")
+
+
+def test_the_new_one_is_told_where_things_stand(bench: Bench) -> None:
+    bench.context.record("outage", down=True)
+    bench.sentinel.alive = bench.sentinel.watches = False
+    bench.tick(fresh=False)
+    bench.told.clear()
+    bench.tick(fresh=False)
+    assert {"do": "outage", "on": True} in bench.told
+    assert {"do": "arm"} in bench.told
+    bench.told.clear()
+    bench.tick(8)
+    assert {"do": "arm"} not in bench.told, "told once"
+
+
+def test_a_silent_one_gets_two_seconds(bench: Bench) -> None:
+    bench.tick(4)
+    bench.tick(8, fresh=False)
+    assert bench.sentinel.starts == 0
+    bench.tick(2, fresh=False)
+    assert (bench.sentinel.ends, bench.sentinel.starts) == (1, 1)
+    assert "said nothing for 2 s" in bench.context.view.guards[0].words
+
+
+def test_a_page_that_stays_old_is_silence(bench: Bench) -> None:
+    bench.tick(4)
+    bench.seen = Seen(bench.clock.time)
+    bench.tick(10, fresh=False)
+    assert bench.kinds == ["restarted"]
+
+
+def gone_for_good(bench: Bench) -> None:
+    bench.tick(4)
+    bench.sentinel.comes_up = False
+    bench.sentinel.alive = bench.sentinel.watches = False
+    bench.tick(int(GONE_S / 0.25) + 2, fresh=False)
+
+
+def test_none_for_five_seconds_with_the_baseline_down_rolls_back(bench: Bench) -> None:
+    bench.context.record("outage", down=True)
+    gone_for_good(bench)
+    assert bench.kinds == ["restarted", "gone"]
+    assert bench.halted == "rollback:guard"
+    assert bench.context.desk.cancelled.is_set()
+    assert bench.context.view.verbs[-1]["who"] == "the sentinel"
+
+
+def test_none_with_a_command_alive_rolls_back(bench: Bench) -> None:
+    live.append(bench.context.run.live, live.Live("step", "cmd", *mine()))
+    gone_for_good(bench)
+    assert bench.halted == "rollback:guard"
+
+
+def test_none_with_nothing_up_stops_nothing_but_no_load_starts(bench: Bench) -> None:
+    gone_for_good(bench)
+    assert (bench.kinds, bench.halted) == (["restarted", "gone"], "")
+    planned = bench.context.plan.at("cmd")
+    with pytest.raises(StepFailed) as caught:
+        bench.guard.require(planned, Attempt(bench.context, "cmd", 1, 60.0))
+    assert caught.value.cause is Cause.GUARD
+
+
+def test_a_second_death_is_one_too_many(bench: Bench) -> None:
+    bench.context.record("outage", down=True)
+    bench.sentinel.alive = bench.sentinel.watches = False
+    bench.tick(12)
+    assert bench.halted == ""
+    bench.sentinel.alive = bench.sentinel.watches = False
+    bench.tick(int(GONE_S / 0.25) + 2, fresh=False)
+    assert (bench.sentinel.starts, bench.halted) == (1, "rollback:guard")
+
+
+def test_a_retry_by_the_operator_may_start_one_again(bench: Bench) -> None:
+    gone_for_good(bench)
+    bench.sentinel.comes_up = True
+    bench.guard.again()
+    bench.tick(4)
+    assert bench.sentinel.starts == 2
+    bench.guard.require(bench.context.plan.at("cmd"), Attempt(bench.context, "cmd", 1, 60.0))
+
+
+def test_a_run_that_rolls_back_already_is_left_alone(bench: Bench) -> None:
+    bench.context.record("outage", down=True)
+    bench.context.enter(RunState.ROLLING_BACK, "abort")
+    gone_for_good(bench)
+    assert bench.halted == ""
+
+
+# -- what needs a sentinel -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["n", "down", "last", "restore", "baseline:measure"])
+def test_what_loads_nothing_needs_none(bench: Bench, step: str) -> None:
+    bench.sentinel.watches = False
+    planned = next((s for s in bench.context.plan.steps if s.id == step), None)
+    if planned is not None:
+        bench.guard.require(planned, Attempt(bench.context, step, 1, 60.0))
+    assert bench.clock.slept == []
+
+
+@pytest.mark.parametrize("step", ["up", "cmd", "baseline:stop"])
+def test_what_loads_waits_and_then_refuses(bench: Bench, step: str) -> None:
+    planned = bench.context.plan.at(step)
+    bench.guard.require(planned, Attempt(bench.context, step, 1, 60.0))
+    assert bench.clock.slept == []
+    bench.sentinel.watches = False
+    begun = bench.clock.time
+    with pytest.raises(StepFailed):
+        bench.guard.require(planned, Attempt(bench.context, step, 1, 60.0))
+    assert GONE_S <= bench.clock.time - begun <= GONE_S + 1
+
+
+def test_an_abort_does_not_wait_for_a_sentinel(bench: Bench) -> None:
+    bench.sentinel.watches = False
+    bench.context.desk.cancelled.set()
+    with pytest.raises(Cancelled):
+        bench.guard.require(bench.context.plan.at("cmd"), Attempt(bench.context, "cmd", 1, 60.0))
+
+
+# -- a breach --------------------------------------------------------------------------------------
+
+
+def test_a_breach_whose_fence_does_not_come_is_rolled_back_here(bench: Bench) -> None:
+    bench.tick(4)
+    bench.breach(killed=[{"name": "cand", "kind": "process", "rung": "SIGKILL", "write_s": 0.01}])
+    bench.tick(8)
+    assert bench.halted == "", "the ladder gets its time"
+    bench.tick(20)
+    assert bench.halted == "rollback:guard"
+    assert bench.kinds == ["breach"]
+    bench.tick(40)
+    assert bench.kinds == ["breach"], "once"
+    found = bench.context.view.breach
+    assert found is not None
+    assert found.data["killed"][0]["name"] == "cand"
+
+
+def test_a_lease_that_ran_out_is_no_breach_of_a_limit(bench: Bench) -> None:
+    bench.breach(cause="lease", reason="nobody was attached for 30 min")
+    bench.tick(30)
+    assert bench.halted == "rollback:expired"
+
+
+def test_a_breach_of_before_is_old(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Bench(tmp_path, plan(UP), monkeypatch)
+    made.sentinel.here = True
+    made.breach()
+    made.guard.begin()
+    made.guard.close(over=False)
+    made.tick(40)
+    assert (made.kinds, made.halted) == (["watching"], "")
+    made.close()

@@ -1,0 +1,240 @@
+"""What the closer makes of a breach: events, the step, who, the state's reason; and the sheet."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.command.run import lease_of
+from console.errors import UsageError
+from console.fit.envelope import Envelope, Point
+from console.fit.machine import Machine
+from console.guard import sheet as sheets
+from console.guard.limits import Limit
+from console.playbook.load import load_playbook
+from console.rollback import plan as sealed
+from console.rollback.plan import Baseline, EngineAddress, SealedPlan
+from console.run import guard_sheet
+from console.run.guard_words import event_words, killed_words, lease_words, limit_words
+from console.run.recover import close_after_rollback
+from console.run.state import StepState
+from console.run.view import GuardEvent
+from console.services import process
+from console.services.base import ProcessSpec
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import Bench, mine
+
+UP = "{id: up, service: {start: cand}}"
+GIB = 1 << 30
+
+
+@pytest.fixture
+def bench(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(tmp_path, plan(UP, "{id: cmd, run: [x]}"), monkeypatch)
+    made.context.guard = None
+    steps = [
+        {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind}
+        for s in made.context.plan.steps
+    ]
+    made.context.record("run.created", run_id="r1", steps=steps)
+    made.context.record("outage", down=True)
+    made.context.record("step.state", "up", 1, state=str(StepState.RUNNING))
+    yield made
+    made.close()
+
+
+def climbed(bench: Bench, serving: bool = True) -> None:
+    line = {"trigger": "t1", "rung": "done", "state": "ok", "serving": serving, "restore_s": 4.2,
+            "detail": "", "at": 1.0, "t": 4.2}  # fmt: skip
+    bench.context.run.ladder.write_text(json.dumps(line) + "\n")
+
+
+def test_a_breach_is_written_down_as_one(bench: Bench) -> None:
+    bench.breach(killed=[{"name": "cand (pid 7)", "kind": "process"}])
+    climbed(bench)
+    close_after_rollback(bench.context)
+    view = bench.context.view
+    step = view.step("up")
+    assert step is not None
+    assert (str(view.state), view.reason, view.outage) == ("rolled_back", "guard", False)
+    assert (str(step.state), step.cause) == ("cancelled", "guard")
+    assert step.detail == "stopped by the sentinel: RAM available below 2.0 GiB"
+    assert (view.verbs[-1]["who"], view.verbs[-1]["why"]) == ("the sentinel", view.guards[0].words)
+    assert view.breach is not None
+    assert view.breach.data["killed"][0]["name"] == "cand (pid 7)"
+
+
+def test_a_lease_is_written_down_as_one(bench: Bench) -> None:
+    bench.breach(cause="lease", reason="nobody was attached for 1800 s")
+    climbed(bench)
+    close_after_rollback(bench.context)
+    view = bench.context.view
+    step = view.step("up")
+    assert step is not None
+    assert (view.reason, step.cause) == ("lease", "expired")
+
+
+def test_an_emergency_later_is_nobodys_breach(bench: Bench) -> None:
+    bench.breach()
+    climbed(bench)
+    close_after_rollback(bench.context)
+    bench.context.record("outage", down=True)
+    close_after_rollback(bench.context)
+    view = bench.context.view
+    assert len(view.guards) == 1, "written once"
+    assert view.verbs[-1]["who"] == "the emergency key"
+
+
+def test_without_a_breach_it_is_an_emergency(bench: Bench) -> None:
+    climbed(bench)
+    close_after_rollback(bench.context)
+    view = bench.context.view
+    step = view.step("up")
+    assert step is not None
+    assert (view.reason, step.cause, view.guards) == ("emergency", "", ())
+
+
+def test_a_breach_whose_rollback_failed(bench: Bench) -> None:
+    bench.breach()
+    climbed(bench, serving=False)
+    close_after_rollback(bench.context)
+    assert str(bench.context.view.state) == "rollback_failed"
+    assert bench.context.view.reason == "guard"
+
+
+# -- the sheet -------------------------------------------------------------------------------------
+
+
+def sheet(bench: Bench, plan: SealedPlan | None = None) -> sheets.Sheet:
+    return guard_sheet.make(bench.context, plan or sealed.read(bench.context.run.sealed))
+
+
+def test_everything_is_named_by_identity(bench: Bench) -> None:
+    plan = SealedPlan(
+        "run", str(bench.context.run.path), Baseline("baseline", "container", "http://127.0.0.1:1",
+                                                     container_id="b" * 64, container_name="base"),
+        protected=("qdrant", "base"), gpus=("GPU-a",), engine=EngineAddress("/run/d.sock"),
+    )  # fmt: skip
+    made = sheet(bench, plan)
+    assert made.spare == ("b" * 64, "base", "qdrant")
+    assert (made.gpus, made.engine, made.runner) == (("GPU-a",), "/run/d.sock", mine())
+    assert made.logs["cand"].endswith("/logs/cand.log")
+    assert made.lease_s == 0.0
+    guard_sheet.write(made)
+    assert sheets.read(made.directory / sheets.SHEET) == made
+    assert (made.directory / sheets.SHEET).stat().st_mode & 0o077 == 0
+
+
+def test_a_baseline_that_is_a_process_is_spared_by_its_record(bench: Bench, tmp_path: Path) -> None:
+    spec, records = ProcessSpec(("x",)), tmp_path / "records"
+    process.write_record(records, "baseline", spec, *mine())
+    base = Baseline("baseline", "process", "http://127.0.0.1:1", process=spec,
+                    records_dir=str(records))  # fmt: skip
+    assert sheet(bench, SealedPlan("run", "", base)).spare_pids == (mine(),)
+
+
+def test_a_disk_that_is_not_there_yet_is_the_one_above(tmp_path: Path) -> None:
+    assert guard_sheet.existing(tmp_path / "a" / "b") == tmp_path
+    assert guard_sheet.existing(tmp_path) == tmp_path
+
+
+ENVELOPE = Envelope((Point("serving", 9.0, 12 * GIB, vram=(("RTX 5090", GIB), ("odd", 1))),))
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"), [("GO", True), ("GO-STREAMING", True), ("TIGHT", True), ("NO-GO", False),
+                       ("UNKNOWN", False)],
+)  # fmt: skip
+def test_a_load_is_held_to_what_was_judged_to_fit(bench: Bench, word: str, kept: bool) -> None:
+    bench.context.record("envelope", "fit", 1, envelope=ENVELOPE.to_json())
+    assert guard_sheet.predicted(bench.context.view) == Envelope(), "not judged yet"
+    bench.context.record("verdict", "fit", 1, verdict="x", criteria=[{"metric": word, "why": ""}])
+    assert guard_sheet.predicted(bench.context.view) == (ENVELOPE if kept else Envelope())
+
+
+def test_cards_are_named_as_the_sentinel_sees_them(bench: Bench) -> None:
+    cards = [{"uuid": "GPU-b", "name": "NVIDIA GeForce RTX 5090"}]
+    bench.context.view.header = {"machine": {"cards": cards}}
+    from console.run.report_memory import card_names
+
+    (name,) = card_names(bench.context.view).values()
+    envelope = Envelope((Point("serving", 9.0, 1, vram=((name, GIB), ("odd", 1))),))
+    (point,) = guard_sheet.by_uuid(envelope, bench.context.view).points
+    assert point.vram == (("GPU-b", GIB), ("odd", 1))
+
+
+def test_the_nearest_lease_counts(bench: Bench, tmp_path: Path) -> None:
+    plan = bench.context.plan
+    assert guard_sheet.lease_of(plan, None) == 0.0
+    assert guard_sheet.lease_of(plan, 90.0) == 90.0
+    path = tmp_path / "other.yaml"
+    path.write_text("schema: omni.playbook/v1\nname: x\ntitle: t\nlease: 30m\n"
+                    "phases: [{title: p, steps: [{id: a, note: x}]}]\n")  # fmt: skip
+    from dataclasses import replace
+
+    leased = replace(plan, playbook=load_playbook(path))
+    assert guard_sheet.lease_of(leased, None) == 1800.0
+    assert guard_sheet.lease_of(leased, 0.0) == 0.0, "--lease 0 takes it away"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [(None, None), ("0", 0.0), ("30m", 1800.0)])
+def test_a_lease_on_the_command_line(text: str | None, seconds: float | None) -> None:
+    assert lease_of(Namespace(lease=text)) == seconds
+
+
+def test_no_lease_on_the_command_line() -> None:
+    with pytest.raises(UsageError, match="--lease 30"):
+        lease_of(Namespace(lease="30"))
+
+
+def test_a_machine_says_which_guards_do_not_fit(bench: Bench) -> None:
+    from dataclasses import replace
+
+    limits = (Limit("host.ram_available", below=2 * GIB, source="a"),
+              Limit("host.ram_available", below=9 * GIB, source="b"),
+              Limit("host.swap_used", above=9 * GIB, source="c"))  # fmt: skip
+    plan = bench.context.plan
+    plan = replace(plan, playbook=replace(plan.playbook, guards=limits))
+    machine = Machine(ram_total=8 * GIB, swap_total=GIB)
+    assert [w[-3:] for w in guard_sheet.misfits(plan, machine)] == ["(b)", "(c)"]
+    assert [w[-3:] for w in guard_sheet.misfits(plan, machine, always=True)] == ["(b)"]
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (Limit("host.ram_available", below=24 * GIB, for_s=2.0, source="site, line 3"),
+         "RAM available below 24.0 GiB for 2.00 s: kills the load, rolls back (site, line 3)"),
+        (Limit("host.swap_in_rate", above=400 * 2**20, act="warn", source=""),
+         "swapped in above 400.0 MiB/s: warns"),
+        (Limit("gpu.memory_used", above=GIB, of="sum", missing="breach", source=""),
+         "VRAM used of all cards together above 1.0 GiB: kills the load, rolls back; "
+         "no figure counts as breached"),
+        (Limit("host.time_to_full", below=20.0, source=""),
+         "RAM full in less than 20.0 s: kills the load, rolls back"),
+        (Limit(log="cand", matches="CUDA\x1b[31m", count=3, source=""),
+         "3 lines of cand's log matching CUDA: kills the load, rolls back"),
+    ],
+)  # fmt: skip
+def test_a_limit_in_words(limit: Limit, words: str) -> None:
+    assert limit_words(limit) == words
+
+
+def test_other_words() -> None:
+    assert event_words(GuardEvent(1.0, "warn", "full\x07 soon")).startswith("GUARD WARNS: full")
+    assert lease_words(0.0).startswith("none")
+    assert lease_words(1800.0).startswith("30 min 00 s: with the baseline down")
+    row: dict[str, Any] = {"name": "c", "kind": "container", "rung": "cgroup.kill", "empty_s": 1.5}
+    assert killed_words(row) == "c (container) by cgroup.kill, gone after 1.50 s"
+    assert killed_words({"name": "c (pid 3)", "kind": "process", "write_s": 0.001, "why": "D"}) == (
+        "c (pid 3), signalled after 1 ms: D"
+    )
+    assert killed_words({}) == "?"

@@ -1,0 +1,159 @@
+"""What a sentinel leaves to be read: taken as it is meant, and nothing believed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.clock import SystemClock
+from console.guard.inbox import Inbox
+from console.guard.recorder import Recorder
+from console.run.directory import RunDir
+from console.run.guard_look import MOST_POINTS, breach_of, look, ready, tell
+from console.run.state import Cause
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = RunDir(tmp_path / "r1")
+    made.guard.mkdir(parents=True)
+    return made
+
+
+def put(run: RunDir, name: str, value: object) -> None:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    (run.guard / name).write_bytes(data)
+
+
+def test_nothing_is_there(run: RunDir) -> None:
+    assert (ready(run), look(run, (1, 1)), breach_of(run)) == (None, None, None)
+    assert not tell(run, {"do": "beat"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{", b"[]", b'"x"', {"pid": 0, "start": 1}, {"pid": 5}, {"pid": "x", "start": 1},
+     {"pid": 5, "start": 0}, {"pid": None, "start": None}, b"\xff" * 9, b"[" * 99999],
+)  # fmt: skip
+def test_what_is_no_word_of_a_sentinel(run: RunDir, value: object) -> None:
+    put(run, "sentinel.json", value)
+    put(run, "breach.json", value)
+    assert (ready(run), breach_of(run)) == (None, None)
+
+
+def test_a_fifo_in_a_files_place_is_not_waited_for(run: RunDir) -> None:
+    os.mkfifo(run.guard / "sentinel.json")
+    assert ready(run) is None
+
+
+def test_who_watches(run: RunDir) -> None:
+    put(run, "sentinel.json", {"pid": 77, "start": 5, "memory": "all pages locked"})
+    assert ready(run) == (77, 5)
+
+
+def test_a_message_reaches_an_inbox(run: RunDir) -> None:
+    inbox = Inbox(run.guard / "inbox")
+    try:
+        assert tell(run, {"do": "outage", "on": True})
+        assert inbox.read() == [{"do": "outage", "on": True}]
+    finally:
+        inbox.close()
+    assert not tell(run, {"do": "beat"}), "nobody reads any more"
+
+
+def test_a_full_inbox_holds_nobody_up(run: RunDir) -> None:
+    inbox = Inbox(run.guard / "inbox")
+    try:
+        told = [tell(run, {"do": "beat"}) for _ in range(20_000)]
+    finally:
+        inbox.close()
+    assert told[0]
+    assert not told[-1]
+
+
+def test_no_message_into_a_plain_file(run: RunDir) -> None:
+    put(run, "inbox", b"")
+    assert not tell(run, {"do": "beat"})
+    assert (run.guard / "inbox").read_bytes() == b""
+
+
+@pytest.fixture
+def page(run: RunDir) -> Callable[..., tuple[int, int]]:
+    """Writes a page as a sentinel does; who wrote it."""
+    from tests.run.unit.guarded import mine
+
+    def write(**values: Any) -> tuple[int, int]:
+        made = Recorder(run.guard / "recorder.live", run.id, SystemClock())
+        made.status(values)
+        made.close()
+        return mine()
+
+    return write
+
+
+def test_the_newest_page(run: RunDir, page: Callable[..., tuple[int, int]]) -> None:
+    me = page(level="warn", reasons=["RAM \x1b[31mfull", 7], tte_s=28.5, lease_s=9)
+    seen = look(run, me)
+    assert seen is not None
+    assert (seen.level, seen.reasons) == ("warn", ("RAM full", "7"))
+    assert (seen.tte_s, seen.lease_s) == (28.5, 9.0)
+    assert look(run, (me[0], me[1] + 1)) is None, "another sentinel's"
+
+
+def test_a_page_with_nothing_in_it(run: RunDir, page: Callable[..., tuple[int, int]]) -> None:
+    seen = look(run, page(level=None, reasons="x", tte_s="soon", lease_s=True))
+    assert seen is not None
+    assert (seen.level, seen.reasons, seen.tte_s, seen.lease_s) == ("ok", (), None, None)
+
+
+WINDOW = {"fast": [[float(t), 8 * GIB - t, 0, None] for t in range(2400)]}
+BREACH: dict[str, Any] = {
+    "at": 1_790_000_000.5, "reason": "RAM available 1.9 GiB, limit 2.0 GiB",
+    "reasons": ["RAM available 1.9 GiB", "full in 3 s"],
+    "limit": {"metric": "host.ram_available", "below": 2 * GIB},
+    "killed": [{"name": "cand", "kind": "process", "rung": "SIGKILL", "write_s": 0.018,
+                "empty_s": 0.22}],
+    "window": WINDOW, "cause": "guard",
+}  # fmt: skip
+
+
+def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
+    put(run, "breach.json", BREACH)
+    found = breach_of(run)
+    assert found is not None
+    assert (found.words, found.cause) == (BREACH["reason"], Cause.GUARD)
+    kept = found.data["window"]["fast"]
+    assert len(kept) <= MOST_POINTS + 1
+    assert (kept[0], kept[-1]) == (WINDOW["fast"][0], WINDOW["fast"][-1])
+    assert found.data["killed"][0]["write_s"] == 0.018
+
+
+def test_a_lease_that_ran_out(run: RunDir) -> None:
+    put(run, "breach.json", {**BREACH, "cause": "lease"})
+    found = breach_of(run)
+    assert found is not None
+    assert (found.cause, found.data["cause"]) == (Cause.EXPIRED, "lease")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"reasons": 3}, {"limit": []}, {"killed": "x"}, {"killed": [3, None]}, {"window": []},
+     {"window": {"fast": [[1], "x", [None, 1, 1], [1, "x", 2]]}}, {"cause": {"a": 1}},
+     {"reason": None, "reasons": []}, {"reason": "\x1b]0;x\x07 \x00"}],
+)  # fmt: skip
+def test_a_breach_that_is_half_garbage_is_still_a_breach(
+    run: RunDir, change: dict[str, Any]
+) -> None:
+    put(run, "breach.json", {**BREACH, **change})
+    found = breach_of(run)
+    assert found is not None
+    assert found.words
+    assert found.words.isprintable()
+    json.dumps(found.data)

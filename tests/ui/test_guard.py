@@ -1,0 +1,208 @@
+"""The guard on the screens: its line, marks, lease, the page of a breach, and what a tick costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.geometry import Region
+from textual.pilot import Pilot
+
+from console.app import ConsoleApp
+from console.gauges.text import plain
+from console.run.directory import RunDir
+from console.run.view import RunView
+from console.viewer.guard import NOBODY, GuardView, Lease
+from screens.breach import BreachScreen
+from screens.host import HostScreen
+from screens.operations import OperationsScreen
+from tests.ui import scene
+from tests.ui.test_screens import settled
+from tests.viewer import guard_ring
+from widgets import glyph
+from widgets.gauge_strip import GaugeStrip
+from widgets.pick_list import TextView
+from widgets.rows import Rows
+from widgets.status_line import StatusLine
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return scene.run_dir(tmp_path)
+
+
+@asynccontextmanager
+async def console(
+    run: RunDir | None, guard: GuardView, size: tuple[int, int] = (80, 24),
+    made: RunView | None = None,
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:  # fmt: skip
+    shot = scene.snapshot(run, made or scene.running()) if run is not None else scene.nothing()
+    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample(time.monotonic()))
+    desk.guard.latest = guard
+    app = ConsoleApp(desk)  # type: ignore[arg-type]
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot, lambda: app.sample is not None)
+        await pilot.pause()
+        yield app, pilot, desk
+
+
+def now(run: RunDir | None, **changes: object) -> GuardView:
+    return scene.guard(run, at=time.monotonic(), **changes)
+
+
+def shown(app: ConsoleApp) -> str:
+    """What the page in front says; "" before it stands."""
+    return "\n".join(view.text for view in app.screen.query(TextView))
+
+
+def guard_line(app: ConsoleApp) -> str:
+    return app.screen_stack[0].query_one("#guard", Rows).text
+
+
+async def test_the_line_and_the_marks(run: RunDir) -> None:
+    async with console(run, now(run)) as (app, _, _):
+        line = guard_line(app)
+        assert line.startswith("guard ok  RAM full in 61 s")
+        assert "acts at RAM <5.9 GiB" in line
+        ram = next(
+            row for row in app.screen.query_one(GaugeStrip).text.splitlines() if "RAM" in row
+        )
+        assert glyph.UNICODE.mark in ram
+        assert app.screen.query_one("#guard", Rows).size.height == 1
+
+
+async def test_without_a_run_nothing_is_guarded() -> None:
+    async with console(None, NOBODY) as (app, _, _):
+        assert guard_line(app) == "no run, nothing guarded"
+        assert glyph.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
+
+
+async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path) -> None:
+    other = RunDir(tmp_path / "another")
+    async with console(run, now(other)) as (app, _, _):
+        assert guard_line(app) == "guard: looking"
+
+
+async def test_a_sentinel_that_is_gone_is_a_word_on_a_terminal_without_colour(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with console(run, now(run, word="gone"), (60, 20)) as (app, _, _):
+        assert guard_line(app).startswith("no guard: sentinel gone")
+
+
+async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = time.monotonic()
+    async with console(run, scene.guard(run, at=at, tte_s=48.0)) as (app, pilot, desk):
+        assert isinstance(app.screen, OperationsScreen)
+        rows = app.screen.query_one("#guard", Rows)
+        asked: list[tuple[Region, ...]] = []
+        monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
+        desk.guard.latest = scene.guard(run, at=at, tte_s=47.0)
+        app.screen.draw_guard()
+        ((region,),) = asked
+        assert rows.text[region.x : region.right] == "7"
+        await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("size", "lease", "said"),
+    [
+        ((80, 24), Lease(252.0), "back in 4:12 unless attached"),
+        ((120, 40), Lease(252.0), "baseline returns in 4:12 unless somebody stays attached"),
+        ((120, 40), Lease(None, True), "lease renewed, you are attached"),
+    ],
+)
+async def test_the_lease_stands_in_the_header(
+    run: RunDir, size: tuple[int, int], lease: Lease, said: str
+) -> None:
+    made = scene.running()
+    made.created = time.time() - 600
+    async with console(run, now(run, lease=lease), size, made) as (app, _, _):
+        assert said in app.screen.query_one(StatusLine).text
+
+
+async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
+    guard_ring.record(run)
+    found = guard_ring.breach(run)
+    async with console(run, now(run)) as (app, pilot, desk):
+        screen = app.screen
+        assert isinstance(screen, OperationsScreen)
+        fresh = {**found, "at": time.time(), "wall": time.time()}
+        desk.guard.latest = now(run, word="acted", breach=fresh)
+        screen.draw_guard()
+        await settled(pilot, lambda: isinstance(app.screen, BreachScreen))
+        await settled(pilot, lambda: "killed candidate" in shown(app))
+        await pilot.press("escape")
+        screen.draw_guard()
+        await pilot.pause()
+        assert app.screen is screen
+        assert "guard ACTED" in guard_line(app)
+
+
+async def test_an_old_breach_waits_for_its_key(run: RunDir) -> None:
+    guard_ring.record(run)
+    found = guard_ring.breach(run)
+    guard_ring.climbed(run, ("memory", 2.1), ("serving", 74.0))
+    acted = GuardView(run, "acted", breach=found)
+    async with console(run, acted, (120, 40), scene.ended()) as (app, pilot, _):
+        assert guard_line(app) == "guard ACTED 14:14:55 UTC: b shows why, and what next"
+        assert isinstance(app.screen, OperationsScreen)
+        await pilot.press("b")
+        await settled(pilot, lambda: "killed candidate" in shown(app))
+        text = app.screen.query_one(TextView).text
+        assert text.index("RAM available 28.0 GiB") < text.index("▲ killed")
+        assert "the baseline served again after 1 min 14 s" in text
+        assert "14:14:" in text.splitlines()[-1] or "swap used" in text
+        assert all(len(row) <= 120 for row in text.splitlines())
+
+
+async def test_no_breach_says_so_and_what_would_be_one(run: RunDir) -> None:
+    async with console(run, now(run)) as (app, pilot, _):
+        await pilot.press("b")
+        await settled(pilot, lambda: "No breach" in shown(app))
+        assert "RAM available below 5.9 GiB: kill" in app.screen.query_one(TextView).text
+
+
+async def test_no_run_no_breach() -> None:
+    async with console(None, NOBODY) as (app, pilot, _):
+        await pilot.press("b")
+        await settled(pilot, lambda: "No breach" in shown(app))
+        await pilot.press("escape")
+        assert isinstance(app.screen, OperationsScreen)
+
+
+async def test_the_palette_opens_it(run: RunDir) -> None:
+    async with console(run, now(run)) as (app, _, _):
+        commands = {one.title: one for one in app.get_system_commands(app.screen)}
+        assert "Breach (b)" in commands
+
+
+async def test_the_host_page_has_every_gauge_with_its_mark(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.doctor.run.run", lambda site: [])
+    async with console(run, now(run), (100, 30)) as (app, pilot, _):
+        await pilot.press("4")
+        await settled(pilot, lambda: isinstance(app.screen, HostScreen))
+        await settled(pilot, lambda: "disk /" in shown(app))
+        rows = app.screen.query_one(TextView).text.splitlines()
+        assert rows[0].startswith("guard ok")
+        (ram,) = [row for row in rows if row.startswith("RAM")]
+        assert "319.0/377 GiB" in ram
+        assert "acts at 371 GiB, 52 GiB left" in ram
+        assert glyph.UNICODE.mark in ram
+        assert any("acts when it grows by 12 GiB" in row for row in rows)
+        assert sum("no limit of its own" in row for row in rows) == 3
+
+
+def test_an_ascii_terminal_gets_ascii_marks() -> None:
+    from console.gauges.marks_text import marked_rows
+    from widgets.gauge_text import signs
+
+    rows = marked_rows(scene.sample(), scene.guard(None).marks, 90, signs(glyph.ASCII))
+    assert "".join(plain(row) for row in rows).isascii()
+    assert any(glyph.ASCII.mark in plain(row) for row in rows)

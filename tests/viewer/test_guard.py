@@ -1,0 +1,216 @@
+"""The guard of a run as the console knows it: from a real sentinel, from garbage, from nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.gauges.text import plain
+from console.guard.limits import Limit
+from console.guard.sheet import Sheet
+from console.paths import module_argv
+from console.run.directory import RunDir
+from console.services import process
+from console.viewer import guard as guards
+from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
+from console.viewer.guard_text import lease_words, line, lines
+from tests.viewer.conftest import until
+from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
+
+LIMITS = (
+    Limit("host.ram_available", below=32 * GIB),
+    Limit("host.ram_available", below=8 * GIB),
+    Limit("host.ram_available", below=75 * GIB, act="warn"),
+    Limit("host.swap_used", above=11 * GIB),
+    Limit("gpu.memory_free", below=GIB, of="min"),
+    Limit("gpu.memory_used", above=40 * GIB, of="GPU-b"),
+    Limit("disk.free", below=50 * GIB, of="/data"),
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return run_of(tmp_path / "20261120-140312-book-1a2b")
+
+
+def words(view: GuardView, now: float = MONO, width: int = 0) -> str:
+    return plain(line(view, now, width))
+
+
+class Sentinel:
+    """A real one, over a run of this process with nothing alive: it has nobody to kill."""
+
+    def __init__(self, run: RunDir) -> None:
+        start = process.start_time(os.getpid()) or 0
+        sheet = Sheet(
+            run.id, str(run.path), str(run.path / "guard" / "live.ring"),
+            limits=(Limit("disk.free", below=1, of="/", source="site:3"),),
+            disks=("/",), runner=(os.getpid(), start), lease_s=600.0,
+        )  # fmt: skip
+        (run.path / "guard" / "guard.json").write_text(json.dumps(sheet.to_json()))
+        argv = [*module_argv("console.guard.sentinel"), str(run.path / "guard")]
+        self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def end(self) -> None:
+        self.child.kill()
+        self.child.wait()
+
+
+@pytest.fixture
+def sentinel(run: RunDir) -> Iterator[Sentinel]:
+    found = Sentinel(run)
+    yield found
+    found.end()
+
+
+def test_a_real_sentinel_is_seen_and_missed(run: RunDir, sentinel: Sentinel) -> None:
+    watch = GuardWatch()
+
+    def look() -> GuardView:
+        return watch.look(run, True, False)
+
+    view = until(lambda: (v := look()).word in (guards.OK, guards.WARN) and v, "it watches")
+    assert view.limits[-1].source == "site:3"
+    assert view.marks.ram_available
+    assert view.at is not None
+    assert time.monotonic() - view.at < 60
+    assert "acts at RAM <" in words(view, view.at)
+    sentinel.end()
+    assert look().word == guards.GONE
+    assert words(look(), look().at or 0.0).startswith("no guard: sentinel gone")
+
+
+def test_the_watcher_follows_what_it_is_aimed_at(run: RunDir) -> None:
+    watch = GuardWatch(every_s=0.01)
+    watch.start()
+    assert watch.latest == NOBODY
+    watch.aim(run, alive=True, over=False)
+    until(lambda: watch.latest.word == guards.STARTING, "no sentinel has begun")
+    record(run)
+    until(lambda: watch.latest.word == guards.OK, "this process wrote a ring")
+    assert watch.latest.run == run
+    breach(run)
+    until(lambda: watch.latest.word == guards.ACTED, "a breach was written")
+    watch.aim(None, alive=False, over=False)
+    until(lambda: watch.latest == NOBODY, "no run")
+    watch.close()
+    assert not watch._thread.is_alive()
+
+
+def test_a_garbled_recording_is_a_word_and_no_figure(run: RunDir) -> None:
+    record(run, page={"level": "ok", "tte_s": 41.0, "rate": 2e9})
+    ring = run.path / "guard" / "recorder.ring"
+    assert "full in 41 s" in words(GuardWatch().look(run, True, False))
+    data = bytearray(ring.read_bytes())
+    data[256 : 256 + 2 * 8192] = os.urandom(2 * 8192)
+    ring.write_bytes(data)
+    view = GuardWatch().look(run, True, False)
+    assert (view.word, view.tte_s, view.rate) == (guards.UNREADABLE, None, None)
+    assert words(view) == "guard unknown: its page is not whole"
+    (run.path / "guard" / "sentinel.json").write_text("{}")
+    ring.write_bytes(os.urandom(len(data)))
+    assert words(GuardWatch().look(run, True, False)).endswith("its recording cannot be read")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {}, {"level": 3}, {"level": "ok", "tte_s": "soon", "reasons": 7, "limits": [4, {}]},
+        {"level": "ok", "tte_s": float("nan"), "rate": True, "lease": [], "mono": None},
+    ],
+)  # fmt: skip
+def test_a_page_that_lies_is_not_believed(run: RunDir, page: dict[str, object]) -> None:
+    view = view_of(run, page, None, this_boot=True)
+    assert (view.tte_s, view.rate, view.lease, view.limits) == (None, None, None, ())
+    assert view.word == (guards.OK if page.get("level") == "ok" else guards.UNREADABLE)
+    assert "full in" not in words(view)
+    assert "0 B" not in words(view)
+
+
+def test_what_a_page_says(run: RunDir) -> None:
+    page = {
+        "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s"], "unknown": ["no PSI"],
+        "tte_s": 18.2, "filling": "RAM", "rate": 4.9e9, "missing": ["oom_score_adj"],
+        "lease": {"left_s": 252.7, "attended": False}, "advisory": True,
+        "limits": [one.to_json() for one in LIMITS],
+    }  # fmt: skip
+    view = view_of(run, page, None, this_boot=True)
+    assert view.lease == Lease(252.7)
+    assert view.reasons == ("RAM full in 18.2 s", "no PSI")
+    assert words(view).startswith("guard WARN: RAM full in 18 s, warns only while it rolls back")
+    assert "acts at RAM <32 GiB  swap >11 GiB" in words(view)
+    assert len(words(view, width=60)) <= 60
+    assert words(replace(view, at=MONO - 4)).startswith("guard WARN")
+    assert "data 4 s old" in words(replace(view, at=MONO - 4))
+    assert words(replace(view, at=MONO - 9)) == (
+        "guard SILENT: the sentinel lives and says nothing  data 9 s old"
+    )
+    assert "age of its data unknown" in words(view_of(run, page, None, this_boot=False))
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (NOBODY, "no run, nothing guarded"),
+        (GuardView(word=guards.STARTING), "no guard yet"),
+        (GuardView(word=guards.OK, at=MONO), "guard ok"),
+        (GuardView(word=guards.OK, at=MONO, tte_s=41.9), "guard ok  RAM full in 41 s"),
+        (GuardView(word=guards.OK, at=MONO, tte_s=3000.0), "guard ok"),
+        (GuardView(word=guards.WARN, at=MONO, reasons=("swap grows",)), "guard WARN: swap grows"),
+        (GuardView(word=guards.ACTED), "guard ACTED at a time that is not known"),
+        (GuardView(word=guards.ENDED), "nothing guarded: this run is over"),
+    ],
+)
+def test_each_state_in_words(view: GuardView, said: str) -> None:
+    assert words(view).startswith(said)
+
+
+def test_the_nearest_limit_that_kills_is_marked() -> None:
+    marks = marks_of(LIMITS)
+    assert (marks.ram_available, marks.swap_used, marks.swap_free) == (32 * GIB, 11 * GIB, None)
+    assert marks.vram_free == (("", GIB),)
+    assert marks.vram_used == (("GPU-b", 40 * GIB),)
+    assert marks.disk_free == (("/data", 50 * GIB),)
+
+
+def test_the_lease() -> None:
+    assert lease_words(None) == ""
+    assert lease_words(Lease(252.9)) == (
+        "baseline returns in 4:12 unless somebody stays attached"
+    )  # fmt: skip
+    assert lease_words(Lease(252.9), brief=True) == "back in 4:12 unless attached"
+    assert lease_words(Lease(600.0, True)) == "lease renewed, you are attached"
+
+
+def test_a_run_that_broke_off_in_trouble_says_how_to_read_it(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "boot_id", lambda: "another-boot")
+        record(run, until=KILL_S)
+    view = GuardWatch().look(run, False, False)
+    (first, *_) = rows = [plain(row) for row in lines(view, MONO, 80)]
+    assert first.startswith("the recording ends at ")
+    assert " ".join(rows).endswith(
+        "at level act, 28.0 GiB of RAM available; this machine has been restarted since: "
+        "omni-console recorder 1a2b shows it"
+    )
+    assert all(len(row) <= 80 for row in rows)
+
+
+def test_a_run_that_is_over_or_calm_says_nothing_of_a_crash(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "start_time", lambda pid: 1)  # the recorder's process is gone
+    record(run, until=KILL_S)
+    assert "at level act" in GuardWatch().look(run, False, False).after
+    record(run)
+    assert GuardWatch().look(run, False, True).after == ""
+    assert GuardWatch().look(run, False, False).after == ""

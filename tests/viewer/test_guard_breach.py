@@ -1,0 +1,232 @@
+"""The page of a breach, from its files alone, and its curve; the recorder as a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.cli import main
+from console.gauges.text import Signs, cells, plain
+from console.run.directory import RunDir
+from console.services import process
+from console.viewer.guard import NOBODY, GuardView
+from console.viewer.guard_breach import BreachPage, page, read, title
+from console.viewer.guard_chart import LABEL, Curve, chart, columns
+from tests.viewer.guard_ring import GIB, KILL_S, MONO, WALL, breach, climbed, record, run_of
+
+UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return run_of(tmp_path / "omni-console" / "runs" / "20261120-140312-book-1a2b")
+
+
+def text(found: BreachPage) -> str:
+    return "\n".join(words for words, _ in (*found.above, *found.below))
+
+
+def shown(run: RunDir) -> BreachPage:
+    return page(read(run), NOBODY)
+
+
+def test_a_breach_as_a_page(run: RunDir) -> None:
+    record(run)
+    breach(run)
+    climbed(run, ("memory", 2.1), ("serving", 74.0))
+    found = shown(run)
+    assert found.above[0] == ("RAM available 28.0 GiB, below 32.0 GiB", "bad")
+    said = text(found)
+    assert title(read(run)) == f"2026-09-21 14:14:55 UTC  {run.id}"
+    assert (
+        "killed candidate (container 0123456789ab) by cgroup.kill, process_mrelease, "
+        "34 ms after the limit was passed, gone after 227 ms" in said
+    )
+    assert "memory was back after 2.10 s; the baseline served again after 1 min 14 s" in said
+    assert "RAM available below 32.0 GiB for 0.10 s: kill (site:4)" in said
+    assert "What next" in said
+    ram, swap = found.curves
+    assert (ram.top, ram.limit, ram.below) == (377 * GIB, 32 * GIB, True)
+    assert (swap.name, swap.below) == ("swap used", False)
+    assert found.moment == MONO + KILL_S
+    assert found.end - found.begin == pytest.approx(115, abs=6)
+
+
+def test_the_card_that_was_the_cause_comes_first(run: RunDir) -> None:
+    record(run)
+    limit = {"metric": "gpu.memory_free", "below": 10 * GIB, "of": "GPU-a"}
+    breach(run, limit=limit)
+    vram, *_ = shown(run).curves
+    assert (vram.name, vram.top, vram.limit) == ("VRAM used GPU-a", 96 * GIB, 86 * GIB)
+    assert "shorten the context" in text(shown(run))
+
+
+def test_what_the_ladder_has_not_done_is_not_said_to_be_done(run: RunDir) -> None:
+    record(run)
+    breach(run)
+    assert "no ladder has said yet that the baseline serves: F12" in text(shown(run))
+    climbed(run, ("memory", -300.0), ("serving", -200.0))  # the one before this breach
+    assert "memory was back" not in text(shown(run))
+
+
+def test_after_a_reboot_and_without_a_ring_there_is_what_the_breach_kept(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [[WALL + t, (354 - 3 * t) * GIB, 0, None] for t in range(0, 96, 5)]
+    breach(run, window={"fast": rows})
+    (ram,) = shown(run).curves
+    assert len(ram.points) == len(rows)
+    assert ram.points[-1] == (MONO + KILL_S, pytest.approx((354 - 285) * GIB))
+    monkeypatch.setattr(process, "boot_id", lambda: "before")
+    record(run)
+    monkeypatch.setattr(process, "boot_id", lambda: "after")
+    assert "this machine has been restarted since: boot id differs" in text(shown(run))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"killed": 3, "limit": [], "reason": None, "window": "x", "mono": None, "refused": 1},
+        {"killed": [None, {}, {"name": "\x1b[2J", "why": ["\x1b]0;x\x07"]}], "wall": "x", "at": {}},
+        {"window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}, "limit": {"metric": "no"}},
+    ],
+)
+def test_garbage_is_no_page_and_no_escape(run: RunDir, changes: dict[str, Any]) -> None:
+    record(run)
+    breach(run, **changes)
+    assert "\x1b" not in text(shown(run))
+    assert shown(run).above[0][0]
+
+
+def test_a_lease_that_ran_out_killed_nobody(run: RunDir) -> None:
+    breach(run, cause="lease", reason="nobody was attached for 600 s", killed=[], limit={})
+    assert "the lease ran out: the ladder stops what runs" in text(shown(run))
+
+
+def test_without_a_breach_it_says_what_would_be_one(run: RunDir) -> None:
+    assert "nothing was ever guarded here" in text(page(None, NOBODY))
+    assert "no sentinel has watched this run" in text(shown(run))
+    record(run)
+    from console.guard.defaults import defaults
+
+    view = GuardView(run, "ok", MONO, limits=defaults(377 * GIB, 0).limits, missing=("no mlock",))
+    found = page(read(run), view)
+    assert found.above[0][0] == "No breach in this run: the guard has stopped nothing."
+    assert "RAM available below 5.9 GiB: kill" in text(found)
+    assert "not obtained: no mlock" in text(found)
+    assert "least RAM available in what is recorded: 28.0 GiB" in text(found)
+
+
+# -- the curve -----------------------------------------------------------------------------------
+
+
+def falling(*gap: float) -> Curve:
+    points = tuple(
+        (float(t), None if gap and gap[0] <= t < gap[1] else max(10.0, 100.0 - t))
+        for t in range(120)
+    )
+    return Curve("RAM", points, 100.0, 25.0)
+
+
+@pytest.mark.parametrize("signs", [UNICODE, Signs()], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("width", [40, 78, 118])
+def test_a_curve_fits_and_has_its_limit_and_its_moment(signs: Signs, width: int) -> None:
+    rows = [plain(row) for row in chart(falling(), 0, 120, width, 6, signs, 90.0)]
+    assert len(rows) == 7
+    assert all(cells(row) <= width for row in rows)
+    assert rows[0].startswith("   100 B ")
+    assert rows[4].startswith("    25 B ")
+    assert signs.line in rows[4]
+    at = rows[6].index(signs.up)
+    assert at == LABEL + int(90 / 120 * (width - LABEL))
+    assert rows[0][at] == signs.mark
+    assert "".join(rows).isascii() == (signs is not UNICODE)
+
+
+def test_what_is_not_known_is_a_question_and_no_zero() -> None:
+    rows = [plain(row) for row in chart(falling(40, 60), 0, 120, LABEL + 60, 5, UNICODE)]
+    assert rows[-1][LABEL + 21 : LABEL + 29] == "?" * 8
+    assert rows[0][LABEL + 21 : LABEL + 29].strip() == ""
+    assert rows[-1][LABEL + 55] == "▄"  # 10 of 100 in 5 rows is half a cell
+
+
+def test_the_worst_of_a_span_is_what_is_drawn() -> None:
+    dip = Curve("RAM", ((0.0, 90.0), (0.4, 5.0), (0.9, 90.0), (1.5, 80.0)), 100.0)
+    assert columns(dip, 0.0, 2.0, 2) == [5.0, 80.0]
+    peak = Curve("swap", dip.points, 100.0, below=False)
+    assert columns(peak, 0.0, 2.0, 2) == [90.0, 80.0]
+    assert columns(dip, 0.0, 0.0, 2) == [None, None]
+
+
+# -- the recorder as a command -------------------------------------------------------------------
+
+
+def test_the_last_seconds_as_a_table(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    record(run)
+    breach(run)
+    assert main(["recorder", "1a2b", "--seconds", "30"]) == 0
+    out = capsys.readouterr().out
+    assert "the sentinel is alive" in out
+    table = [line for line in out.splitlines() if line.startswith("14:1") and " GiB " in line]
+    assert sum(" act " in line for line in table) >= 5
+    assert len(table) > 25 + 10, "one a second, and more in the last five"
+    table = [line for line in table if " n/a" in line]
+    assert table[-1].startswith("14:15:15.000  ok ")
+    assert "28.0 GiB" in out
+    assert "swap-in 0 B/s, swap-out not known, GPU-a 90.0 GiB of 96.0 GiB" in out
+    assert "14:14:55.000  breach  RAM available 28.0 GiB" in out
+    assert "cause: RAM available 28.0 GiB, below 32.0 GiB" in out
+
+
+def test_the_newest_run_that_has_a_recording_after_a_reboot(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "boot_id", lambda: "before")
+        record(run)
+    run_of(run.path.parent / "20261121-000000-newer-ffff")
+    assert main(["recorder"]) == 0
+    out = capsys.readouterr().out
+    assert "this machine has been restarted since: boot id differs" in out
+    assert "the recording ends at 2026-09-21 14:15:15 UTC" in out
+    assert "before the last sync" in out
+    assert "no breach" not in out
+    assert main(["recorder", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["run"], found["restarted"], found["alive"]) == (run.id, True, False)
+    assert len(found["samples"]) > 400
+    assert found["breach"] is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["recorder"], "no run has a recording"),
+        (["recorder", "1a2b"], "no sentinel watched it"),
+        (["recorder", "nobody"], "is not a run"),
+        (["recorder", "--seconds", "0"], "--seconds"),
+        (["recorder", "--seconds", "nan"], "--seconds"),
+    ],
+)
+def test_what_cannot_be_read_is_bad_usage_with_a_hint(
+    run: RunDir, capsys: pytest.CaptureFixture[str], argv: list[str], said: str
+) -> None:
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "hint:" in error
+
+
+def test_a_torn_recording_shows_what_is_whole(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(run)
+    ring = run.path / "guard" / "recorder.ring"
+    data = ring.read_bytes()
+    ring.write_bytes(data[: len(data) // 3])
+    assert main(["recorder"]) == 0
+    assert "GiB" in capsys.readouterr().out
