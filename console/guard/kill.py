@@ -227,7 +227,7 @@ class Killer:
         return tuple(words)
 
     def _rehearse_reaper(self, pid: int) -> list[str]:
-        """The child is up and answers: it starts meanwhile, which takes longer than a kill waits."""
+        """Whether the child is up: that takes longer than a kill would wait."""
         if self.reaper is None or self.reaper.why:
             return [self.reaper.why] if self.reaper is not None else []
         descriptor = os.pidfd_open(pid)  # not waited for yet, so the number is still its own

@@ -211,6 +211,8 @@ def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> N
                 if not alive or clock() - since > LATEST_S:
                     del waiting[pidfd]
                     os.close(pidfd)
+    except ConnectionResetError:
+        return  # the other end went away with an answer unread
     finally:
         for pidfd in waiting:
             os.close(pidfd)

@@ -108,11 +108,13 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     targets = recorded(hog)
     assert not targets[0].pending
     with killer_of(Deny(), pen.engine.socket) as killer:
+        assert killer.rehearse() == ()
         strike = struck(killer, targets)
         freed = killer.reaper is not None and not killer.reaper.why
     (one,) = strike.killed
     assert one.rungs[:2] == ("cgroup.kill", "engine")
-    assert ("process_mrelease" in one.rungs) == freed
+    # It answers within two milliseconds or is gone without; a busy machine may take longer.
+    assert freed or "process_mrelease" not in one.rungs
     assert one.why == ()
     until(lambda: not pen.up(hog))
     print(strike.report())

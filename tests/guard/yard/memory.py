@@ -45,7 +45,7 @@ def settled(limit_s: float = 20.0) -> int:
     deadline = time.monotonic() + limit_s
     before = available()
     while time.monotonic() < deadline:
-        time.sleep(0.25)
+        time.sleep(0.15)
         now = available()
         if abs(now - before) < 64 * MIB:
             return now

@@ -46,10 +46,11 @@ class Trial:
 
 
 def against_sentinel(
-    place: Path, size: int, margin: int, *, container: bool = True, burners: int = 0
+    place: Path, size: int, margin: int, *, container: bool = True, burners: int = 0, tries: int = 4
 ) -> Trial:
-    """The real sentinel with one limit, `margin` bytes below what is available now."""
-    threshold = _ready(size, margin)
+    """The real sentinel with one limit, `margin` bytes below what is available now; `tries`: how
+    often memory is warmed at the most."""
+    threshold = _ready(size, margin, tries)
     with (
         posted(place, floor(threshold)) as post,
         hogs.waiting(["alloc", str(size), "0"], cgroup=container) as hog,
@@ -75,10 +76,11 @@ def against_earlyoom(size: int, margin: int, *, burners: int = 0) -> Trial:
         return Trial(threshold, observer.seen())
 
 
-def _ready(size: int, margin: int) -> int:
+def _ready(size: int, margin: int, tries: int = 4) -> int:
     assert margin >= MARGIN_LEAST, "less would be crossed by whoever else lives here"
-    memory.warm(size)
-    return memory.require(size) - margin
+    memory.warm(size, tries)
+    memory.require(size)
+    return memory.settled() - margin
 
 
 @contextmanager
