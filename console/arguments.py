@@ -142,6 +142,9 @@ def _look_commands(commands: Any) -> None:
     bench.add_argument("--max-tokens", type=int, default=256)
     bench.add_argument("--model", default="")
     bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
+    bench.add_argument(
+        "--concurrency", type=int, nargs="+", default=[], metavar="N", help="then N streams at once"
+    )
 
 
 def _check_commands(commands: Any) -> None:

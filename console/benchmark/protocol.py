@@ -43,6 +43,15 @@ INFO_S = 10.0
 Progress = Callable[[int, int, Sample], None]
 """Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
 
+MOST_STREAMS = 64
+
+
+def run_words(number: int, planned: int) -> str:
+    """`run 3/9`; past the plan, because they vary still, `run 10 (varies)`; 0 is the warm-up."""
+    if not number:
+        return "warm-up"
+    return f"run {number}/{planned}" if number <= planned else f"run {number} (they vary)"
+
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
@@ -68,6 +77,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
             raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
+        if any(not 2 <= streams <= MOST_STREAMS for streams in self.levels):
+            raise ValueError(f"2 to {MOST_STREAMS} streams at once")
 
 
 @dataclass(slots=True)
@@ -196,7 +207,7 @@ class _Bench:
     def _report(self, number: int, sample: Sample) -> None:
         self._result.transport_retries += sample.transport_retries
         if self.progress is not None:
-            self.progress(number, max(self._protocol.runs, number), sample)
+            self.progress(number, self._protocol.runs, sample)
 
     def _wants_more(self) -> bool:
         runs, protocol = self._result.runs, self._protocol
@@ -250,7 +261,8 @@ class _Bench:
         )
         slots = self._result.context.get("slots")
         if slots is not None and streams > slots:
-            level.flags.append(f"{streams} streams on {slots} slots: the others waited")
+            room = "1 slot" if slots == 1 else f"{slots} slots"
+            level.flags.append(f"{streams} streams on {room}: the others waited")
         return level
 
     def _tokenizer(self, reply: Reply) -> Tokenize | None:

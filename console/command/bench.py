@@ -6,9 +6,12 @@ import json
 import sys
 from argparse import Namespace
 
+from console.benchmark.concurrent import Level
+from console.benchmark.context import Engine, Surroundings
 from console.benchmark.metrics import Sample
-from console.benchmark.protocol import Protocol, run_benchmark
+from console.benchmark.protocol import BenchmarkResult, Protocol, run_benchmark, run_words
 from console.errors import Exit, UsageError
+from console.services.listener import listener
 from console.text import clean
 from console.units import format_number
 
@@ -20,25 +23,55 @@ def bench(args: Namespace) -> int:
 
     def progress(number: int, planned: int, sample: Sample) -> None:
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
-        run = "warm-up" if number == 0 else f"run {number}/{planned}"
+        run = run_words(number, planned)
         print(f"{run} {f'void: {sample.void}' if sample.void else rate}", file=sys.stderr)
 
     try:
-        protocol = Protocol(runs=args.runs, max_tokens=args.max_tokens, endpoint=args.endpoint)
+        protocol = Protocol(
+            runs=args.runs, max_tokens=args.max_tokens, endpoint=args.endpoint,
+            levels=tuple(args.concurrency),
+        )  # fmt: skip
     except ValueError as error:
         raise UsageError("nothing to measure", str(error)) from error
-    result = run_benchmark(args.url, protocol, model=args.model, progress=progress)
+    who = listener(args.url)
+    around = Surroundings(Engine(who.words, who.pid) if who else None)
+    result = run_benchmark(
+        args.url, protocol, model=args.model, progress=progress, surroundings=around
+    )
     if args.json:
         print(json.dumps(result.to_json()))
     else:
-        for name, figure in result.metrics.items():
-            if figure.value is not None:
-                unit = figure.unit
-                spread = f" ± {format_number(figure.std, unit)}" if figure.std is not None else ""
-                middle = figure.median
-                median = f", median {format_number(middle, unit)}" if middle is not None else ""
-                value = format_number(figure.value, unit)
-                print(f"{name:<14} {value}{spread}{median} (n={figure.n})")
-        for void in result.voids:
-            print(f"void: {clean(str(void.get('reason', '')))}")
+        _print(result)
     return int(Exit.OK if result.metrics["tok_s"].n else Exit.HOLD)
+
+
+def _print(result: BenchmarkResult) -> None:
+    for name, figure in result.metrics.items():
+        if figure.value is not None:
+            unit = figure.unit
+            spread = f" ± {format_number(figure.std, unit)}" if figure.std is not None else ""
+            middle = figure.median
+            median = f", median {format_number(middle, unit)}" if middle is not None else ""
+            value = format_number(figure.value, unit)
+            print(f"{name:<14} {value}{spread}{median} (n={figure.n})")
+    for level in result.levels:
+        print(_level(level))
+    for void in result.voids:
+        print(f"void: {clean(str(void.get('reason', '')))}")
+    for flag in result.flags:
+        print(f"note: {clean(flag)}")
+
+
+def _level(level: Level) -> str:
+    """`4 streams       all 31.2 tok/s, each 8.1 tok/s decoding, TTFT 0.41 s (12 of 12 requests)`"""
+    parts = [
+        f"{words} {format_number(value, unit)}"
+        for words, value, unit in (
+            ("all", level.tok_s, "tok/s"), ("each", level.decode_tok_s, "tok/s"),
+            ("TTFT", level.ttft_s, "s"), ("longest", level.ttft_max_s, "s"),
+        )
+        if value is not None
+    ]  # fmt: skip
+    count = f"({level.valid} of {level.requests} requests valid)"
+    name = f"{level.streams} streams"
+    return f"{name:<14} {', '.join(parts) or 'no valid request'} {count}"
