@@ -128,7 +128,7 @@ class Runner:
         if verb.verb == "skip":
             return self._skip(planned, verb)
         if verb.verb == "retry":
-            change_inputs(self.context, verb.args.get("inputs") or {})
+            change_inputs(self.context, verb.args.get("inputs") or {}, verb.who, verb.why)
         return None
 
     def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
