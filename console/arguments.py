@@ -154,9 +154,15 @@ def _look_commands(commands: Any) -> None:
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
+    bench.add_argument("--max-runs", type=int, default=None, metavar="N",
+                       help="while runs vary (default: a third more)")  # fmt: skip
+    bench.add_argument("--timeout", default="10m", metavar="DURATION", help="of one request")
     bench.add_argument("--max-tokens", type=int, default=256)
     bench.add_argument("--model", default="")
     bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
+    bench.add_argument(
+        "--concurrency", type=int, nargs="+", default=[], metavar="N", help="then N streams at once"
+    )
 
 
 def _check_commands(commands: Any) -> None:

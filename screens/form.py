@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -73,6 +73,9 @@ class Turning(Plain):
             self.screen.focus_previous()
 
 
+WHY = "reason"
+REASON = FormField(WHY, note="needed where a gate's threshold changes")
+"""Behind the inputs of a retry; an input of that name keeps its own place."""
 KEYS = "Tab and Enter: next field   up/down: choices   Esc: leave"
 LOSES = "Esc again leaves, and what was typed is lost"
 
@@ -204,6 +207,8 @@ def retry_form(snapshot: Snapshot, typed: dict[str, str] | None = None, no: str 
         FormField(clean(str(name), 60), str(value), typed=before.get(str(name)))
         for name, value in view.inputs.items()
     ]
+    if fields and WHY not in view.inputs:
+        fields.append(replace(REASON, typed=before.get(WHY)))
     title = f"Try {clean(step.id, 60)} again" if step else "Try again"
     intro = "Change an input, or leave all as they are. A change is checked and recorded."
     if no:

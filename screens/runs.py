@@ -134,10 +134,13 @@ def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
     state = row.state.replace("_", " ").upper()
     took = short(row.took_s) if row.took_s is not None else ""
     name = max(8, width - len(when) - 1 - 17 - 7 - 7 - 4 - 1)
-    playbook = clean(row.playbook or row.problem, 200)[:name]
+    note = f" {row.mark}" if row.mark else ""
+    room = max(8, name - len(note))
+    playbook = clean(row.playbook or row.problem, 200)[:room]
     return fit(
         (
-            (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{name}} ", "bold"),
+            (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{room}}", "bold"),
+            (f"{note} ", "warn"),
             (f"{state:<16} ", STATE_TONE.get(row.state, "")),
             (f"{decision:<6} ", DECISION_TONE.get(row.decision or "", "")),
             (f"{took:>6} ", ""), (clean(row.id[-4:]), "dim"),

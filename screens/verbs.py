@@ -179,7 +179,7 @@ class Verbs(Base[None]):
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
         """The form; a change that the runner does not take brings it back as it was typed."""
-        from screens.form import retry_form
+        from screens.form import WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:
             now = self.console.snapshot
@@ -188,7 +188,9 @@ class Verbs(Base[None]):
 
         def filled(changes: dict[str, str] | None) -> None:
             if changes is not None:
-                self.send(snapshot, "retry", partial(refused, changes), inputs=changes)
+                inputs = dict(changes)
+                why = inputs.pop(WHY, "") if WHY not in snapshot.view.inputs else ""
+                self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, why=why)
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 

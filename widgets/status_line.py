@@ -43,8 +43,8 @@ def status(
         left += [(f"{dot}decision ", "dim"), (text, DECISION_TONE.get(decision, ""))]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))
-        if view.overridden:
-            left.append((" OVERRIDDEN", "warn"))
+        if view.mark:
+            left.append((f" {view.mark}", "warn"))
     if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
     took = (view.ended or now) - view.created if view.created else 0.0

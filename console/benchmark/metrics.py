@@ -20,6 +20,8 @@ Tokenize = Callable[[str], int | None]
 NS = 1e9
 DISAGREEMENT = 0.05
 ENOUGH_TOKENS = 64
+REPEATED = 0.01
+"""Of all requests, the share that may be sent twice before the transport counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
     flags: list[str] = []
     if reply.extras_refused:
         flags.append("the server refuses cache_prompt and ignore_eos")
+    if reply.failure is None and not reply.done:
+        flags.append("a stream ended without [DONE]")
     tokens, source = count_tokens(reply, tokenize)
     e2e = _seconds(reply.started_ns, reply.ended_ns)
     server = server_decode_rate(reply.timings)
@@ -98,6 +102,10 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
     begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
     decode, first = decode_rate(text, tokens, flags, begin)
     decode = _checked(decode, server, flags)
+    size = len(reply.raw_text.encode(errors="replace"))
+    if tokens and size and tokens > size:
+        # more than one token a byte: invisible ones, or a wrong count
+        flags.append(f"decode rate estimated: {tokens} tokens claimed for {size} bytes of text")
     return Sample(
         ttft_s=_first(reply, text),
         ttfo_s=_first(reply, [event for event in text if event.kind is EventKind.CONTENT]),
@@ -206,6 +214,12 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
     """Why the run must not be averaged, or ""."""
     if reply.failure is not None:
         return str(reply.failure)
+    if reply.contradiction:
+        return f"the server contradicts itself: {reply.contradiction}"
+    timed = reply.timings.predicted_n if reply.timings else None
+    if _apart(reply.completion_tokens, timed):
+        both = f"usage says {reply.completion_tokens} tokens, timings say {timed:g}"
+        return f"the server contradicts itself: {both}"
     cached = max(
         reply.cached_tokens or 0, int((reply.timings.cache_n if reply.timings else None) or 0)
     )
@@ -220,6 +234,22 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
     if not any(event.is_text for event in reply.events):
         return "no text arrived"
     return ""
+
+
+def _apart(one: float | None, other: float | None) -> bool:
+    """More than one token: some count the one that ended the text."""
+    return one is not None and other is not None and abs(one - other) > 1
+
+
+def repeated(count: int, asked: int) -> list[str]:
+    """What to say of `count` requests that an empty 400 answered first, out of `asked`."""
+    if not count:
+        return []
+    were = "was" if count == 1 else "were"
+    flags = [f"{count} of {asked} requests {were} sent twice: the server answered 400 with nothing"]
+    if count > REPEATED * asked:
+        flags.append("these are the figures of a broken transport: more than 1 % was sent twice")
+    return flags
 
 
 def _first(reply: Reply, events: list[Event]) -> float | None:

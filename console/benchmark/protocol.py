@@ -16,15 +16,17 @@ from console.benchmark.client import (
     ChatRequest,
     ClockNs,
     Endpoint,
+    OnEvent,
     endpoint,
     new_client,
     stream_chat,
 )
 from console.benchmark.concurrent import Level, Say, measure_level
 from console.benchmark.context import Surroundings
-from console.benchmark.metrics import METRICS, Sample, Tokenize, measure
+from console.benchmark.metrics import METRICS, Sample, Tokenize, measure, repeated
 from console.benchmark.statistics import MetricSummary, cv, finite, summarise
 from console.benchmark.stream import FailureKind, Reply
+from console.benchmark.waiting import Waiting
 from console.clock import Clock, SystemClock
 from console.text import one_line
 
@@ -42,6 +44,15 @@ INFO_S = 10.0
 
 Progress = Callable[[int, int, Sample], None]
 """Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
+
+MOST_STREAMS = 64
+
+
+def run_words(number: int, planned: int) -> str:
+    """`run 3/9`; past the plan, because they vary still, `run 10 (varies)`; 0 is the warm-up."""
+    if not number:
+        return "warm-up"
+    return f"run {number}/{planned}" if number <= planned else f"run {number} (they vary)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
             raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
+        if any(not 2 <= streams <= MOST_STREAMS for streams in self.levels):
+            raise ValueError(f"2 to {MOST_STREAMS} streams at once")
 
 
 @dataclass(slots=True)
@@ -120,19 +133,21 @@ def run_benchmark(
     nonce: Callable[[], str] = lambda: secrets.token_hex(8),
     surroundings: Surroundings | None = None,
     say: Say | None = None,
+    waiting: Waiting | None = None,
 ) -> BenchmarkResult:
     """Measure the server at `url` (with or without /v1), one request at a time.
 
     Never raises for what the server does: a run that cannot be used is void, with its reason.
     Three failures in a row end it early; a cancel, or the end of the budget, keeps what was
     measured. `surroundings` judges what else went on; `say` is called now and then while
-    several streams are under way. What `progress` and `say` raise ends it.
+    several streams are under way, `waiting` hears the events of a single one. What `progress`
+    and `say` raise ends it.
     """
     bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
     bench.cancelled = cancelled or bench.cancelled
     bench.progress, bench.say = progress, say
     bench.nonce = nonce
-    bench.surroundings = surroundings
+    bench.surroundings, bench.waiting = surroundings, waiting
     if surroundings is None:
         return bench.run()
     surroundings.open()
@@ -156,12 +171,14 @@ class _Bench:
         self.progress: Progress | None = None
         self.say: Say | None = None
         self.surroundings: Surroundings | None = None
+        self.waiting: Waiting | None = None
         self.nonce: Callable[[], str] = str
         self._url = url
         self._protocol = protocol
         self._clock = clock
         self._clock_ns = clock_ns
         self._prompts = itertools.cycle(protocol.prompts)
+        self._retries: list[int] = []
         self._ends = clock.monotonic() + protocol.budget_s
         self._request = ChatRequest(
             "", protocol.max_tokens, protocol.seed, model, endpoint=protocol.endpoint
@@ -194,9 +211,8 @@ class _Bench:
         return self._conclude()
 
     def _report(self, number: int, sample: Sample) -> None:
-        self._result.transport_retries += sample.transport_retries
         if self.progress is not None:
-            self.progress(number, max(self._protocol.runs, number), sample)
+            self.progress(number, self._protocol.runs, sample)
 
     def _wants_more(self) -> bool:
         runs, protocol = self._result.runs, self._protocol
@@ -219,13 +235,19 @@ class _Bench:
         """One request with what went on around it; None when it was cancelled."""
         around = self.surroundings
         before = around.look() if around is not None else None
-        sample = self._send(next(self._prompts), self.cancelled)
+        if self.waiting is None:
+            sample = self._send(next(self._prompts), self.cancelled)
+        else:
+            with self.waiting as waiting:
+                sample = self._send(next(self._prompts), self.cancelled, waiting.take)
         if around is None or before is None or sample is None:
             return sample
         return around.judge(sample, before, around.look())
 
-    def _send(self, prompt: str, cancelled: threading.Event) -> Sample | None:
-        """One request; None when it was cancelled."""
+    def _send(
+        self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None
+    ) -> Sample | None:
+        """One request, from any thread; None when it was cancelled."""
         if cancelled.is_set():
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
@@ -236,7 +258,9 @@ class _Bench:
             clock_ns=self._clock_ns,
             timeout_s=max(0.001, min(self._protocol.timeout_s, self._left())),
             cancelled=cancelled,
+            on_event=on_event,
         )
+        self._retries.append(reply.transport_retries)
         if reply.failure is not None and reply.failure.kind is FailureKind.CANCELLED:
             return None
         if reply.extras_refused:
@@ -250,7 +274,8 @@ class _Bench:
         )
         slots = self._result.context.get("slots")
         if slots is not None and streams > slots:
-            level.flags.append(f"{streams} streams on {slots} slots: the others waited")
+            room = "1 slot" if slots == 1 else f"{slots} slots"
+            level.flags.append(f"{streams} streams on {room}: the others waited")
         return level
 
     def _tokenizer(self, reply: Reply) -> Tokenize | None:
@@ -280,7 +305,9 @@ class _Bench:
             for number, sample in enumerate(result.runs, 1)
             if sample.void
         ]
-        flags = [flag for sample in result.runs for flag in sample.flags]
+        result.transport_retries = sum(self._retries)
+        flags = repeated(sum(map(bool, self._retries)), len(self._retries))
+        flags += [flag for sample in result.runs for flag in sample.flags]
         flags += [flag for level in result.levels for flag in level.flags]
         if summary.valid < ENOUGH_RUNS:
             flags.append(f"{summary.valid} valid runs, at least {ENOUGH_RUNS} are advised")

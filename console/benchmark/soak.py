@@ -9,21 +9,22 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from statistics import median
 from typing import Any, Literal, Protocol
 
 from console.benchmark.metrics import Sample
 from console.benchmark.protocol import PROMPTS
 from console.benchmark.soak_figures import Line, Tally
+from console.benchmark.soak_silence import Normal, Patience
 from console.clock import Clock
 from console.text import one_line
 from console.units import format_duration, format_number
 
 HANG = "hang"
+UNFINISHED = "not finished"
+"""It brought tokens, but went on for too long after the end of the soak."""
 POLL_S = 0.25
 TICK_S = 1.0
 BLIND_S = 5.0
@@ -36,7 +37,6 @@ LEAST_PAUSE_S = 0.05
 LATE_S = 0.5
 INSTANT_S = 1e-6
 """Shorter waits are none: sums of seconds are not exact."""
-RECENT = 200
 CRITICAL_SHOWN = 20
 
 
@@ -56,20 +56,6 @@ class SoakPlan:
     arrivals: Literal["fixed", "after_reply"] = "after_reply"
     prompts: tuple[str, ...] = PROMPTS
     max_errors: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a silence may be: `times` the median so far, at least `floor_s` seconds.
-
-    Before `enough` answers nothing is known to be normal (the first one pages a model in), and
-    the bound is `cold_s`.
-    """
-
-    times: float = 20.0
-    floor_s: float = 10.0
-    cold_s: float = 600.0
-    enough: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +120,15 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a soak is given. `keep` makes a line durable. `beat` is called with the observed time
-    about each second; what it raises ends the soak."""
+    """What a soak is given. `keep` makes a line durable. `beat` is called about each second with
+    the observed time and for how long no token came, 0 where that is normal; what it raises ends
+    the soak."""
 
     clock: Clock
     ask: Ask
     watch: Watch
     keep: Callable[[Line], None] = lambda line: None
-    beat: Callable[[float], None] = lambda t: None
+    beat: Callable[[float, float], None] = lambda t, silent_s: None
 
 
 class End(StrEnum):
@@ -162,11 +149,12 @@ class Soak:
         self.plan = plan
         self.tally = tally if tally is not None else Tally()
         self._world = world
-        self._patience = patience or Patience()
+        self._normal = Normal(patience or Patience())
+        self._heard = 0
+        self._since: float | None = None
+        """When the request that is out brought its last token, or was sent."""
         self._prompts = itertools.cycle(plan.prompts)
         self._every = max(LEAST_PAUSE_S, plan.every_s)
-        self._firsts: deque[float] = deque(maxlen=RECENT)
-        self._betweens: deque[float] = deque(maxlen=RECENT)
         self._never = threading.Event()
         self._last = world.clock.monotonic()
         begun = self.tally.observed
@@ -191,6 +179,7 @@ class Soak:
                     self._pass(min(wait, TICK_S))
                 else:
                     self._one()
+            self._never_sent()
         finally:  # what was observed since the last line counts as well
             self.tally.t = max(self.tally.t, round(self.t + self.tally.gap_s, 3))
         return end
@@ -218,7 +207,11 @@ class Soak:
             start = self.t + self.tally.gap_s
             self._event("gap", **{"t": start + took, "from": start, "to": start + took})
         self.take_looks()
-        self._world.beat(self.t)
+        self._world.beat(self.t, self._silent())
+
+    def _silent(self) -> float:
+        silent = 0.0 if self._since is None else self.t - self._since
+        return silent if silent > self._normal.noticed(self._heard) else 0.0
 
     def take_looks(self) -> None:
         """Count what the watch has seen; once more by the caller, when the watch is over."""
@@ -236,29 +229,49 @@ class Soak:
     # -- requests ------------------------------------------------------------------------------
 
     def _one(self) -> None:
-        """Send a request and see it to its end, its silence or the end of the soak."""
+        """Send a request and see it to its end, its silence, or too long after the soak's end."""
         arrival = self._arrive()
         prompt = next(self._prompts)
         pending = self._world.ask(prompt)
-        heard, since, hung = 0, self.t, False
         try:
-            while not pending.ended.is_set() and not hung:
-                self._pass(POLL_S, pending.ended)
-                if pending.heard != heard:
-                    heard, since = pending.heard, self.t
-                hung = not pending.ended.is_set() and self.t - since > self._limit(heard)
+            given_up = self._follow(pending, prompt)
         finally:
             if not pending.ended.is_set():
                 pending.cut()
-        if hung:
-            words = self._hang(prompt, heard, self.t - since)
+        if given_up is not None:
             self._settle(pending)
-            answer = Answer(Sample(), HANG, words)
-        else:
-            answer = pending.answer()
-        self._keep(answer, arrival)
+        self._since = None
+        self._keep(given_up or pending.answer(), arrival)
         if self.plan.arrivals == "after_reply":
             self._due = self.t + self._every
+
+    def _follow(self, pending: Pending, prompt: str) -> Answer | None:
+        """Until it has ended; an answer where that is not waited for any longer."""
+        self._heard, since = 0, self.t
+        self._since = since
+        while not pending.ended.is_set():
+            self._pass(POLL_S, pending.ended)
+            if pending.heard != self._heard:
+                self._heard, since = pending.heard, self.t
+                self._since = since
+            if pending.ended.is_set():
+                break
+            if self.t - since > self._normal.limit(self._heard):
+                return Answer(Sample(), HANG, self._hang(prompt, self._heard, self.t - since))
+            over = self.t - self.plan.duration_s
+            if over > self._normal.rest(self._heard):
+                words = f"still bringing tokens {format_duration(over)} after the soak's end: cut"
+                return Answer(Sample(), UNFINISHED, words)
+        return None
+
+    def _never_sent(self) -> None:
+        """Fixed moments that passed while the last request was out are missed as well."""
+        if self.plan.arrivals == "fixed":
+            until = min(self.t, self.plan.duration_s) - INSTANT_S
+            missed = math.ceil(until / self._every) - self._slot
+            if missed > 0:
+                self._slot += missed
+                self._event("missed", n=missed)
 
     def _arrive(self) -> Line:
         """Take the moment that is due; the ones that have passed besides it are left out."""
@@ -275,9 +288,11 @@ class Soak:
         figures: Line = {"ok": good, "error": answer.error}
         if good:
             figures |= {"tok_s": None if answer.void else sample.tok_s, "ttft_s": sample.ttft_s}
-            self._learn(sample)
+            self._normal.learn(sample)
         if sample.e2e_s is not None:
             figures["e2e_s"] = sample.e2e_s
+        if sample.transport_retries:
+            figures["retries"] = sample.transport_retries
         for name, text in (("words", answer.words), ("void", answer.void)):
             if text:
                 figures[name] = one_line(text, 300)
@@ -287,25 +302,8 @@ class Soak:
 
     # -- silence -------------------------------------------------------------------------------
 
-    def _learn(self, sample: Sample) -> None:
-        """What is normal: the time to the first chunk, and from one chunk to the next."""
-        if sample.ttft_s is not None and sample.e2e_s is not None:
-            self._firsts.append(sample.ttft_s)
-            between = (sample.e2e_s - sample.ttft_s) / max(1, sample.chunks - 1)
-            self._betweens.append(max(0.0, between))
-
-    def _normal(self, heard: int) -> float | None:
-        known = self._betweens if heard else self._firsts
-        return median(known) if len(known) >= self._patience.enough else None
-
-    def _limit(self, heard: int) -> float:
-        normal, patience = self._normal(heard), self._patience
-        if normal is None:
-            return patience.cold_s
-        return max(patience.floor_s, patience.times * normal)
-
     def _hang(self, prompt: str, heard: int, silent_s: float) -> str:
-        normal, number = self._normal(heard), len(self.tally.requests) + 1
+        normal, number = self._normal.silence(heard), len(self.tally.requests) + 1
         out = f"request {number} ({one_line(prompt, 60)})"
         out += f", after {heard} chunks" if heard else ", before its first token"
         usual = f", normal is {format_number(normal, 's')}" if normal is not None else ""
@@ -340,8 +338,7 @@ class Soak:
 
     def _restarted(self, what: str) -> None:
         self._event("restart", at=self._world.clock.now(), what=what)
-        self._firsts.clear()  # a model that is paged in anew is no hang
-        self._betweens.clear()
+        self._normal.forget()  # a model that is paged in anew is no hang
 
     def _ended(self, how: str) -> None:
         if how and not self.tally.gone:

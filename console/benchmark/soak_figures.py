@@ -5,10 +5,12 @@ which nobody looked (no runner lived, or it stood still) is a gap on that axis; 
 observed time, which has no gaps:
 
 - a request, written at its end: `ok`, `error` (its class), `words`, `tok_s`, `ttft_s`, `e2e_s`,
-  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments);
+  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments), `retries`
+  (an empty 400 came first, and it was sent once more);
 - a look at the server: `rss`, `anon`, `vram` in bytes or null; `up`: its start could be told;
   `log`: its log could be read;
-- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `end`.
+- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed moments while the
+  last request was out), `end`.
 
 The same lines read back give the same figures: that is how a soak goes on under a new runner.
 """
@@ -69,6 +71,8 @@ class Tally:
     last_error: str = ""
     late: int = 0
     missed: int = 0
+    transport_retries: int = 0
+    """Requests that were sent twice, because the first time the server answered 400 with nothing."""
     rss: list[tuple[float, float]] = field(default_factory=list)
     anon: list[tuple[float, float]] = field(default_factory=list)
     vram: list[tuple[float, float]] = field(default_factory=list)
@@ -94,6 +98,16 @@ class Tally:
         return self.t - self.gap_s
 
     @property
+    def moments(self) -> int:
+        """What there was to serve: requests, and fixed moments at which none could be sent."""
+        return len(self.requests) + self.missed
+
+    @property
+    def restarted(self) -> int:
+        """Restarts without the crash after which it did not come back."""
+        return len(self.restarts) - bool(self.gone)
+
+    @property
     def hanging(self) -> bool:
         """Whether nothing was answered since the last silence."""
         return bool(self.hangs) and "until" not in self.hangs[-1]
@@ -116,6 +130,7 @@ class Tally:
         self.requests.append(asked)
         self.late += bool(line.get("late"))
         self.missed += int(line.get("missed", 0))
+        self.transport_retries += bool(line.get("retries"))
         if error:
             self.errors[error] = self.errors.get(error, 0) + 1
             self.last_error = str(line.get("words", ""))
@@ -154,6 +169,9 @@ class Tally:
         self.critical_count += int(line["n"])
         room = CRITICAL_KEPT - len(self.critical)
         self.critical += [clean(str(text), 400) for text in line.get("lines", [])[:room]]
+
+    def _on_missed(self, line: Line) -> None:
+        self.missed += int(line["n"])
 
     def _on_gap(self, line: Line) -> None:
         self.gaps.append([float(line["from"]), float(line["to"])])

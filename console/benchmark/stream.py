@@ -98,6 +98,8 @@ class Reply:
     failure: Failure | None = None
     transport_retries: int = 0
     extras_refused: bool = False
+    contradiction: str = ""
+    """Where the server's own counts of what it generated cannot all be true, in words."""
 
     @property
     def text(self) -> str:
@@ -179,6 +181,9 @@ class _Reader:
         self._events: list[Event] = []
         self._text: list[str] = []
         self._first_ns = 0
+        self._used: int | None = None
+        self._final: int | None = None
+        """What usage said with, or after, the finish_reason: nothing is generated after it."""
 
     def read(self, events: list[tuple[int, str]]) -> Reply:
         failure = self._reply.failure
@@ -212,12 +217,14 @@ class _Reader:
             return Failure(FailureKind.PROTOCOL, f"an event is not JSON: {one_line(data, 80)}")
         if chunk.get("error"):
             return _error_of(chunk["error"], 500)
+        finished = bool(self._reply.finish_reason)
         tokens = self._counts(chunk)
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
         choice = choice if isinstance(choice, dict) else {}
         if isinstance(choice.get("finish_reason"), str):
             self._set(finish_reason=one_line(choice["finish_reason"], 40))
+        self._compare(_used(chunk), finished)
         kind, text = _carried(choice, "prompt_progress" in chunk)
         self._text.append(text)
         if text and self._first_ns in (0, at_ns):
@@ -225,6 +232,21 @@ class _Reader:
             self._set(first_text=self._reply.first_text + text)
         self._events.append(Event(at_ns, kind, tokens))
         return None
+
+    def _compare(self, used: int | None, finished: bool) -> None:
+        """Hold a usage against those before it: it may grow while text comes, and never falls."""
+        if used is None:
+            return
+        words = ""
+        if self._used is not None and used < self._used:
+            words = f"its count of tokens went down from {self._used} to {used}"
+        elif finished and self._final is not None and used > self._final:
+            words = f"it ended with {self._final} tokens and then with {used}"
+        if words and not self._reply.contradiction:
+            self._set(contradiction=words)
+        self._used = used
+        if self._reply.finish_reason:
+            self._final = used
 
     def _counts(self, chunk: dict[str, Any]) -> int | None:
         """Take over usage and timings; returns the running number of completion tokens."""
@@ -245,6 +267,11 @@ class _Reader:
             self._set(timings=read)
             tokens = tokens if tokens is not None else _count(read.predicted_n)
         return tokens
+
+
+def _used(chunk: dict[str, Any]) -> int | None:
+    usage = chunk.get("usage")
+    return _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
 
 
 def _carried(choice: dict[str, Any], progress: bool) -> tuple[EventKind, str]:
@@ -297,13 +324,16 @@ def _count(value: object) -> int | None:
 
 def _refusal(got: Capture) -> Failure:
     """The failure of an answer that is no stream."""
+    parsed = json_object(decode(got.body))
+    if got.status == 200 and parsed and parsed.get("error"):
+        failed = _error_of(parsed["error"], 500)
+        return replace(failed, text=one_line(f"HTTP 200 with an error: {failed.text}"))
     if got.status == 200:
         kind = one_line(got.content_type.partition(";")[0], 60) or "no content type"
         text = f"the server answered without streaming ({kind}, no event)"
         return Failure(FailureKind.PROTOCOL, text)
     if got.status == 400 and not got.body.strip():
         return Failure(FailureKind.TRANSPORT, "HTTP 400 with an empty body, twice")
-    parsed = json_object(decode(got.body))
     error = parsed.get("error", parsed) if parsed else decode(got.body)
     return _error_of(error, got.status or 0, f"HTTP {got.status} ")
 

@@ -229,6 +229,7 @@ class Follow:
         decision = str(view.decision).upper().replace("_", "-") or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
+        over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
         self._line(
             f"decision: {decision}{named}{over}   state: {view.state}   exit code: {int(code)}"
         )

@@ -35,7 +35,7 @@ def runs(args: Namespace) -> int:
     for row in found:
         decision = str(row.decision or "–").upper().replace("_", "-")
         text = format_duration(row.took_s) if row.took_s is not None else ""
-        print(f"{row.id:<44} {row.state:<16} {decision:<6} {text}")
+        print(f"{row.id:<44} {row.state:<16} {decision:<6} {text:<12} {row.mark}".rstrip())
     return int(Exit.OK)
 
 
@@ -45,7 +45,7 @@ def _as_json(row: RunRow) -> dict[str, object]:
     return {
         "run": row.id, "state": row.state, "decision": row.decision or None,
         "outcome": row.outcome or None, "playbook": row.playbook, "created": row.created,
-        "took_s": row.took_s,
+        "took_s": row.took_s, "mark": row.mark,
     }  # fmt: skip
 
 
@@ -63,7 +63,8 @@ def show(args: Namespace) -> int:
 def _print(run: RunDir, view: RunView, state: str) -> None:
     reason = f" ({clean(view.reason)})" if view.reason else ""
     print(f"{run.id}  {clean(view.title)}")
-    print(f"state {state}{reason}   decision {str(view.decision) or 'none'} {clean(view.outcome)}")
+    decision = " ".join(x for x in (str(view.decision) or "none", view.outcome, view.mark) if x)
+    print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     if view.outage:
@@ -98,9 +99,14 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
         )
         print(f"\n{clean(scope)}: {clean(found)}")
     for verdict in view.verdicts:
-        print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}")
+        print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
+        if verdict.overridden:
+            print(f"  OVERRIDDEN by {clean(verdict.overridden)}")
         for row in verdict.criteria:
             print(f"  {row['verdict']:>6}  {clean(row['why'])}")
+    for one in view.doubts:
+        against = f"against the restored baseline {one['verdict']}: {one['words']}"
+        print(f"\ngate {one['gate']}: DOUBTFUL, {clean(against)}")
 
 
 def report(args: Namespace) -> int:
@@ -155,6 +161,11 @@ def logs(args: Namespace) -> int:
                 json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
             )
             return int(Exit.OK)
+    step = view_of(run)[0].step(args.name)
+    if step is not None and step.lines:  # it wrote no file of its own: what is in the journal
+        lines = [clean(line, 400) for line in step.lines]
+        print(json.dumps({"step": step.id, "lines": lines}) if args.json else "\n".join(lines))
+        return int(Exit.OK)
     files = [*(run.path / "logs").glob("*.log"), *(run.path / "attempts").glob("*.log")]
     names = sorted({p.name.split(".")[0] for p in files})
     raise UsageError(

@@ -108,13 +108,26 @@ def parse(text: str, name: str, title: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         what = one_line(str(error.problem or error.context or "not YAML"))
-        hint = "indent with spaces" if "\\t" in what or "tab" in what else ""
-        problems.add(Problem(name, line, column, f"not YAML: {what}", hint=hint))
+        problems.add(Problem(name, line, column, f"not YAML: {what}", hint=_mend(what)))
     except (YAMLError, ValueError, OverflowError) as error:
         problems.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
     if fatal:
         raise InvalidFile(title, problems.sorted())
     return builder.document()
+
+
+_MEND = (
+    (r"\\t|tab", "indent with spaces"),
+    (r"character '[>|@`%&*!]'|chomping or|a comment or a line break", 'quote it, like "> 20"'),
+    (r"mapping values are not allowed", "quote a text that has ': ' in it"),
+    (r"expected ',' or '[}\]]'", "quote a text with commas, brackets or braces in it"),
+    (r"undefined alias|alphabetic or numeric", "quote a text that begins with * or &"),
+)
+"""What the parser says → what an operator has to do."""
+
+
+def _mend(what: str) -> str:
+    return next((hint for pattern, hint in _MEND if re.search(pattern, what)), "")
 
 
 def scalar(text: str) -> Any:

@@ -105,6 +105,11 @@ LONGEST_S = 30 * 86400.0
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
+_OTHERS = {"cmd": "argv", "command": "argv", "environment": "env", "directory": "cwd",
+           "workdir": "cwd", "working_directory": "cwd", "depends_on": "requires", "if": "when",
+           "volumes": "mounts", "healthcheck": "ready"}  # fmt: skip
+"""Words of other formats for the same thing; they look like a different key of ours."""
+
 _EXPECTED = {
     "string_type": "text; put it in quotes",
     "bool_type": "true or false",
@@ -137,7 +142,9 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
     written = item["loc"][:-1] if on_key else item["loc"]
     name = one_line(str(written[-1]), 60) if written else "file"
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(name, _siblings(model, item["loc"]), 1)
+        known = _siblings(model, item["loc"])
+        near = [_OTHERS[name]] if _OTHERS.get(name) in known else []
+        near = near or difflib.get_close_matches(name, known, 1)
         hint = f"did you mean '{near[0]}'?" if near else ""
         return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
     if kind == "missing":

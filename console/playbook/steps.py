@@ -292,6 +292,8 @@ class Step(Strict):
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
         if self.figures and (twice := sorted(set(self.outputs) & set(FIGURES[self.figures]))):
             raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
+        if self.soak and self.timeout is not None and self.timeout < self.soak.duration:
+            raise ValueError("!timeout ends the soak before its duration: leave it out, or longer")
         if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self

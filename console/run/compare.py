@@ -149,6 +149,7 @@ def wrong(view: RunView) -> str:
         found += [clean(row.get("why", ""), 200) for row in rows[:2]]
     elif stopped_by(view):
         found.append(stopped_by(view))
+    found += [f"DOUBTFUL: {clean(str(one['words']), 120)}" for one in view.doubts]
     if view.overridden:
         found.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
     if view.outage:

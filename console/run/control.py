@@ -59,7 +59,7 @@ class Desk:
         self.lease: float | None = None
         self.attended_at = float("-inf")
         self.inbox: queue.Queue[Verb] = queue.Queue()
-        self.check_inputs: Callable[[dict[str, Any]], str] = lambda changes: ""
+        self.check_inputs: Callable[[dict[str, Any], str], str] = lambda changes, why: ""
         self.on_verb: Callable[[Verb, str, int], None] = lambda verb, step, attempt: None
 
     def set(self, **values: Any) -> None:
@@ -147,7 +147,7 @@ class Desk:
         if verb.verb in NEEDS_REASON and not verb.why.strip():
             return f"'{verb.verb}' needs a reason"
         if verb.verb == "retry" and verb.args.get("inputs"):
-            return self.check_inputs(verb.args["inputs"])
+            return self.check_inputs(verb.args["inputs"], verb.why)
         if verb.verb == "approve":
             return self._approve_why_not(verb, seen)
         if verb.verb == "skip" and self.implicit:

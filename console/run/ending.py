@@ -8,6 +8,7 @@ from enum import Enum
 
 from console.run.attempt import run_attempts
 from console.run.context import Context
+from console.run.doubt import doubt
 from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
 from console.run.report import write_report
@@ -64,6 +65,7 @@ class Ending:
                 )
             elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
                 run_attempts(self.context, planned)
+                doubt(self.context)
         if self._must_restore():
             self.roll_back("the run ended with something still up")
         elif self.context.desk.cancelled.is_set():

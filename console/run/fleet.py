@@ -214,9 +214,8 @@ class Fleet:
         state = driver.status(handle)
         if state.alive:
             return None
-        cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
         lines = driver.last_lines(handle, 20)
-        return StepFailed(cause, f"{name} died: {state.detail}", lines=lines)
+        return StepFailed(_died(state), f"{name} died: {state.detail}", lines=lines)
 
     def stop(self, name: str, attempt: Attempt | None = None) -> bool:
         """Stop a service gracefully; False when nothing was alive."""
@@ -245,3 +244,11 @@ class Fleet:
         self._tailers.clear()
         if self._client is not None:
             self._client.close()
+
+
+def _died(state: Status) -> Cause:
+    """Why something that had served does not run any more; shells count signals from 128."""
+    if state.oom_killed:
+        return Cause.OOM_KILL
+    code = state.exit_code or 0
+    return Cause.SIGNAL if code < 0 or code > 128 else Cause.EXIT_CODE

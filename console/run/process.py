@@ -145,7 +145,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     desk.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
     context.fleet = Fleet(context)
-    desk.check_inputs = lambda changes: input_error(context, changes)
+    desk.check_inputs = lambda changes, why: input_error(context, changes, why)
     desk.on_verb = lambda verb, step, attempt: context.record(
         "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
         args={k: v for k, v in verb.args.items() if k != "confirm"},

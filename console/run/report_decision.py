@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.run.report_figures import drift_words, drifts
 from console.run.report_text import figure, prose
 from console.run.state import Decision, RunState, StepState
 from console.run.view import RunView, StepView, Verdicts
@@ -44,6 +45,11 @@ def decision_words(view: RunView) -> str:
 def because(view: RunView) -> str:
     """Why, in one plain sentence without a full stop: criterion, figure, threshold, baseline."""
     verdict = decided(view)
+    if view.doubts and verdict is None:
+        one = view.doubts[0]
+        words = f"{one['verdict']}: {clean(str(one.get('words', '')), 400)}"
+        gate = _gate(view, str(one["gate"]))
+        return f"{gate} said GO, but against the baseline as restored it is {words}"
     if verdict is None or not settled(view):
         stop = stopped_by(view)
         tail = f"; before that, {_verdict_words(view, verdict)}" if verdict is not None else ""
@@ -58,8 +64,9 @@ def _verdict_words(view: RunView, verdict: Verdicts) -> str:
     """A verdict's first criterion that decided, and how many more there are."""
     lead = _gate(view, verdict.step)
     deciding = [c for c in verdict.criteria if c.get("verdict") == verdict.verdict]
-    if verdict.overridden:
-        deciding = [c for c in verdict.criteria if c.get("verdict") != "GO"]
+    missed = [c for c in verdict.criteria if c.get("verdict") != "GO"]
+    if verdict.overridden and missed:
+        deciding = missed
         lead += " was overridden; it had found"
     if not deciding:
         return f"{lead} said {verdict.verdict}"
@@ -110,6 +117,12 @@ def headline(view: RunView) -> list[str]:
         if verdict.overridden:
             who = prose(verdict.overridden)
             lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
+    for one in drifts(view):
+        if one.large:
+            lines.append(
+                f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
+                "find out why before anything is compared with it."
+            )
     if settled(view) and view.state in UNWELL and _troubled(view):
         state = str(view.state).upper().replace("_", " ")
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")

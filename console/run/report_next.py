@@ -8,7 +8,7 @@ from typing import Any
 from console.playbook.threshold import parse_threshold
 from console.run.report_data import number
 from console.run.report_decision import decided, settled, slower
-from console.run.report_figures import drifts, is_benchmark, of_metric, scopes, targets, voids
+from console.run.report_figures import is_benchmark, of_metric, scopes, targets, voids
 from console.run.report_guard import guard_next
 from console.run.report_text import change, plain, plural
 from console.run.state import Decision, RunState, StepState
@@ -28,6 +28,8 @@ TRY = {
 CAUSES = {
     "timeout": "raise `timeout` if it was still making progress, else look at its log",
     "not_ready": "the service's log says why it did not come up",
+    "signal": "something killed it: memory limits, `dmesg`, whoever else is on this machine",
+    "exit_code": "its last lines say why it ended",
     "oom_kill": "it ran out of memory: compare the prediction with what was there",
     "precondition": "what it asks for was not there; nothing was done",
     "start_error": "the service's definition, its image and its ports",
@@ -60,6 +62,11 @@ def next_steps(view: RunView) -> list[str]:
         found += _after_hold(view, verdict)
     elif verdict is not None and not broken and settled(view):
         found += _after_go(view, verdict)
+    elif view.doubts and not broken:
+        found.append(
+            "HOLD: nothing is to be switched over. Run it again when the baseline is steady: "
+            "the same clocks, nothing else busy, its model read once before it is measured."
+        )
     elif verdict is None and not broken:
         found.append("No gate was in this playbook: the figures below are for a person to judge.")
     return found
@@ -198,11 +205,16 @@ def not_shown(view: RunView) -> list[str]:
     """What a reader might take for granted and this run has not looked at."""
     found = []
     ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
-    if not any(s.kind == "soak" for s in ran):
+    soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]
+    if not soaks:
         found.append("Stability over time was not tested: no soak ran.")
+    elif not any(s in ran for s in soaks):
+        name = plain(soaks[0].id, 60)
+        found.append(f"Stability over its whole time was not shown: {name} ended early.")
     benches = [scope for scope in scopes(view) if is_benchmark(view, scope)]
     if not benches:
-        found.append("Speed was not measured.")
+        beside = ": a soak's rates are of its own prompts" if soaks else ""
+        found.append(f"Speed was not benchmarked{beside}.")
     for scope in benches:
         rates = [
             view.metrics.get(scope + tail, {}).get("tok_s", {})
@@ -217,8 +229,4 @@ def not_shown(view: RunView) -> list[str]:
         void = int(number(rates[0].get("void")) or 0)
         if void:
             found.append(f"{plural(void, 'run')} of {scope} had to be left out as void.")
-    for one in drifts(view):
-        if one.large:
-            moved = change(one.after, one.before)
-            found.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
     return found

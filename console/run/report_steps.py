@@ -160,12 +160,22 @@ def failure_lines(step: StepView) -> list[str]:
     return [*lines, *said, ""] if said else lines
 
 
+def _changed(verb: dict[str, Any]) -> str:
+    """Inputs that a retry brought: `ctx=8192, bar=>= 5 tok/s`."""
+    inputs = (verb.get("args") or {}).get("inputs") or {}
+    return ", ".join(f"{name}={value}" for name, value in inputs.items())
+
+
 def verb_lines(view: RunView) -> list[str]:
     """Who did what, and why."""
     names = ("who", "verb", "step", "why")
     rows = [
-        [when(number(v.get("at")) or 0.0), *(prose(v.get(name) or "") for name in names)]
+        [
+            when(number(v.get("at")) or 0.0),
+            *(prose(v.get(name) or "") for name in names),
+            prose(_changed(v)),
+        ]
         for v in view.verbs
     ]
-    found = table(("when", *names), rows)
+    found = table(("when", *names, "changed"), rows)
     return ["## Who did what", "", *found] if found else []

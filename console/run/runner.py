@@ -131,7 +131,7 @@ class Runner:
         if verb.verb == "skip":
             return self._skip(planned, verb)
         if verb.verb == "retry":
-            change_inputs(self.context, verb.args.get("inputs") or {})
+            change_inputs(self.context, verb.args.get("inputs") or {}, verb.who, verb.why)
             if self.context.guard is not None:
                 self.context.guard.again()
         return None

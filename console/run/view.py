@@ -92,6 +92,10 @@ class RunView:
     """What the machine used at most since the run began, as console.run.peaks says; `at` is when
     it was recorded, Unix seconds. Empty when nobody looked."""
     guards: tuple[GuardEvent, ...] = ()
+    moved: list[dict[str, Any]] = field(default_factory=list)
+    """Thresholds that a retry changed: {gate, words, who, why}; a GO on one is an override."""
+    doubts: list[dict[str, Any]] = field(default_factory=list)
+    """GO verdicts that the restored baseline's figures do not bear out: {gate, verdict, words}."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
     rungs: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
@@ -113,7 +117,7 @@ class RunView:
     @property
     def decision(self) -> Decision:
         """The worst verdict that stands; a later gate does not excuse an earlier one."""
-        found = {v.verdict for v in self.verdicts}
+        found = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
         for verdict, decision in (
             ("NO-GO", Decision.NO_GO), ("HOLD", Decision.HOLD), ("GO", Decision.GO),
         ):  # fmt: skip
@@ -132,6 +136,11 @@ class RunView:
     def overridden(self) -> str:
         """Who overrode a gate and why; it marks the whole run. Empty when nobody did."""
         return "; ".join(v.overridden for v in self.verdicts if v.overridden)
+
+    @property
+    def mark(self) -> str:
+        """What must stand beside the decision wherever it stands: OVERRIDDEN, DOUBTFUL or ""."""
+        return "DOUBTFUL" if self.doubts else "OVERRIDDEN" if self.overridden else ""
 
     def step(self, step_id: str) -> StepView | None:
         return next((s for s in self.steps if s.id == step_id), None)
@@ -172,6 +181,12 @@ def _envelope(view: RunView, event: Event) -> None:
 def _targets(view: RunView, event: Event) -> None:
     """A retry with other inputs may bring other thresholds."""
     view.header = {**view.header, "targets": event.data.get("targets", [])}
+    view.moved += event.data.get("moved", [])
+
+
+def _doubt(view: RunView, event: Event) -> None:
+    others = [one for one in view.doubts if one["gate"] != event.step]
+    view.doubts = [*others, {"gate": event.step, **event.data}]
 
 
 def _peaks(view: RunView, event: Event) -> None:
@@ -221,13 +236,24 @@ def _metrics(view: RunView, event: Event) -> None:
 
 def _verdict(view: RunView, event: Event) -> None:
     data = event.data
+    before = [v.verdict for v in view.verdicts if v.step == event.step]
     view.verdicts = [v for v in view.verdicts if v.step != event.step]
+    overridden = data.get("overridden", "")
+    if data["verdict"] == "GO" and not overridden:
+        overridden = _moved_words(view, event.step, before)
     view.verdicts.append(
         Verdicts(
             event.step, data["verdict"], data.get("outcome", ""), list(data.get("criteria", [])),
-            data.get("overridden", ""),
+            overridden,
         )
     )  # fmt: skip
+
+
+def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
+    """Who moved this gate's thresholds in this run, and what it had said before."""
+    found = [one for one in view.moved if one["gate"] == gate]
+    said = f"; before that it said {before[-1]}" if found and before else ""
+    return "; ".join(f"{one['who']}: {one['why']} ({one['words']})" for one in found) + said
 
 
 def _verb(view: RunView, event: Event) -> None:
@@ -283,6 +309,7 @@ _HANDLERS = {
     "envelope": _envelope,
     "peaks": _peaks,
     "targets": _targets,
+    "doubt": _doubt,
     "verb": _verb,
     "input": _input,
     "outage": _outage,

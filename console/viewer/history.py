@@ -37,6 +37,8 @@ class RunRow:
     took_s: float | None = None
     owner: str = ""
     problem: str = ""
+    mark: str = ""
+    """OVERRIDDEN, DOUBTFUL or "": it stands beside the decision."""
 
 
 _cache: dict[Path, tuple[Stamp, RunRow, bool]] = {}
@@ -100,6 +102,7 @@ def _of(run: RunDir, view: RunView) -> RunRow:
         state=str(view.state),
         decision=str(view.decision),
         outcome=clean(view.outcome, 80),
+        mark=view.mark,
         created=view.created,
         took_s=view.ended - view.created if view.ended else None,
         owner=clean(view.owner, 60),

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from console.benchmark.metrics import METRICS, Sample
-from console.benchmark.protocol import PROMPTS, Protocol, run_benchmark, tokenize
+from console.benchmark.protocol import (
+    PROMPTS,
+    Protocol,
+    run_benchmark,
+    run_words,
+    tokenize,
+)
 from console.clock import FakeClock
 from tests.benchmark.scripted import (
     DONE,
@@ -231,3 +237,14 @@ def test_counts_that_measure_nothing_are_refused() -> None:
     for wrong in ({"prompts": ()}, {"runs": 0}, {"max_tokens": 1}, {"warmup": -1}):
         with pytest.raises(ValueError, match="at least one"):
             Protocol(**wrong)
+
+
+@pytest.mark.parametrize("levels", [(0,), (1,), (4, 65), (-2,)])
+def test_a_crowd_is_two_to_sixty_four(levels: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="2 to 64 streams"):
+        Protocol(levels=levels)
+
+
+def test_runs_beyond_the_plan_say_why() -> None:
+    said = [run_words(number, 9) for number in (0, 3, 9, 10)]
+    assert said == ["warm-up", "run 3/9", "run 9/9", "run 10 (they vary)"]

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,7 +29,7 @@ from tests.benchmarks.surroundings import CannotRun
 from tests.guard.yard import hogs, memory
 from tests.guard.yard.memory import GIB, MIB
 from tests.guard.yard.post import posted, until
-from tests.guard.yard.trial import Trial, against_earlyoom, against_sentinel, entry
+from tests.guard.yard.trial import Trial, again, against_earlyoom, against_sentinel, entry
 
 PEER = "earlyoom 1.7 -s 100 -p"
 PAIRS, HARD_PAIRS = 10, 8
@@ -64,12 +65,12 @@ def _pairs(
     """(ours, peer), who goes first in turns; one pair before them counts for nothing."""
     found = []
     for number in range(-1, count):
-        sides = [
-            lambda: against_sentinel(place, SIZE, MARGIN, burners=burners),
-            lambda: against_earlyoom(SIZE, MARGIN, burners=burners),
+        sides: list[Callable[[], Trial]] = [
+            partial(against_sentinel, place, SIZE, MARGIN, burners=burners),
+            partial(against_earlyoom, SIZE, MARGIN, burners=burners),
         ]
         order = [0, 1] if number % 2 == 0 else [1, 0]
-        got = {at: sides[at]() for at in order}
+        got = {at: again(sides[at]) for at in order}
         if number >= 0:
             found.append((got[0], got[1]))
     for name, trials in (("ours", [a for a, _ in found]), (PEER, [b for _, b in found])):
@@ -154,7 +155,10 @@ def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
         before, files = _cpu(tree), one.num_fds()
         begun = time.monotonic()
         time.sleep(WATCH_S)
-        took, spent = time.monotonic() - begun, [b - a for a, b in zip(before, _cpu(tree), strict=True)]
+        took, spent = (
+            time.monotonic() - begun,
+            [b - a for a, b in zip(before, _cpu(tree), strict=True)],
+        )
         more = one.num_fds() - files
         sizes = [each.memory_info().rss / 1e6 for each in tree]
         page = post.status
@@ -181,19 +185,15 @@ def _cpu(tree: list[psutil.Process]) -> list[float]:
 
 
 def many(count: int, say: Callable[[str], None]) -> list[Trial]:
-    """`count` hogs of 1 GiB, one after the other. One that never came to the crossing, because
-    somebody else gave memory back meanwhile, is said and repeated."""
+    """`count` hogs of 1 GiB, one after the other."""
     found: list[Trial] = []
     with surroundings.workplace() as place:
-        while len(found) < count:
-            container = len(found) % 2 == 0
-            trial = against_sentinel(place, GIB, 512 * MIB, container=container, tries=1)
-            if trial is None:
-                say("no crossing: repeated")
-                continue
-            found.append(trial)
-            if len(found) % 20 == 0:
-                say(f"{len(found)}: {words(found)}")
+        for number in range(count):
+            container = number % 2 == 0
+            way = partial(against_sentinel, place, GIB, 512 * MIB, container=container, tries=1)
+            found.append(again(way))
+            if (number + 1) % 20 == 0:
+                say(f"{number + 1}: {words(found)}")
     return found
 
 
@@ -233,7 +233,9 @@ def write(text: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sentinel", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.sentinel", description=__doc__
+    )
     parser.add_argument("--trials", type=int, required=True)
     trials = many(parser.parse_args(arguments).trials, lambda text: print(text, flush=True))
     text = told(trials)

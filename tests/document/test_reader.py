@@ -236,3 +236,18 @@ def test_foreign_words_in_a_message_are_clean_when_printed() -> None:
     (said,) = refused('"\\e]52;c;eA==\\a": 1\n"\\e]52;c;eA==\\a": 2\n')
     assert "\x1b" not in said
     assert "\x07" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a: > 20", 'quote it, like "> 20"'),
+        ("{a: > 20}", 'quote it, like "> 20"'),
+        ("a: @x", 'quote it, like "> 20"'),
+        ("a: 90%: done", "quote a text that has ': ' in it"),
+        ("a:\n\tb: 1", "indent with spaces"),
+        ("a: [x, y", "quote a text with commas, brackets or braces in it"),
+    ],
+)
+def test_the_usual_slips_are_told_how_to_mend(text: str, hint: str) -> None:
+    assert refused(text)[0].endswith(f"(hint: {hint})")

@@ -141,6 +141,7 @@ def test_an_unknown_key_that_is_near_nothing_has_no_suggestion(book: Book) -> No
         ("{id: a, run: [x], where: {service: ghost}}", "unknown service 'ghost'"),
         ("{id: a, benchmark: {service: cand, runs: 0}}", "'runs' is 0"),
         ("{id: a, approval: {prompt: x, expires: 30}}", "expected a duration with a unit"),
+        ("{id: a, soak: {service: cand, duration: 1h}, timeout: 59m}", "before its duration"),
     ],
 )
 def test_a_step_that_is_refused(book: Book, step: str, said: str) -> None:
@@ -173,6 +174,11 @@ def test_a_gate_that_cannot_decide_is_refused(book: Book, gate: str, said: str) 
     later = "{id: later, benchmark: {service: cand}}"
     (found,) = book.step_problems(BENCH, f"{{id: g, gate: [{gate}]}}", later)
     assert said in found
+
+
+def test_the_word_of_another_format_is_understood(book: Book) -> None:
+    found = book.step_problems("{id: a, run: [x], environment: {A: b}}")
+    assert found[0].endswith("unknown key 'environment' (hint: did you mean 'env'?)")
 
 
 def test_a_gate_without_criteria_is_refused(book: Book) -> None:

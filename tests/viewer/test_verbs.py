@@ -88,7 +88,7 @@ def test_a_runner_that_does_not_answer_is_told_in_words(hand: Make) -> None:
 
 def test_changed_inputs_go_with_a_retry(waiting: Waiting) -> None:
     _, desk, seen = waiting
-    desk.check_inputs = lambda changes: "" if changes == {"n": "5"} else f"not {changes}"
+    desk.check_inputs = lambda changes, why: "" if changes == {"n": "5"} else f"not {changes}"
     desk.set(state=RunState.PAUSED, reason="step_failed")
     now = replace(seen, desk={**desk.status()})
     assert ask(now, "retry", inputs={"n": "6"}) == "not {'n': '6'}"

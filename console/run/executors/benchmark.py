@@ -7,7 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from console.benchmark.metrics import PER_SAMPLE, Sample
-from console.benchmark.protocol import PROMPTS, BenchmarkResult, Protocol, run_benchmark
+from console.benchmark.protocol import (
+    PROMPTS,
+    BenchmarkResult,
+    Protocol,
+    run_benchmark,
+    run_words,
+)
 from console.playbook.measuring import BenchmarkStep
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.engines import surroundings
@@ -79,7 +85,7 @@ def _measure(
         attempt.remaining()
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
         what = f"void: {sample.void}" if sample.void else rate
-        run = "warm-up" if number == 0 else f"run {number}/{planned}"
+        run = run_words(number, planned)
         attempt.say(f"{service}: {run} {what}", always=number in (0, planned))
 
     def say(text: str) -> None:

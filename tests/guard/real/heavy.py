@@ -150,9 +150,13 @@ def test_with_swap_on(scene: Scene, tmp_path: Path) -> None:
 def test_swap_that_grows(tmp_path: Path) -> None:
     """A load whose cgroup may hold little RAM goes to swap: what swap grew by ends it, and nothing
     of the sentinel is ever swapped out."""
-    with memory.swap_file(tmp_path), posted(
-        tmp_path, Limit(metric="host.swap_growth", above=float(SWAPPED), source="yard")
-    ) as post, hogs.waiting(["alloc", str(3 * memory.GIB // 2), "0"], ram=256 * memory.MIB) as hog:
+    with (
+        memory.swap_file(tmp_path),
+        posted(
+            tmp_path, Limit(metric="host.swap_growth", above=float(SWAPPED), source="yard")
+        ) as post,
+        hogs.waiting(["alloc", str(3 * memory.GIB // 2), "0"], ram=256 * memory.MIB) as hog,
+    ):
         post.arm(Live("container", "cand", container=hog.identity))
         until(lambda: post.armed, f"armed: {post.status}")
         hog.go()

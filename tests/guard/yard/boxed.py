@@ -36,5 +36,3 @@ def alloc(size: int = SIZE, rate: int = RATE) -> str:
 def running(engine: Engine, name: str) -> bool:
     form = ["inspect", "--format", "{{.State.Running}}", name]
     return engine.run(*form, timeout=20).strip() == "true"
-
-

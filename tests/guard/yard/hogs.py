@@ -18,7 +18,7 @@ from console.services import process
 from tests.guard.yard import programs
 from tests.testbed.cache import Unavailable
 
-LIMIT_S = 20.0
+LIMIT_S = 12.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,18 +55,18 @@ def answered(world: World, count: int) -> bool:
 
 def test_a_server_that_is_well(world: World) -> None:
     done = world.go(
-        world.write("b.yaml", book(SIDE, soak("12s", ", arrivals: fixed, every: 200ms"), GATE))
+        world.write("b.yaml", book(SIDE, soak("8s", ", arrivals: fixed, every: 200ms"), GATE))
     )
     view = world.view()
     assert (done.code, done.json["decision"]) == (0, "go"), done
-    assert figure(view, "observed_s") == pytest.approx(12, abs=1)
+    assert figure(view, "observed_s") == pytest.approx(8, abs=1)
     # a moment each 0.2 s; a busy machine misses some, and never sends one twice
-    assert 10 < figure(view, "requests") <= 60 - view.soaks["soak"]["missed"]
+    assert 8 < figure(view, "requests") <= 40 - view.soaks["soak"]["missed"]
     assert (figure(view, "errors"), figure(view, "hangs"), figure(view, "restarts")) == (0, 0, 0)
     assert figure(view, "rss_peak") > 10 * 2**20
     assert figure(view, "ttft_s") > 0
     looks = [row for row in rows(view) if "rss" in row]
-    assert len(looks) >= 10
+    assert len(looks) >= 6
     told = next(row for row in rows(view) if row.get("event") == "server")
     assert set(told["start"]) == {"process", "metrics"}, "llama-server says when it started"
     said = world.at("soak").said
@@ -99,7 +99,7 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
 
 
 def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None:
-    world.detach(world.write("b.yaml", book(SIDE, soak("25s"), GATE)))
+    world.detach(world.write("b.yaml", book(SIDE, soak("16s"), GATE)))
     until(lambda: answered(world, 8), "normal is known")
     [(pid, start)] = world.pids("process")
     process.send(pid, start, signal.SIGSTOP)
@@ -119,7 +119,7 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
 
 
 def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
-    world.detach(world.write("b.yaml", book(SIDE, soak("15s"), GATE)))
+    world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
     until(lambda: answered(world, 10), "the soak has begun")
     world.kill("runner")
     world.dead()
@@ -130,11 +130,11 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     assert world.at("soak").attempt == 2
     [(begin, end)] = view.soaks["soak"]["gaps"]
     assert 0 < begin < end
-    assert figure(view, "observed_s") == pytest.approx(15, abs=1.5)
+    assert figure(view, "observed_s") == pytest.approx(9, abs=1.5)
     again = rows(view)
     whole = [row for row in before if row != again[len(before) - 1]] and before
     assert again[: len(whole)] == whole, "nothing that was seen is lost"
-    assert again[-1]["t"] == pytest.approx(15 + end - begin, abs=1.5)
+    assert again[-1]["t"] == pytest.approx(9 + end - begin, abs=1.5)
     assert len({row["t"] for row in again if "ok" in row}) > len(
         [row for row in before if "ok" in row]
     )
@@ -170,7 +170,7 @@ def test_a_leak_and_a_drop_of_throughput(sick: World) -> None:
     up = "id: up, service: {start: sick}"
     gate = "id: stable, gate: [{metric: soak.rss_growth, go: '< 20MB'}, {metric: soak.tok_s_drift, "
     gate += "go: '<= 5 %'}, {metric: soak.critical_lines, go: '== 0'}]"
-    path = sick.write("b.yaml", book(up, soak("18s", service="sick"), gate))
+    path = sick.write("b.yaml", book(up, soak("14s", service="sick"), gate))
     done = sick.go(path)
     view = sick.view()
     assert (done.code, done.json["decision"]) == (3, "no_go"), done
@@ -208,19 +208,6 @@ def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
     assert figure(view, "errors") == 4
 
 
-@pytest.mark.parametrize(
-    ("more", "why"), [(", timeout: 3s", "output_invalid"), (", timeout: 9s", "timeout")]
-)
-def test_a_soak_that_was_not_given_its_time_has_failed(world: World, more: str, why: str) -> None:
-    done = world.go(world.write("b.yaml", book(SIDE, soak("10s", after=more), GATE)))
-    step = world.at("soak")
-    assert (done.code, step.cause) == (5, why), done
-    assert ("of 10.0 s observed" in step.detail) is (why == "output_invalid")
-    view = world.view()
-    assert {one["n"] for one in view.metrics["soak"].values()} == {0}
-    assert figure(view, "requests") > 3
-
-
 def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s", ", every: 0s"), GATE)))
     until(lambda: answered(world, 3), "the soak has begun")
@@ -235,7 +222,7 @@ def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
 @pytest.mark.engine
 def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
     world = box.world
-    world.detach(world.write("b.yaml", book(UP, soak("20s", service="cand"))))
+    world.detach(world.write("b.yaml", book(UP, soak("12s", service="cand"))))
     until(lambda: answered(world, 5), "the soak has begun")
     box.docker("update", "--restart", "always", box.cand_name)
     os.kill(int(box.inspect(box.cand_name)["State"]["Pid"]), signal.SIGKILL)
@@ -251,10 +238,10 @@ def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
 
 
 def test_a_soak_of_the_baseline(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(soak("6s", service="baseline"))))
+    done = world.go(world.write("b.yaml", book(soak("4s", service="baseline"))))
     view = world.view()
     assert done.code == 0, done
-    assert figure(view, "requests") > 3
+    assert figure(view, "requests") > 2
     assert figure(view, "restarts") == 0
     assert not view.services, "it is not taken into the run"
     assert world.serves()
