@@ -131,6 +131,10 @@ def _look_commands(commands: Any) -> None:
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", default=None, metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
+    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
+
+
+def _machine_commands(commands: Any) -> None:
     _add(
         commands, "doctor", "doctor:doctor", "what this machine has, and what is missing", site=True
     )
@@ -150,7 +154,6 @@ def _look_commands(commands: Any) -> None:
     recorder.add_argument(
         "--seconds", type=float, default=120.0, metavar="N", help="how far back (default: 120)"
     )
-    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
@@ -223,7 +226,8 @@ def _emergency_commands(commands: Any) -> None:
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
     (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
-                                "doctor", "gauges", "recorder", "keys", "bench"})),
+                                "keys"})),
+    (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_emergency_commands, frozenset({"rollback", "demo"})),
 )  # fmt: skip
