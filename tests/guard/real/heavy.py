@@ -1,4 +1,4 @@
-"""The rest of the yard: minutes, not seconds. `make yard` runs it; pytest alone does not find it."""
+"""The rest of the yard: minutes, not seconds. `make yard` runs it, plain pytest does not."""
 
 from __future__ import annotations
 

@@ -60,8 +60,6 @@ def within(first: int) -> list[str]:
 
 def _until_it_watches(first: int) -> None:
     """Its namespace's /proc holds nothing but the shell above it and itself."""
-    import time
-
     deadline = time.monotonic() + hogs.LIMIT_S
     while time.monotonic() < deadline:
         found = within(first)
