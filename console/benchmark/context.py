@@ -14,6 +14,10 @@ Void, because the figure would then be of something else than the server:
 Both make a figure worse, never better. They are void all the same: a baseline that was held up
 would lend the candidate a false GO.
 
+This console's own processes are none of the others: the one that measures, and every console of
+the same user, since who follows a run cannot be told. What they took is told by itself, where it is
+more than a client should take.
+
 Only said: any other busy process (a build beside 192 idle cores does no harm, and the spread of the
 runs tells when it does), and major faults (a model read by mmap from the disk is how llama.cpp runs
 what is larger than memory). Where the measured server's own processes are not known, nothing that
@@ -46,6 +50,9 @@ SHORTEST_S = 0.1
 UNSEEN = "short-lived processes"
 """A build's compilers begin and end between two looks: only the machine's counter has them."""
 MOST_NAMED = 8
+OWN_CORES = 0.05
+"""What measuring may take of a core; it is counted over all runs, since one may be short."""
+OWN = "omni-console"
 ENGINES = re.compile(
     r"llama|ollama|kobold|exllama|tabbyapi|mistralrs|text-generation|whisper-server|sd-server", re.I
 )
@@ -119,6 +126,7 @@ class Surroundings:
         self._busy: dict[str, _Seen] = {}
         self._swapped_in = self._faults = self._own_faults = 0
         self._runs = 0
+        self._took = self._own_cpu_s = self._client_cpu_s = 0.0
         self._blind = False
 
     def open(self) -> None:
@@ -165,6 +173,8 @@ class Surroundings:
             "cards_words": one_line(words),
             "swapped_in": None if self._blind else self._swapped_in,
             "major_faults": self._faults,
+            "client_cores": round(self._client_cpu_s / self._took, 3) if self._took else None,
+            "console_cores": round(self._own_cpu_s / self._took, 3) if self._took else None,
             "server_major_faults": self._own_faults if self._root() else None,
             "busy": [
                 {"name": name, "cores": round(seen.cores, 2), "runs": seen.runs,
@@ -181,6 +191,11 @@ class Surroundings:
             if not seen.engine:
                 share = f"up to {seen.cores:.1f} cores in {seen.runs} of {self._runs} requests"
                 found.append(f"busy at the same time: {name}, {share}")
+        took = max(self._took, SHORTEST_S)
+        own, client = self._own_cpu_s / took, self._client_cpu_s / took
+        if own > OWN_CORES:
+            words = f"this console and others of yours took {own:.2f} cores meanwhile"
+            found.append(f"{words}, the process that measured {client:.2f}")
         return found
 
     def _root(self) -> int:
@@ -190,7 +205,9 @@ class Surroundings:
         """Engines that were busy between the looks; every other busy process is remembered."""
         if took < SHORTEST_S:
             return []
-        ours = _family(after.processes, os.getpid()) | _line(after.processes, os.getpid())
+        me = os.getpid()
+        ours = _family(after.processes, me) | _line(after.processes, me)
+        self._took += took
         served = _family(after.processes, self._root()) if self._root() else set()
         known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
         shares: dict[str, float] = {}
@@ -198,6 +215,9 @@ class Surroundings:
         for one, cores in _shares(before, after, took):
             if one.pid in served:
                 self._own_faults += _faults(before, one)
+            elif one.pid == me or (cores and one.pid not in known and self._is_own(one)):
+                self._own_cpu_s += cores * took
+                self._client_cpu_s += cores * took if one.pid == me else 0.0
             elif cores > BUSY_CORES and (one.pid in known or one.pid not in ours):
                 name = known.get(one.pid) or self._called(one)
                 shares[name] = shares.get(name, 0.0) + cores
@@ -216,6 +236,24 @@ class Surroundings:
         """`cc1plus`, or `python3 train.py`: an interpreter's name alone says nothing."""
         _, *script = _program(self._proc / str(one.pid) / "cmdline") or [""]
         return one_line(" ".join([one.name, *script]), 60)
+
+    def _is_own(self, one: Process) -> bool:
+        """`omni-console …`, or `python -m console.…`, of the user who measures."""
+        found = self._proc / str(one.pid)
+        try:
+            mine = found.stat().st_uid == os.getuid()
+        except OSError:
+            return False
+        program, *words = _argv(found / "cmdline")
+        names = [Path(program).name]
+        if names[0].startswith("python"):
+            while words[:1] == ["-P"]:
+                words = words[1:]
+            if words[:1] == ["-m"]:
+                module = [*(words[1] if words[1:] else "").split("."), ""]
+                return mine and module[0] == "console" and module[1] != "demo"  # a stand-in engine
+            names += [Path(words[0]).name] if words else []
+        return mine and OWN in names
 
     def _is_engine(self, one: Process, cores: float) -> bool:
         words = " ".join([one.name, *_program(self._proc / str(one.pid) / "cmdline")])
@@ -320,12 +358,17 @@ def _line(processes: dict[int, Process], pid: int) -> set[int]:
     return found
 
 
+def _argv(path: Path) -> list[str]:
+    """A command line; one empty word where it is gone."""
+    try:
+        return decode(path.read_bytes()[:4096]).split("\0")
+    except OSError:
+        return [""]
+
+
 def _program(path: Path) -> list[str]:
     """What a command line runs: its program, and the script or module of an interpreter."""
-    try:
-        argv = decode(path.read_bytes()[:4096]).split("\0")
-    except OSError:
-        return []
+    argv = _argv(path)
     words = [Path(argv[0]).name]
     if words[0].startswith("python") or words[0] in ("sh", "bash"):
         rest = [word for word in argv[1:5] if word and not word.startswith("-")]

@@ -27,7 +27,10 @@ MOST_SAMPLES = 400
 _RESULTS = frozenset(
     {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time"}
 )
-_JSON_LINE = re.compile(r'\s*(?:["{]|(?:[\[\]}]|-?\d[\d.eE+-]*),?\s*$)')
+_JSON_LINE = re.compile(r'\s*(?:["{]|\[\s*\{|(?:[\[\]}]|-?\d[\d.eE+-]*),?\s*$)')
+_OPENED = re.compile(r"^\s*\[\s*(?:\{|$)", re.MULTILINE)
+_CLOSED = re.compile(r"(?:^|\})\s*\]\s*$", re.MULTILINE)
+_NEXT = re.compile(r"\s*,\s*(?=\{)")
 _TEST = re.compile(r"(?:(pp)(\d+)|(tg)(\d+))(?: *@ *d(\d+))?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?) *± *(\d+(?:\.\d+)?|nan|-nan)")
 
@@ -129,9 +132,7 @@ def _of_llama_bench(text: str) -> _Found:
         found.build = found.build or one_line(build, 80)
         found.model = found.model or one_line(str(one.get("model_type") or ""), 120)
     if found.entries or objects:
-        lines = text.splitlines()
-        opened = any(line.rstrip() == "[" for line in lines)
-        if broken or (opened and not any(line.strip() == "]" for line in lines)):
+        if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
             whole = f"{len(found.entries)} whole entries count"
             found.flags.insert(0, f"the output was cut off: {whole}")
         return found
@@ -142,19 +143,23 @@ def _of_llama_bench(text: str) -> _Found:
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
-    """Every whole JSON object at the begin of a line, and how many were not whole."""
+    """Every whole JSON object at the begin of a line, alone or in a list, and how many were not
+    whole."""
     kept = "\n".join(line for line in text.splitlines() if _JSON_LINE.match(line))
     decoder, objects, broken, at = json.JSONDecoder(), [], 0, 0
-    starts = [match.end() - 1 for match in re.finditer(r"^\s*\{", kept, re.MULTILINE)]
-    for start in starts:
-        if start < at:
-            continue
-        try:
-            value, at = decoder.raw_decode(kept, start)
-        except (ValueError, RecursionError):
-            broken += '"n_' in kept[start : start + 4000] or '"build' in kept[start : start + 200]
-            continue
-        objects.append(value)
+    first = re.finditer(r"^\s*(?:\[\s*)?\{", kept, re.MULTILINE)
+    for start in [match.end() - 1 for match in first]:
+        begin: int | None = start if start >= at else None
+        while begin is not None:
+            try:
+                value, at = decoder.raw_decode(kept, begin)
+            except (ValueError, RecursionError):
+                head = kept[begin : begin + 4000]
+                broken += '"n_' in head or '"build' in head[:200]
+                break
+            objects.append(value)
+            more = _NEXT.match(kept, at)
+            begin = more.end() if more else None
     return objects, broken
 
 

@@ -9,8 +9,8 @@ observed time, which has no gaps:
   (an empty 400 came first, and it was sent once more);
 - a look at the server: `rss`, `anon`, `vram` in bytes or null; `up`: its start could be told;
   `log`: its log could be read;
-- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed moments while the
-  last request was out), `end`.
+- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed
+  moments while the last request was out), `end`.
 
 The same lines read back give the same figures: that is how a soak goes on under a new runner.
 """
@@ -18,11 +18,17 @@ The same lines read back give the same figures: that is how a soak goes on under
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.benchmark.soak_trend import (
+    DRIFT_SAMPLES,
+    GROWTH_LOOKS,
+    drift,
+    drift_interval,
+    ends,
+    growth,
+)
 from console.benchmark.statistics import finite, mean, median, std
 from console.text import clean
 
@@ -34,17 +40,9 @@ UNITS = {
     "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
     "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
 }  # fmt: skip
-DRIFT_PART = 6
-"""Drift compares the last sixth with the first: of one hour the last ten minutes."""
-DRIFT_SAMPLES = 5
-"""Rates in each of the two parts, at least."""
-GROWTH_PART = 10
-GROWTH_LOOKS = 3
-ROLLING_S = 60.0
 CRITICAL_KEPT = 20
 MOST_SAMPLES = 400
 """Of single requests' figures in the journal, where a gate may resample them."""
-SPARK = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Tally:
     late: int = 0
     missed: int = 0
     transport_retries: int = 0
-    """Requests that were sent twice, because the first time the server answered 400 with nothing."""
+    """Requests that were sent twice: the first time the server answered 400 with nothing."""
     rss: list[tuple[float, float]] = field(default_factory=list)
     anon: list[tuple[float, float]] = field(default_factory=list)
     vram: list[tuple[float, float]] = field(default_factory=list)
@@ -190,35 +188,43 @@ class Tally:
     def figures(self) -> dict[str, dict[str, Any]]:
         """Every metric of UNITS as a gate reads it; `n` is the number of samples behind it.
 
-        What could not be seen is None: a server without a card has no `vram_peak`, and a growth
-        across a restart is none, because it compares two processes.
+        What could not be seen is None, and `why` says so: a server without a card has no
+        `vram_peak`, and a growth across a restart is none, because it compares two processes.
+        `stability` is over moments: a fixed one that passed while nothing could be sent was not
+        served. `low` and `high` are the ends of a 95 % interval.
         """
-        asked, bad = len(self.requests), sum(self.errors.values())
-        anew = bool(self.restarts)
-        why = "the server was started anew in between" if anew else ""
+        asked, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
+        served = self.good / self.moments if asked else None
+        none = "no request was sent"
         found = {
             "requests": _metric("requests", asked, asked),
-            "errors": _metric("errors", bad if asked else None, asked),
-            "error_rate": _metric("error_rate", bad / asked if asked else None, asked),
-            "stability": _metric("stability", self.good / asked if asked else None, asked),
+            "errors": _metric("errors", bad if asked else None, asked, why=none),
+            "error_rate": _metric("error_rate", bad / asked if asked else None, asked, why=none),
+            "stability": _metric("stability", served, asked, why=none),
             "tok_s": self._described("tok_s"),
             "ttft_s": self._described("ttft_s"),
             "tok_s_drift": self._drift(),
-            "observed_s": _metric("observed_s", self.observed if asked else None, asked),
+            "observed_s": _metric("observed_s", self.observed if asked else None, asked, why=none),
             "restarts": _metric(
-                "restarts", len(self.restarts) if self.told or anew else None,
-                self.told + len(self.restarts),
+                "restarts", anew if self.told or anew else None, self.told + anew,
+                why="nothing told when the server started",
             ),
-            "hangs": _metric("hangs", len(self.hangs) if asked else None, asked),
+            "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
             "critical_lines": _metric(
-                "critical_lines", self.critical_count if self.log_reads else None, self.log_reads
+                "critical_lines", self.critical_count if self.log_reads else None, self.log_reads,
+                why="its log was not read",
             ),
         }  # fmt: skip
+        unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
         for name, seen in (("rss", self.rss), ("vram", self.vram)):
             sizes = [size for _, size in seen]
             grown = None if anew else growth(seen, self.observed)
+            few = f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed" if seen else unseen[name]
+            why = "the server was started anew in between" if anew and seen else few
             found[f"{name}_growth"] = _metric(f"{name}_growth", grown, len(seen), why=why)
-            found[f"{name}_peak"] = _metric(f"{name}_peak", max(sizes, default=None), len(seen))
+            found[f"{name}_peak"] = _metric(
+                f"{name}_peak", max(sizes, default=None), len(seen), why=unseen[name]
+            )
         return found
 
     def void_figures(self, why: str) -> dict[str, dict[str, Any]]:
@@ -229,14 +235,15 @@ class Tally:
         """
         found = self.figures()
         for figure in found.values():
-            figure.pop("samples", None)
+            for key in ("samples", "low", "high"):
+                figure.pop(key, None)
             figure |= {"n": 0, "void": figure["n"] + figure["void"], "why": why}
         return found
 
     def _described(self, name: str) -> dict[str, Any]:
         """A figure of single requests: their median, and how they spread."""
         values = finite(getattr(request, name) for request in self.requests)
-        found = _metric(name, median(values), len(values))
+        found = _metric(name, median(values), len(values), why="no request gave one")
         found |= {
             "void": len(self.requests) - len(values), "headline": "median", "mean": mean(values),
             "std": std(values), "median": median(values), "min": min(values, default=None),
@@ -251,71 +258,14 @@ class Tally:
 
     def _drift(self) -> dict[str, Any]:
         ratio, count = drift(self.rates, self.observed)
-        return _metric("tok_s_drift", ratio, count)
+        first, last = (len(part) for part in ends(self.rates, self.observed))
+        why = f"{first} rates in the first sixth and {last} in the last, {DRIFT_SAMPLES} are needed"
+        found = _metric("tok_s_drift", ratio, count, why=why)
+        between = drift_interval(self.rates, self.observed)
+        return found | ({"low": between[0], "high": between[1]} if between is not None else {})
 
 
 def _metric(name: str, value: float | None, n: int, *, why: str = "") -> dict[str, Any]:
     sure = value if value is not None and math.isfinite(value) else None
     told = {"value": sure, "unit": UNITS[name], "n": n if sure is not None else 0, "void": 0}
     return told | ({"why": why} if why and sure is None else {})
-
-
-def drift(rates: Sequence[tuple[float, float]], observed_s: float) -> tuple[float | None, int]:
-    """How much slower the last sixth is than the first, by medians, and the samples behind it.
-
-    0.05 is 5 % slower, a negative ratio faster. None with fewer than 5 rates in either part.
-    """
-    part = observed_s / DRIFT_PART
-    first = [rate for t, rate in rates if t <= part]
-    last = [rate for t, rate in rates if t > observed_s - part]
-    before, after = median(first), median(last)
-    if min(len(first), len(last)) < DRIFT_SAMPLES or not before or after is None:
-        return None, 0
-    return 1 - after / before, len(first) + len(last)
-
-
-def growth(seen: Sequence[tuple[float, float]], observed_s: float) -> float | None:
-    """Bytes grown over the soak: the last tenth's median less the first tenth's, for all of it.
-
-    Medians of parts and not a slope through all points: a slope hides what came late and at once
-    (a buffer taken in the last quarter), and one odd look moves no median. The two parts lie a
-    little less than the whole soak apart, and their difference is scaled up by that, so that a
-    steady leak is told in full. None below three looks in each part.
-    """
-    count = max(GROWTH_LOOKS, len(seen) // GROWTH_PART)
-    if len(seen) < 2 * count:
-        return None
-    first, last = seen[:count], seen[-count:]
-    apart = _middle(t for t, _ in last) - _middle(t for t, _ in first)
-    if apart <= 0:
-        return None
-    grown = _middle(size for _, size in last) - _middle(size for _, size in first)
-    return grown * max(1.0, observed_s / apart)
-
-
-def _middle(values: Iterable[float]) -> float:
-    return median(list(values)) or 0.0
-
-
-def rolling(rates: Sequence[tuple[float, float]], t: float) -> float | None:
-    """Median tok/s of the minute that ends at `t`; None where no request ended in it."""
-    low = bisect_right(rates, (t - ROLLING_S, math.inf))
-    high = bisect_right(rates, (t, math.inf))
-    return median([rate for _, rate in rates[low:high]])
-
-
-def spark(rates: Sequence[tuple[float, float]], t: float, width: int = 24) -> str:
-    """The soak so far in `width` characters of 8 levels from 0 to the fastest part: medians, and
-    a blank where nothing was answered. At most one character for each five seconds."""
-    width = max(1, min(width, int(t / 5)))
-    edges = [t * number / width for number in range(width + 1)]
-    places = [bisect_right(rates, (edge, math.inf)) for edge in edges]
-    parts = [
-        median([rate for _, rate in rates[0 if not n else places[n] : places[n + 1]]])
-        for n in range(width)
-    ]
-    most = max(finite(parts), default=0.0)
-    if most <= 0:
-        return " " * width
-    top = len(SPARK) - 1
-    return "".join(" " if p is None else SPARK[min(top, int(p / most * top + 0.5))] for p in parts)

@@ -59,21 +59,21 @@ def load_playbook(
     for problem in found:
         problems.add(problem)
     later: list[Problem] = []
+    missing = {n for n, m in models.items() if m.required and n not in (given or {})}
     if model is None:
         stands, broken = mend(document, filled)
         if stands is not None:
-            check_rules(document, stands, site_services, problems, broken)
+            check_rules(document, stands, site_services, problems, broken, guessed=bool(missing))
     else:
-        check_rules(document, model, site_services, problems)
+        check_rules(document, model, site_services, problems, guessed=bool(missing))
         later = unbuilt(document, model)
         if not planning:
             for problem in later:
                 problems.add(problem)
     if problems.items or model is None:
         raise InvalidFile(TITLE, problems.sorted(), HINT)
-    missing = [n for n, m in models.items() if m.required and n not in (given or {})]
     return Playbook(
-        model, path, base, text, inputs, secrets, tuple(later), tuple(set(missing) & set(inputs)),
+        model, path, base, text, inputs, secrets, tuple(later), tuple(missing & set(inputs)),
         guard_limits(document, model, site_services)[0],
     )  # fmt: skip
 

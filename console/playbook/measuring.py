@@ -48,6 +48,17 @@ BOUNDS: dict[str, tuple[float, float]] = {
 """What a metric can be at least and at most; the others begin at zero and have no end."""
 
 
+LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
+"""Samples that a criterion needs where it does not say `min_samples`, by what measures it: runs, or
+requests of a soak. What is captured, and a peak, is a single figure by nature: 1."""
+BY_LOOKS = frozenset({
+    "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
+})  # fmt: skip
+"""Metrics of a soak whose samples are looks at the server; it is the requests that load it."""
+DRIFT_PART, DRIFT_SAMPLES = 6, 5
+"""`tok_s_drift` needs so many rates in the first sixth and in the last."""
+
+
 class BenchmarkStep(Strict):
     """`against: baseline` measures the baseline too: before its outage and after its restore.
 
@@ -94,3 +105,23 @@ class SoakStep(Strict):
     model: Text = ""
     max_errors: Count | None = None
     critical: Pattern = r"CUDA error|out of memory|segfault|SIGSEGV|ggml_abort|assert.* failed"
+
+    @property
+    def most_requests(self) -> int | None:
+        """How many fit at most; None where nothing but the server slows them down."""
+        return self._fit(self.duration)
+
+    @property
+    def most_rates(self) -> int | None:
+        """How many requests `tok_s_drift` can compare at most."""
+        one = self._fit(self.duration / DRIFT_PART)
+        return None if one is None else 2 * one
+
+    @property
+    def most_looks(self) -> int:
+        """Sixty looks at the server over the soak, but one a second at most and one each five
+        seconds at least; and one at either end."""
+        return int(self.duration / min(5.0, max(1.0, self.duration / 60))) + 2
+
+    def _fit(self, seconds: float) -> int | None:
+        return int(seconds / self.every + 1e-9) + 1 if self.every > 0 else None

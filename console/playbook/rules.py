@@ -8,21 +8,29 @@ from dataclasses import dataclass, field
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
 from console.guard.limits import Limit
-from console.playbook.decidable import Bounds, check_criterion
+from console.playbook.captured import base_unit
+from console.playbook.decidable import Bounds, check_criterion, never_both
 from console.playbook.measuring import (
     BENCHMARK_METRICS,
     BOUNDS,
+    BY_LOOKS,
+    DRIFT_SAMPLES,
     FIGURES,
     FROM_ZERO,
     GAUGE_METRICS,
+    LEAST,
     SOAK_METRICS,
+    SoakStep,
 )
 from console.playbook.model import PlaybookModel
 from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion
 from console.site.guard import limits
+from console.units import format_duration
 
+SOAK_END_S = 600.0
+"""After a soak's time is over its last request may go on, at most as long as one may take."""
 RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
 
@@ -41,13 +49,16 @@ def check_rules(
     site_services: frozenset[str],
     problems: Problems,
     broken: frozenset[str] = frozenset(),
+    *,
+    guessed: bool = False,
 ) -> None:
     """Ids once, services declared, metrics that an earlier step measures, gates that decide.
 
-    `broken`: ids of steps that are reported already; their metrics are not missed.
+    `broken`: ids of steps that are reported already; their metrics are not missed. `guessed`: an
+    input has no value yet, so how long and how often a step measures says nothing.
     """
     seen: dict[str, Loc] = {}
-    known = _Known()
+    known = _Known(guessed)
     fits: list[str] = []
     services = set(model.services) | site_services
     for problem in guard_limits(document, model, site_services)[1]:
@@ -88,13 +99,20 @@ def guard_limits(
 class _Known:
     """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
 
+    guessed: bool = False
     metrics: dict[str, str] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
     bounds: dict[str, Bounds] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    """Where a metric's bounds come from, if it is the step as written."""
     most: dict[str, int] = field(default_factory=dict)
     """How many samples a metric can have, where that is known."""
+    made_of: dict[str, str] = field(default_factory=dict)
+    """What measures it, as in LEAST."""
+    usual: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    """How many samples the step gives as it is written, why, and what it takes to give enough."""
 
     def __post_init__(self) -> None:
         self._measured("", GAUGE_METRICS)
@@ -103,26 +121,82 @@ class _Known:
         if broken or step.kind in UNBUILT:
             self.unclear.add(step.id)
         if step.benchmark is not None:
-            most = step.benchmark.most_runs
-            self._measured(f"{step.id}.", BENCHMARK_METRICS, most)
+            prefixes = [f"{step.id}."]
             if step.benchmark.against:
-                self._measured(f"{step.id}.baseline.", BENCHMARK_METRICS, most)
+                prefixes.append(f"{step.id}.baseline.")
                 self.compared |= {f"{step.id}.{name}" for name in BENCHMARK_METRICS}
+            for prefix in prefixes:
+                self._measured(prefix, BENCHMARK_METRICS, step.benchmark.most_runs, made_of(step))
+                if not self.guessed:
+                    self._runs(prefix, step.benchmark.runs)
         for name, output in step.outputs.items():
-            self.metrics[f"{step.id}.{name}"] = output.unit
+            self.metrics[f"{step.id}.{name}"] = base_unit(output.unit)
             self.most[f"{step.id}.{name}"] = 1
         if step.soak is not None:
-            self._measured(f"{step.id}.", SOAK_METRICS)
+            self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
+            if not self.guessed:
+                self._soak(f"{step.id}.", step.soak)
         if step.figures is not None:
             most_rows = 1 if step.figures == "sweep-bench" else None
-            self._measured(f"{step.id}.", FIGURES[step.figures], most_rows)
+            self._measured(f"{step.id}.", FIGURES[step.figures], most_rows, made_of(step))
 
-    def _measured(self, prefix: str, named: dict[str, str], most: int | None = None) -> None:
+    def _measured(
+        self, prefix: str, named: dict[str, str], most: int | None = None, source: str = ""
+    ) -> None:
         for name, unit in named.items():
             self.metrics[prefix + name] = unit
             self.bounds[prefix + name] = BOUNDS.get(name, FROM_ZERO)
-            if most is not None:
+            self.made_of[prefix + name] = source
+            if most is not None and not self.guessed:
                 self.most[prefix + name] = most
+
+    def _runs(self, prefix: str, runs: int) -> None:
+        more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
+        for name in BENCHMARK_METRICS:
+            self.usual[prefix + name] = (runs, f"runs: {runs} gives {runs}", more)
+
+    def _soak(self, prefix: str, soak: SoakStep) -> None:
+        """What a soak's duration, interval and `max_errors` leave possible."""
+        self._bound(
+            f"{prefix}observed_s", soak.duration + SOAK_END_S,
+            f"the soak lasts {format_duration(soak.duration)}",
+        )  # fmt: skip
+        fit = soak.most_requests
+        if fit is not None:
+            at_most = f"{fit} fit in {format_duration(soak.duration)}"
+            for name in ("requests", "errors", "hangs"):
+                self._bound(prefix + name, fit, at_most)
+            for name in SOAK_METRICS.keys() - BY_LOOKS:
+                self.most[prefix + name] = fit
+            more = f"a longer soak, a shorter every, or min_samples: {fit}"
+            for name in SOAK_METRICS:
+                self.usual[prefix + name] = (fit, at_most, more)
+        rates = soak.most_rates
+        if rates is not None:
+            drift = f"{prefix}tok_s_drift"
+            self.most[drift] = rates if rates >= 2 * DRIFT_SAMPLES else 0
+            sixths = f"its first and its last sixth hold {rates}"
+            self.usual[drift] = (rates, sixths, "a longer soak, or a shorter every")
+        for name in BY_LOOKS:
+            self.most[prefix + name] = soak.most_looks
+        if soak.max_errors is not None:
+            self._without_errors(prefix, soak, soak.max_errors)
+
+    def _without_errors(self, prefix: str, soak: SoakStep, most: int) -> None:
+        """More errors than that fail the step, and no gate sees its figures."""
+        why = f"above max_errors: {most} the soak itself fails"
+        self._bound(f"{prefix}errors", most, why)
+        if most == 0:
+            self._bound(f"{prefix}error_rate", 0.0, why)
+            if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
+                self.bounds[f"{prefix}stability"] = (1.0, 1.0)
+                self.why[f"{prefix}stability"] = why
+
+    def _bound(self, metric: str, high: float, why: str) -> None:
+        low, before = self.bounds[metric]
+        if high < before:
+            self.bounds[metric] = (low, high)
+            self.why[metric] = why
 
 
 def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
@@ -195,14 +269,33 @@ def _check_gate(
                     "against: baseline in the benchmark", "x baseline could only ever be HOLD",
                 )
             )  # fmt: skip
-        metric = criterion.metric
-        try:
-            check_criterion(
-                as_criterion(criterion), known.metrics[metric], known.bounds.get(metric),
-                known.most.get(metric),
-            )  # fmt: skip
-        except ValueError as error:
-            problems.add(document.problem(where, str(error)))
+        problem = _undecidable(criterion, gate[:index], known)
+        if problem is not None:
+            problems.add(document.problem(where, *problem))
+
+
+def _undecidable(
+    model: CriterionModel, before: list[CriterionModel], known: _Known
+) -> tuple[str, str, str] | None:
+    """Why a criterion could never decide, also together with those before it; what is expected
+    instead; a hint."""
+    metric, unit = model.metric, known.metrics[model.metric]
+    source, bounds = known.made_of.get(metric, ""), known.bounds.get(metric)
+    criterion = as_criterion(model, source)
+    needed = max(criterion.min_samples, criterion.min_requests)
+    has, why, more = known.usual.get(metric, (needed, "", ""))
+    if model.min_samples is None and has < needed:
+        noun = "requests" if source == "soak" else "runs"
+        return f"{metric} needs {needed} {noun} unless min_samples is given, and {why}", more, ""
+    try:
+        check_criterion(criterion, unit, bounds, known.most.get(metric))
+    except ValueError as error:
+        return str(error), "", known.why.get(metric, "")
+    for other in before:
+        wrong = never_both(as_criterion(other), criterion, unit, bounds)
+        if wrong:
+            return wrong, "", ""
+    return None
 
 
 def _check_of_cards(
@@ -224,8 +317,20 @@ def uses_baseline(model: CriterionModel) -> bool:
     return any(t is not None and t.relative for t in (model.go, model.no_go))
 
 
-def as_criterion(model: CriterionModel) -> Criterion:
-    return Criterion(model.metric, model.go, model.no_go, model.min_samples, model.of)
+def made_of(step: Step) -> str:
+    """What a step's own metrics are made of, as in LEAST; "" where each is a single figure."""
+    source = step.figures or step.kind
+    return source if source in LEAST else ""
+
+
+def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
+    """`source`: what its metric is made of. What `min_samples` says wins, 1 included."""
+    least, requests = model.min_samples, 0
+    if least is None:
+        least = LEAST.get(source, 1)
+        if source == "soak" and model.metric.rpartition(".")[2] in BY_LOOKS:
+            least, requests = 1, least
+    return Criterion(model.metric, model.go, model.no_go, least, model.of, requests)
 
 
 def unbuilt(document: Document, model: PlaybookModel) -> list[Problem]:

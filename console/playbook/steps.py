@@ -21,6 +21,7 @@ from console.document.validate import (
     Text,
     unusable_text,
 )
+from console.playbook.captured import OutputUnit
 from console.playbook.inputs import Secret
 from console.playbook.measuring import FIGURES, BenchmarkStep, SoakStep
 from console.playbook.preflight import (
@@ -148,7 +149,7 @@ class CriterionModel(Strict):
     metric: str = Field(pattern=r"^[a-z][\w-]*(\.[a-z][\w-]*)+$")
     go: ThresholdText | None = None
     no_go: ThresholdText | None = None
-    min_samples: int = Field(1, ge=1)
+    min_samples: int | None = Field(None, ge=1)
     of: Literal["sum", "max"] | None = None
 
     @model_validator(mode="after")
@@ -206,10 +207,13 @@ class Retry(Strict):
 
 
 class Output(Strict):
-    """A number captured from the step's output: the last match of a pattern with one group."""
+    """A number captured from the step's output: the last match of a pattern with one group.
+
+    `unit` is what it is written in there; the figure is in the base unit (bytes, seconds, ratio).
+    """
 
     pattern: Pattern
-    unit: Literal["", "tok/s", "s", "B", "ratio", "count"] = ""
+    unit: OutputUnit = ""
 
     @model_validator(mode="after")
     def _group(self) -> Output:

@@ -28,6 +28,9 @@ _GRAMMAR = re.compile(
 )
 _PARTS = {"%": (100.0, "ratio"), "ms": (1000.0, "s")}
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+NEVER_NEGATIVE = frozenset({"tok/s", "s", "ratio", "count", "%", "B", "B/s"})
+"""Units of amounts. A bare number may be anything."""
+_CHANGE = re.compile(r"(?:^|[._-])(?:growth|drift|slope|trend|change|delta)(?:$|[._-])")
 _NAMES = {"s": "a duration", "B": "bytes", "B/s": "bytes per second", "ratio": "a ratio"}
 _NEEDS_UNIT = {
     "s": "a duration with a unit, like 900ms, 2s or 1h",
@@ -96,13 +99,13 @@ def parse_threshold(text: str) -> Threshold:
         if value <= 0:
             raise ValueError("a factor above zero, like >= 1.15 x baseline")
         return Threshold(match["op"], value, "", True, written)
-    scaled, unit = _in_base_unit(value, match["unit"] or "")
+    scaled, unit = in_base_unit(value, match["unit"] or "")
     if not math.isfinite(scaled):
         raise ValueError(THRESHOLD_FORM)
     return Threshold(match["op"], scaled, unit, False, written)
 
 
-def _in_base_unit(value: float, unit: str) -> tuple[float, str]:
+def in_base_unit(value: float, unit: str) -> tuple[float, str]:
     """The number in the base unit, and that unit. Raises ValueError.
 
     Parts are divided, not multiplied: 7 % is then the very float that 0.07 is.
@@ -119,6 +122,16 @@ def _in_base_unit(value: float, unit: str) -> tuple[float, str]:
     except ValueError:
         raise ValueError(THRESHOLD_FORM) from None
     return value * factor, "B/s" if unit.endswith("/s") else "B"
+
+
+def signed(metric: str) -> bool:
+    """Whether a figure of this name may be below zero by nature: a change, not an amount."""
+    return _CHANGE.search(metric) is not None
+
+
+def impossible(metric: str, value: float, unit: str) -> bool:
+    """Whether no machine can have it: nothing lasts, holds or counts less than nothing."""
+    return value < 0 and unit in NEVER_NEGATIVE and not signed(metric)
 
 
 def compatible(threshold: Threshold, metric_unit: str) -> str | None:

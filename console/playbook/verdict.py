@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from console.benchmark.statistics import ENOUGH, interval, mean, median
-from console.playbook.threshold import Threshold, compatible
+from console.playbook.figure_words import COUNTED, MEASURED, figure, noun, plural
+from console.playbook.threshold import Threshold, compatible, impossible
 from console.text import one_line
-from console.units import format_number
 
 
 class Verdict(StrEnum):
@@ -22,18 +21,19 @@ class Verdict(StrEnum):
     HOLD = "HOLD"
 
 
-_DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-
-
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One line of a gate; `of` names the aggregate, as in the sum over all GPUs."""
+    """One line of a gate; `of` names the aggregate, as in the sum over all GPUs.
+
+    `min_requests`: of the soak behind a figure whose own samples are looks at the server.
+    """
 
     metric: str
     go: Threshold | None = None
     no_go: Threshold | None = None
     min_samples: int = 1
     of: str | None = None
+    min_requests: int = 0
 
     @property
     def name(self) -> str:
@@ -52,7 +52,8 @@ class Evidence:
     `reason_missing` says why the figure cannot be used (absent, stale, contaminated): it
     holds the gate even if a value is there. `void` counts the samples left out. With `samples`
     the value is their mean or median, as `headline` says; the same for the baseline's.
-    `baseline_n` is None where nobody counted.
+    `baseline_n` is None where nobody counted. `between`: where the figure lies by a 95 % interval
+    that whoever measured it worked out. `requests`: of a soak, the requests that were sent.
     """
 
     value: float | None
@@ -65,6 +66,9 @@ class Evidence:
     baseline_n: int | None = None
     baseline_samples: tuple[float, ...] = ()
     headline: str = "mean"
+    baseline_void: int = 0
+    between: tuple[float, float] | None = None
+    requests: int | None = None
 
 
 class _Reach(Enum):
@@ -94,15 +98,19 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     bootstrap interval, and to miss one the whole interval has to miss it: in between the samples
     do not decide, and a few more runs may. Samples that agree to the last digit make a point of
     it. Against the baseline it is the interval of the ratio, with the samples of both.
+
+    Fewer than five make no interval: every one of them has to meet a threshold, or every one has
+    to miss it; against the baseline's most demanding sample. Fewer runs never pass more easily.
     """
     obstacle = _obstacle(criterion, evidence)
     if obstacle:
         return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)
     verdict, why = _decide(criterion, evidence)
-    value = _figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
-    return CriterionVerdict(
-        verdict, f"{criterion.name} {value}{why}{_counts(evidence)}", criterion.metric
-    )
+    value = figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
+    if evidence.unit == "count":
+        value += noun(criterion.metric, evidence.value or 0.0)
+    said = f"{criterion.name} {value}{why}{_counts(evidence)}"
+    return CriterionVerdict(verdict, said, criterion.metric)
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
@@ -124,24 +132,62 @@ def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
         return f"no figure was measured{_counts(evidence)}"
     if not math.isfinite(evidence.value):
         return f"the figure is {evidence.value}, not a number to compare"
-    needed = max(1, criterion.min_samples)
-    if evidence.n < needed:
-        return f"{_samples(evidence.n)} of the {needed} needed{_void(evidence)}"
+    few = _too_few(criterion, evidence)
+    if few:
+        return few
     for threshold in thresholds:
         wrong = compatible(threshold, evidence.unit)
         if wrong:
             return wrong
-        if not threshold.relative:
-            continue
-        if threshold.limit(evidence.baseline, evidence.unit) is None:
+        if threshold.relative and threshold.limit(evidence.baseline, evidence.unit) is None:
             return f"{threshold} needs a baseline, and {_baseline(evidence)}"
-        if evidence.baseline_n is not None and evidence.baseline_n < needed:
-            return f"of the baseline {_samples(evidence.baseline_n)} of the {needed} needed"
-    return _odd_samples(evidence, any(t.relative for t in thresholds))
+    relative = any(threshold.relative for threshold in thresholds)
+    return _odd_samples(evidence, relative) or _below_nothing(criterion, evidence, relative)
+
+
+def _too_few(criterion: Criterion, evidence: Evidence) -> str:
+    """Too few samples of the figure, or of the baseline where it is compared with it, or ""."""
+    needed = max(1, criterion.min_samples)
+    if evidence.n < needed:
+        return f"{_samples(evidence.n)} of the {needed} needed{_void(evidence)}"
+    if (evidence.requests or 0) < criterion.min_requests:
+        sent = plural(evidence.requests or 0, "request")
+        return f"{sent} in the soak, {criterion.min_requests} needed"
+    runs = "runs" if evidence.requests is None else "requests"
+    if evidence.void > evidence.n:
+        return f"more void than valid {runs}, {evidence.void} void and {evidence.n} valid"
+    if not any(threshold.relative for threshold in criterion.thresholds):
+        return ""
+    counted = evidence.baseline_n
+    if evidence.baseline is None or counted is None:
+        return ""
+    if counted < needed:
+        return f"of the baseline {_samples(counted)} of the {needed} needed"
+    if evidence.baseline_void > counted:
+        return (
+            f"of the baseline more void than valid {runs}, {evidence.baseline_void} void and "
+            f"{counted} valid"
+        )
+    return ""
+
+
+def _below_nothing(criterion: Criterion, evidence: Evidence, relative: bool) -> str:
+    """A figure or a sample that no machine can have, or ""."""
+    values = (evidence.value or 0.0, *evidence.samples)
+    if relative:
+        values += (evidence.baseline or 0.0, *evidence.baseline_samples)
+    least = min(values)
+    if not impossible(criterion.metric, least, evidence.unit):
+        return ""
+    return f"{least:g} {evidence.unit} is impossible: it cannot be below zero"
 
 
 def _odd_samples(evidence: Evidence, relative: bool) -> str:
     """What is wrong with samples that should explain a figure, or ""."""
+    if evidence.between is not None:
+        low, high = evidence.between
+        if not low <= (evidence.value or 0.0) <= high or not math.isfinite(high - low):
+            return "the figure does not lie in its own interval"
     sides = [("", evidence.value, evidence.n, evidence.samples)]
     if relative:
         count = len(evidence.baseline_samples)
@@ -175,18 +221,20 @@ def _decide(criterion: Criterion, evidence: Evidence) -> tuple[Verdict, str]:
     go, no_go = criterion.go, criterion.no_go
     fails = _reach(no_go, evidence) if no_go is not None else _Reach.NONE
     passes = _reach(go, evidence) if go is not None else _Reach.ALL
+    say = COUNTED if evidence.unit == "count" else MEASURED
     if no_go is not None and fails is _Reach.ALL:
-        return Verdict.NO_GO, f" is NO-GO by {_words(no_go, evidence)}"
+        return Verdict.NO_GO, f"{say.no_go} {_words(no_go, evidence)}"
     if no_go is not None and fails is _Reach.SOME:
         return Verdict.HOLD, _undecided(no_go, evidence)
     if go is None:
-        clear = f" stays clear of NO-GO {_words(no_go, evidence)}"
+        clear = f"{say.clear} {_words(no_go, evidence)}"
         return Verdict.GO, f"{_span(no_go, evidence)}{clear}"
     if passes is _Reach.ALL:
-        return Verdict.GO, f"{_span(go, evidence)} meets {_words(go, evidence)}"
+        return Verdict.GO, f"{_span(go, evidence)}{say.meets} {_words(go, evidence)}"
     if passes is _Reach.SOME:
         return Verdict.HOLD, _undecided(go, evidence)
-    missed = f"{_span(go, evidence)} misses {_words(go, evidence)}{_margin(go, evidence)}"
+    margin = "" if evidence.unit == "count" else _margin(go, evidence)
+    missed = f"{_span(go, evidence)}{say.misses} {_words(go, evidence)}{margin}"
     if no_go is None:
         return Verdict.NO_GO, missed
     return Verdict.HOLD, f"{missed}, but is not NO-GO {_words(no_go, evidence)}: grey zone"
@@ -198,10 +246,13 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
     found = _interval(threshold, evidence)
     if found is None or found[0] == found[1]:
         return _Reach.ALL if point else _Reach.NONE
-    if threshold.relative:
-        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
-    else:
+    if not threshold.relative:
         ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
+    elif _few(threshold, evidence):
+        (low, high), (least, most) = _every(evidence)
+        ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
+    else:
+        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
     if point and all(ends):
         return _Reach.ALL
     if point or any(ends):
@@ -213,19 +264,38 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
 
 def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] | None:
     """Where the figure may lie, or its ratio to the baseline's for a relative threshold; None
-    where too few samples tell, and the point has to do."""
-    values, base = _told(evidence.samples), _told(evidence.baseline_samples)
+    for a single figure, which is a point."""
     if not threshold.relative:
-        return interval(values, evidence.headline) if values else None
-    if not values and not base:
+        if not evidence.samples:
+            return evidence.between
+        if _few(threshold, evidence):
+            return _every(evidence)[0]
+        return interval(evidence.samples, evidence.headline)
+    if not evidence.samples and not evidence.baseline_samples:
         return None
+    if _few(threshold, evidence):
+        (low, high), (least, most) = _every(evidence)
+        return low / most, high / least
     return interval(
-        values or [evidence.value or 0.0], evidence.headline, base or [evidence.baseline or 0.0]
-    )
+        evidence.samples or [evidence.value or 0.0], evidence.headline,
+        evidence.baseline_samples or [evidence.baseline or 0.0],
+    )  # fmt: skip
 
 
-def _told(samples: Sequence[float]) -> Sequence[float]:
-    return samples if len(samples) >= ENOUGH else ()
+def _few(threshold: Threshold, evidence: Evidence) -> bool:
+    """Whether there are too few samples, on either side, for an interval by resampling."""
+    sides = [evidence.samples, evidence.baseline_samples if threshold.relative else ()]
+    return any(0 < len(side) < ENOUGH for side in sides)
+
+
+def _every(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least and the most that each side may be: its outermost samples, but the interval of
+    a figure that has enough of them."""
+    values: Sequence[float] = evidence.samples or (evidence.value or 0.0,)
+    if len(values) >= ENOUGH:
+        values = interval(values, evidence.headline) or values
+    base = evidence.baseline_samples or (evidence.baseline or 0.0,)
+    return (min(values), max(values)), (min(base), max(base))
 
 
 def _span(threshold: Threshold | None, evidence: Evidence) -> str:
@@ -239,7 +309,10 @@ def _span(threshold: Threshold | None, evidence: Evidence) -> str:
 def _undecided(threshold: Threshold, evidence: Evidence) -> str:
     found = _interval(threshold, evidence)
     ends = _ends(found, threshold, evidence.unit) if found is not None else ""
-    return f": the samples do not decide, {ends} around {_words(threshold, evidence)}"
+    around = f"{ends} around {_words(threshold, evidence)}"
+    if _few(threshold, evidence):
+        return f": fewer than {ENOUGH} samples have to agree, and do not, {around}"
+    return f": the samples do not decide, {around}"
 
 
 def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
@@ -247,9 +320,10 @@ def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
     if threshold.relative:
         unit = "x baseline"
     elif unit in ("B", "s", "ratio"):
-        low, high = (_figure(end, unit, threshold) for end in found)
+        low, high = (figure(end, unit, threshold) for end in found)
         if low != high:
             return f"{low} to {high}"
+    unit = "" if unit == "count" else unit
     digits = next((d for d in (4, 6, 9) if f"{found[0]:.{d}g}" != f"{found[1]:.{d}g}"), 12)
     return f"{found[0]:.{digits}g} to {found[1]:.{digits}g} {unit}".rstrip()
 
@@ -260,12 +334,11 @@ def _words(threshold: Threshold | None, evidence: Evidence) -> str:
         return ""
     if threshold.relative:
         limit = threshold.limit(evidence.baseline, evidence.unit)
-        baseline = _figure(evidence.baseline or 0.0, evidence.unit, threshold)
-        reached = _figure(limit or 0.0, evidence.unit, threshold)
+        baseline = figure(evidence.baseline or 0.0, evidence.unit, threshold)
+        reached = figure(limit or 0.0, evidence.unit, threshold)
         return f"{threshold} ({reached}, baseline {baseline})"
-    return (
-        f"{threshold} {evidence.unit}" if not threshold.unit and evidence.unit else f"{threshold}"
-    )
+    bare = not threshold.unit and evidence.unit != "count"
+    return f"{threshold} {evidence.unit}".rstrip() if bare else f"{threshold}"
 
 
 def _margin(threshold: Threshold, evidence: Evidence) -> str:
@@ -273,21 +346,11 @@ def _margin(threshold: Threshold, evidence: Evidence) -> str:
     limit = threshold.limit(evidence.baseline, evidence.unit)
     if limit is None or evidence.value is None or limit == evidence.value:
         return ""
-    return f" by {_figure(abs(limit - evidence.value), evidence.unit, threshold)}"
-
-
-def _figure(value: float, unit: str, threshold: Threshold) -> str:
-    """The figure in the unit the threshold was written in, where they could differ."""
-    decimal = re.search(r"[0-9]\s*([kKMGT])B", threshold.written)
-    if unit == "B" and decimal:
-        return f"{value / _DECIMAL[decimal[1].lower()]:.4g} {decimal[1]}B"
-    if unit == "s" and abs(value) < 1:
-        return f"{value * 1000:.4g} ms"
-    return format_number(value, unit)
+    return f" by {figure(abs(limit - evidence.value), evidence.unit, threshold)}"
 
 
 def _samples(n: int) -> str:
-    return f"{n} valid sample{'' if n == 1 else 's'}"
+    return plural(n, "valid sample")
 
 
 def _void(evidence: Evidence) -> str:

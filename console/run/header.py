@@ -7,6 +7,9 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from console.playbook.measuring import FIGURES
+from console.playbook.rules import as_criterion, made_of
+from console.playbook.steps import CriterionModel
 from console.run.effect import service_words
 from console.run.plan import Plan
 from console.site.model import Site
@@ -55,9 +58,20 @@ def targets(plan: Plan) -> list[dict[str, Any]]:
         {
             "gate": planned.id, "metric": one.metric, "of": one.of,
             "go": str(one.go) if one.go else "", "no_go": str(one.no_go) if one.no_go else "",
-            "min_samples": one.min_samples,
+            "min_samples": _least(plan, one),
         }
         for planned in plan.steps
         if planned.step is not None and planned.step.when
         for one in planned.step.gate or []
     ]  # fmt: skip
+
+
+def _least(plan: Plan, one: CriterionModel) -> int:
+    """The samples that a criterion needs: what it says, or what its metric is made of asks for."""
+    owner, _, name = one.metric.partition(".")
+    steps = [step for _, step in plan.playbook.steps() if step.id == owner]
+    source = made_of(steps[0]) if steps else ""
+    if source in FIGURES and name not in FIGURES[source]:
+        source = ""  # a captured output of the same step is a single figure
+    wanted = as_criterion(one, source)
+    return max(wanted.min_samples, wanted.min_requests)

@@ -170,8 +170,6 @@ def _machine(bench: dict[str, Any]) -> Iterator[str]:
         yield f"{format_bytes(swapped)} swapped in while measuring"
     if faults := number(context.get("server_major_faults")):
         yield f"{faults:.0f} pages read from the disk by the server while measuring"
-    if retries := number(bench.get("transport_retries")):
-        yield f"{plural(int(retries), 'request')} had to be sent a second time"
 
 
 def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]:

@@ -162,7 +162,7 @@ def _aims(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
 
 
 def _share(view: RunView, gate: str, metric: str) -> str:
-    """`: -69.5 % from what is asked`, or empty where that says nothing."""
+    """`: 69.5 % below what is asked`, or empty where that says nothing."""
     owner, _, name = metric.partition(".")
     found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
     for aim in _aims(view, gate, metric):
@@ -172,8 +172,10 @@ def _share(view: RunView, gate: str, metric: str) -> str:
             continue
         limit = threshold.limit(number(base.get("value")), str(found.get("unit") or ""))
         away = change(number(found.get("value")), limit)
-        if away != "–":
-            return f": {away} from what is asked"
+        if away.endswith(" x"):
+            return f": {away.removesuffix(' x')} times what is asked"
+        if away != "–" and away[1:] != "0.0 %":
+            return f": {away[1:]} {'below' if away[0] == '-' else 'above'} what is asked"
     return ""
 
 
@@ -193,6 +195,8 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
         return f"see the output of step {plain(owner, 60)} for why there is none"
     least = max((int(number(aim.get("min_samples")) or 1) for aim in aims), default=1)
     if (number(found.get("n")) or 0) < least:
+        if step is not None and step.kind == "soak":
+            return f"a longer soak, or a shorter `every` in {plain(owner, 60)}"
         return f"raise `runs` of {plain(owner, 60)}, or remove what makes its runs void"
     relative = any("baseline" in f"{aim.get('go')}{aim.get('no_go')}" for aim in aims)
     base = of_metric(view, f"{owner}.baseline.{name}")

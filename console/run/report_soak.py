@@ -77,9 +77,10 @@ def _findings(soak: dict[str, Any]) -> Iterator[str]:
     for key, words in (("restarts", "restart"), ("hangs", "hang")):
         moments = happened(soak.get(key))
         clear += [] if moments else [f"{words}s"]
-        for at, why in moments[:LINES]:
+        for count, (at, why) in enumerate(moments[:LINES], 1):
+            died = key == "restarts" and soak.get("gone") and count == len(moments)
             tail = f": {prose(why, 300)}" if why else ""
-            lines.append(f"- {words} after {format_duration(at)}{tail}")
+            lines.append(f"- {'crash' if died else words} after {format_duration(at)}{tail}")
     gaps = intervals(soak.get("gaps"))
     clear += [] if gaps else ["gaps in observation"]
     lines += [f"- not observed from {format_duration(a)} to {format_duration(b)}"
@@ -94,6 +95,8 @@ def _findings(soak: dict[str, Any]) -> Iterator[str]:
 
 
 def _pace(soak: dict[str, Any]) -> Iterator[str]:
+    flags = soak.get("flags")
+    yield from (prose(flag, 200) for flag in (flags if isinstance(flags, list) else [])[:LINES])
     late, missed = (int(number(soak.get(key)) or 0) for key in ("late", "missed"))
     if late or missed:
         yield f"{plural(late, 'request')} sent late, {missed} planned moments missed: slow replies"

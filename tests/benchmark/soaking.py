@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.benchmark.metrics import Sample
-from console.benchmark.soak import Answer, End, Look, Patience, Soak, SoakPlan, World
+from console.benchmark.soak import Answer, End, Look, Soak, SoakPlan, World
 from console.benchmark.soak_figures import Line, Tally
+from console.benchmark.soak_silence import Patience
 from console.clock import FakeClock
 
 LOOK_S = 5.0
@@ -39,6 +40,7 @@ class Turn:
     words: str = ""
     void: str = ""
     mute: int | None = None
+    retries: int = 0
 
 
 class Due(threading.Event):
@@ -72,7 +74,11 @@ class Scripted:
         if turn.error:
             return Answer(Sample(e2e_s=turn.took), turn.error, turn.words or "it went wrong")
         sample = Sample(
-            ttft_s=turn.ttft, e2e_s=turn.took, tok_s=turn.tokens / turn.took, chunks=turn.tokens
+            ttft_s=turn.ttft,
+            e2e_s=turn.took,
+            tok_s=turn.tokens / turn.took,
+            chunks=turn.tokens,
+            transport_retries=turn.retries,
         )
         return Answer(sample, void=turn.void)
 
@@ -119,12 +125,12 @@ class Server:
     def state(self) -> str:
         return "stopped by a signal"
 
-    def world(self, beat: Callable[[float], None] = lambda t: None) -> World:
+    def world(self, beat: Callable[[float, float], None] = lambda t, silent_s: None) -> World:
         return World(self.clock, self.ask, self, self.lines.append, beat)
 
     def soak(
         self, plan: SoakPlan, tally: Tally | None = None, patience: Patience | None = None,
-        beat: Callable[[float], None] = lambda t: None,
+        beat: Callable[[float, float], None] = lambda t, silent_s: None,
     ) -> tuple[Tally, End]:  # fmt: skip
         """Run it to its end."""
         soak = Soak(plan, self.world(beat), tally, patience)

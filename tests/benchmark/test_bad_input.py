@@ -70,6 +70,20 @@ CASES: list[tuple[str, Answer, str, str]] = [
     ("a count that is no number", streams(said(math.nan)), "the server does not say", ""),
     ("a count as text", streams(said("8")), "the server does not say", ""),
     ("a cached prompt", streams(said(8, cached=5)), "5 tokens of the prompt came from a cache", ""),
+    ("an error with 200", answers(200, b'{"error":"oops \\u001b[31mred"}'), "server error",
+     "HTTP 200 with an error: oops red"),
+    ("an error with 200, as an object", answers(200, b'{"error":{"message":"oops"}}'),
+     "server error", "oops"),
+    ("two last counts", streams([*said(8)[:-1], sse({"usage": usage(24)}), DONE]),
+     "the server contradicts itself", "ended with 8 tokens and then with 24"),
+    ("a last count that falls", streams([*said(24)[:-1], sse({"usage": usage(8)}), DONE]),
+     "the server contradicts itself", "went down from 24 to 8"),
+    ("a count that falls on the way", streams([
+        ROLE, delta(content="xxx", usage=usage(5)), delta(content="x", usage=usage(4)),
+        *[delta(content="x")] * 4, FINISH, sse({"usage": usage(8)}), DONE]),
+     "the server contradicts itself", "went down from 5 to 4"),
+    ("usage against timings", streams([*said(8)[:-1], sse({"timings": {"predicted_n": 5}}), DONE]),
+     "the server contradicts itself", "usage says 8 tokens, timings say 5"),
     ("tokens without text", streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "no text", ""),
 ]  # fmt: skip
 
@@ -109,7 +123,19 @@ def test_a_stream_that_was_finished_needs_no_done(last: list[bytes]) -> None:
     with scripted(streams([*text, *last])) as server:
         got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
     assert (got.failure, got.done) == (None, False)
-    assert measure(got, TOKENS).void == ""
+    sample = measure(got, TOKENS)
+    assert (sample.void, "a stream ended without [DONE]" in sample.flags) == ("", True)
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_the_same_count_told_again_is_no_contradiction(again: int) -> None:
+    """As vLLM does, whose finish_reason has a usage and is followed by another."""
+    text = [ROLE, *[delta(content="x", usage=usage(n + 1)) for n in range(TOKENS)]]
+    end = [delta(finish="length", usage=usage(TOKENS)), *[sse({"usage": usage(TOKENS)})] * again]
+    with scripted(streams([*text, *end, DONE])) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    sample = measure(got, TOKENS)
+    assert (sample.void, [f for f in sample.flags if "64 are advised" not in f]) == ("", [])
 
 
 def test_a_token_of_a_megabyte() -> None:

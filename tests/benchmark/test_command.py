@@ -7,11 +7,11 @@ import re
 import pytest
 
 from console.cli import main
-from tests.benchmark.scripted import reply, scripted, streams
+from tests.benchmark.scripted import Answer, answers, reply, scripted, streams
 
 
 def test_a_crowd_is_told_beside_the_single_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    with scripted(streams(reply(8))) as server:
+    with scripted(streams(reply(8), 0.002)) as server:
         asked = ["bench", server.url, "--runs", "2", "--max-tokens", "8", "--concurrency", "3"]
         assert main(asked) == 0
     out, err = capsys.readouterr()
@@ -25,6 +25,9 @@ def test_a_crowd_is_told_beside_the_single_stream(capsys: pytest.CaptureFixture[
     [
         (["http://127.0.0.1:1", "--concurrency", "0"], "2 to 64 streams"),
         (["http://127.0.0.1:1", "--runs", "0"], "at least one"),
+        (["http://127.0.0.1:1", "--runs", "3", "--max-runs", "2"], "is below --runs 3"),
+        (["http://127.0.0.1:1", "--timeout", "90"], "a duration with a unit"),
+        (["http://127.0.0.1:1", "--timeout", "0s"], "a duration with a unit"),
         (["ftp://x"], "is not a URL"),
     ],
 )
@@ -33,3 +36,37 @@ def test_nothing_is_sent_for_bad_usage(
 ) -> None:
     assert main(["bench", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def _unsteady(runs: int) -> list[Answer]:
+    """Every second reply is far slower: they never agree."""
+    return [streams(reply(8), 0.01 if number % 2 else 0.0) for number in range(runs)]
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [([], 4), (["--max-runs", "6"], 6), (["--max-runs", "3"], 3)]
+)
+def test_runs_that_vary_go_on_by_a_third_at_most(
+    words: list[str], most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted(*_unsteady(40)) as server:
+        main(["bench", server.url, "--runs", "3", "--max-tokens", "8", *words])
+        assert len(server.requests) == 1 + most
+    assert f"run {most}" in capsys.readouterr().err
+
+
+def test_a_request_has_the_time_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with scripted(streams(reply(500), 0.05)) as server:
+        asked = ["bench", server.url, "--runs", "1", "--max-tokens", "500", "--timeout", "200ms"]
+        assert main(asked) == 4
+    assert "no complete reply within 0.2 s" in capsys.readouterr().out
+
+
+def test_a_request_that_was_sent_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = [answers(400, b""), streams(reply(8), 0.001)]
+    with scripted(*twice * 5) as server:
+        main(["bench", server.url, "--runs", "3", "--max-runs", "3", "--max-tokens", "8"])
+    out, err = capsys.readouterr()
+    assert "note: 4 of 4 requests were sent twice: the server answered 400 with nothing" in out
+    assert "note: these are the figures of a broken transport" in out
+    assert err.count("(sent twice)") == 4

@@ -187,7 +187,10 @@ def test_our_own_processes_are_no_contamination(host: Host) -> None:
     host.add(500, "python3", parent=os.getpid())
     around = host.surroundings()
     host.run(around, **{f"p{os.getpid()}": 0.5, "p500": 1.0})
-    assert around.flags() == []
+    assert around.flags() == [
+        "this console and others of yours took 0.50 cores meanwhile, the process that measured 0.50"
+    ]
+    assert around.close()["busy"] == []
 
 
 def test_a_baseline_that_we_started_is_still_the_baseline(host: Host) -> None:
@@ -297,3 +300,56 @@ def test_this_very_machine() -> None:
     assert look.cpu_s is not None
     assert look.faults is not None
     assert around.judge(Sample(), look, around.look()).void == ""
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "/opt/venv/bin/python /opt/venv/bin/omni-console attach", "omni-console",
+        "/usr/bin/python3 -P -m console.cli runner x", "python3.11 -m console",
+    ],
+)  # fmt: skip
+def test_the_console_beside_a_run_is_told_by_itself(host: Host, argv: str) -> None:
+    """Whoever follows a run is no foreign load; a busy one is said all the same."""
+    host.add(400, "python3", argv=argv)
+    around = host.surroundings()
+    assert host.run(around, p400=0.6, p100=2.0).void == ""
+    host.run(around)
+    assert around.flags() == [
+        "this console and others of yours took 0.30 cores meanwhile, the process that measured 0.00"
+    ]
+    found = around.close()
+    assert (found["busy"], found["console_cores"]) == ([], 0.3)
+
+
+def test_a_quiet_console_is_not_worth_a_word(host: Host) -> None:
+    host.add(400, "python3", argv="omni-console")
+    around = host.surroundings()
+    before = around.look()
+    host.work(400, 0.03)
+    host.work(os.getpid(), 0.01)
+    host.now += RUN_S
+    around.judge(Sample(tok_s=20.0), before, around.look())
+    assert around.flags() == []
+    found = around.close()
+    assert found["console_cores"] == pytest.approx(0.04, abs=0.003)
+    assert found["client_cores"] == pytest.approx(0.01, abs=0.003)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "python3 console.py",
+        "python3 -m consoles",
+        "python3 train.py omni-console",
+        "python3 -P -m console.demo.engine",
+        "python3 -m",
+        "vim",
+    ],
+)
+def test_what_only_looks_like_the_console_is_foreign(host: Host, argv: str) -> None:
+    host.add(400, "other", argv=argv)
+    around = host.surroundings()
+    host.run(around, p400=0.6)
+    [flag] = around.flags()
+    assert flag.startswith("busy at the same time: other")

@@ -52,7 +52,9 @@ ENTRIES = (entry(512, 0, PP), entry(0, 128, TG))
     "text",
     [
         array(*ENTRIES), lines(*ENTRIES), LOG + array(*ENTRIES) + LOG,
-        json.dumps(ENTRIES, indent=2), lines(*ENTRIES).replace("\n", "\r\n"),
+        json.dumps(ENTRIES, indent=2), json.dumps(ENTRIES), LOG + json.dumps(ENTRIES) + "\n" + LOG,
+        "[" + json.dumps(ENTRIES[0]) + ",\n" + json.dumps(ENTRIES[1]) + "]",
+        lines(*ENTRIES).replace("\n", "\r\n"),
     ],
 )  # fmt: skip
 def test_both_rates_with_their_samples(text: str) -> None:
@@ -239,3 +241,10 @@ def test_hostile_names_are_harmless() -> None:
     told = "".join([found.model, found.build, *found.flags])
     assert "\x1b" not in told
     assert "\x07" not in told
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40])
+def test_one_compact_line_that_was_cut_off_counts_as_far_as_it_is_whole(cut: int) -> None:
+    found = read_figures(json.dumps([*ENTRIES, entry(0, 64, TG)])[:-cut], "llama-bench")
+    assert found.metrics["tg_tok_s"]["samples"] == TG
+    assert found.flags[0].startswith("the output was cut off: ")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.metrics import METRICS, PER_SAMPLE, Sample, measure
+from console.benchmark.metrics import METRICS, PER_SAMPLE, Sample, measure, repeated
 from console.benchmark.stream import (
     Event,
     EventKind,
@@ -48,7 +48,12 @@ def made(
     events.append(Event(end, EventKind.OTHER))
     values = {"prompt_tokens": 12, "done": True, "status": 200} | values
     return Reply(
-        0, end, tuple(events), "x", completion_tokens=tokens if usage == -1 else usage, **values
+        0,
+        end,
+        tuple(events),
+        "x" * tokens,
+        completion_tokens=tokens if usage == -1 else usage,
+        **values,
     )
 
 
@@ -248,3 +253,35 @@ def test_the_table_names_what_a_sample_has() -> None:
     assert all(hasattr(Sample(), name) for name in PER_SAMPLE)
     assert {metric.unit for metric in METRICS.values()} == {"tok/s", "s", "ratio", "count"}
     assert METRICS["tok_s"].headline == "mean"
+
+
+@pytest.mark.parametrize(("timed", "void"), [(128, ""), (127, ""), (129, ""), (126, "x"), (5, "x")])
+def test_two_counts_of_the_server_that_disagree_are_void(timed: int, void: str) -> None:
+    sample = measure(made(timings=timings(predicted_n=timed)), 128)
+    words = f"the server contradicts itself: usage says 128 tokens, timings say {timed}"
+    assert sample.void == (words if void else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "flagged"), [("x" * 127, True), ("x" * 128, False), ("é" * 64, False)]
+)
+def test_more_tokens_than_bytes_make_the_rate_an_estimate(text: str, flagged: bool) -> None:
+    sample = measure(replace(made(), raw_text=text), 128)
+    words = "decode rate estimated: 128 tokens claimed for 127 bytes of text"
+    assert sample.flags == ([words] if flagged else [])
+    assert sample.void == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "said", "broken"),
+    [(0, 6, "", False), (6, 6, "6 of 6 requests were", True),
+     (1, 100, "1 of 100 requests was", False), (2, 100, "2 of 100 requests were", True)],
+)  # fmt: skip
+def test_requests_that_were_sent_twice_are_said(
+    count: int, asked: int, said: str, broken: bool
+) -> None:
+    flags = repeated(count, asked)
+    assert [f for f in flags if "sent twice: the server answered 400 with nothing" in f] == (
+        [f"{said} sent twice: the server answered 400 with nothing"] if said else []
+    )
+    assert any("broken transport" in flag for flag in flags) is broken

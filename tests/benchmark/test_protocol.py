@@ -100,6 +100,18 @@ def test_transport_retries_are_counted_and_the_run_is_valid() -> None:
     with scripted(GOOD, answers(400, b""), GOOD) as server:
         result = run_benchmark(server.url, QUICK)
     assert (result.transport_retries, result.voids) == (1, [])
+    assert result.flags[:2] == [
+        "1 of 7 requests was sent twice: the server answered 400 with nothing",
+        "these are the figures of a broken transport: more than 1 % was sent twice",
+    ]
+
+
+def test_a_crowd_s_retries_count_as_well() -> None:
+    with scripted(GOOD, GOOD, answers(400, b""), GOOD) as server:
+        protocol = Protocol(max_tokens=8, runs=1, max_runs=1, levels=(2,))
+        result = run_benchmark(server.url, protocol)
+    assert result.transport_retries == 1
+    assert result.flags[0].startswith("1 of 8 requests was sent twice")
 
 
 def test_a_server_that_only_fails_is_left_after_three_runs() -> None:

@@ -86,7 +86,7 @@ def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
     (level,) = result.levels
     assert (level.valid, level.voids) == (6, {})
     assert level.tok_s is not None
-    assert "2 streams on 1 slots: the others waited" in result.flags
+    assert "2 streams on 1 slot: the others waited" in result.flags
 
 
 def test_events_carry_the_running_count(url: str) -> None:

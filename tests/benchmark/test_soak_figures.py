@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.soak_figures import (
-    SPARK,
-    UNITS,
-    Line,
-    Tally,
-    drift,
-    growth,
-    rolling,
-    spark,
-)
+from console.benchmark.soak_figures import UNITS, Line, Tally
+from console.benchmark.soak_trend import SPARK, drift, drift_interval, growth, rolling, spark
 from console.playbook.measuring import SOAK_METRICS
 from console.playbook.threshold import parse_threshold
 from console.playbook.verdict import Criterion, Evidence, Verdict, judge
@@ -165,3 +157,39 @@ def test_a_sparkline_has_its_levels_from_zero() -> None:
     assert spark([(t, v) for t, v in steady if not 900 < t <= 1800], 3600.0)[6:12] == " " * 6
     assert spark(steady, 12.0) == "██"
     assert spark([], 0.0) == " "
+
+
+# -- intervals -----------------------------------------------------------------------------------
+
+
+def test_a_drift_has_an_interval_as_wide_as_its_rates_are_apart() -> None:
+    noise = [8.0, 12.0, 9.0, 11.5, 10.0, 7.5, 12.5, 10.5, 9.5, 11.0]
+    wild = [(t + 1.0, noise[t * 7 % 10]) for t in range(60)]
+    steady = [(t, 10.0) for t, _ in wild]
+    assert drift_interval(steady, 60.0) == (0.0, 0.0)
+    found = drift_interval(wild, 60.0)
+    point, _ = drift(wild, 60.0)
+    assert found is not None
+    assert point is not None
+    assert found[0] < 0 < found[1]
+    assert found[0] <= point <= found[1]
+    assert found == drift_interval(wild, 60.0), "the same samples, the same interval"
+    assert drift_interval(wild[:20], 60.0) is None
+
+
+def test_a_slowdown_beyond_the_noise_has_an_interval_beyond_it() -> None:
+    rates = [(t + 1.0, (20.0 if t < 1800 else 10.0) + t % 3) for t in range(3600)]
+    found = drift_interval(rates, 3600.0)
+    assert found is not None
+    assert 0.4 < found[0] <= found[1] < 0.6
+
+
+def test_the_metric_carries_its_interval_and_a_void_one_does_not() -> None:
+    rows: list[Line] = [
+        {"t": n + 1.0, "ok": True, "error": "", "tok_s": 10.0 + n % 3} for n in range(120)
+    ]
+    figure = taken(*rows).figures()["tok_s_drift"]
+    assert figure["low"] <= figure["value"] <= figure["high"]
+    void = taken(*rows).void_figures("it ended early")["tok_s_drift"]
+    assert not {"low", "high"} & void.keys()
+    assert void["why"] == "it ended early"

@@ -76,11 +76,63 @@ def test_equal_samples_of_both_sides_are_decided_as_a_point(value: float) -> Non
     assert found is (Verdict.GO if value >= limit else Verdict.NO_GO)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_few_samples_are_decided_as_a_point(count: int) -> None:
-    samples = (20.0, 12.0, 30.0, 18.5)[:count]
-    verdict = judge(criterion(">= 20"), of(samples)).verdict
-    assert verdict is (Verdict.GO if stats.fmean(samples) >= 20 else Verdict.NO_GO)
+@pytest.mark.parametrize(
+    ("samples", "verdict"),
+    [
+        ((12.5, 3.0, 30.0), Verdict.HOLD),
+        ((12.1, 12.5, 30.0), Verdict.GO),
+        ((12.5, 12.0, 30.0), Verdict.HOLD),
+        ((12.5, 30.0), Verdict.GO),
+        ((12.0, 30.0), Verdict.HOLD),
+        ((12.0, 11.0, 3.0), Verdict.NO_GO),
+        ((12.0, 12.0, 12.0, 12.0), Verdict.NO_GO),
+        ((12.5, 12.0, 3.0, 1.0), Verdict.HOLD),
+        ((12.5,), Verdict.GO),
+        ((12.0,), Verdict.NO_GO),
+    ],
+)
+def test_few_samples_have_to_agree(samples: tuple[float, ...], verdict: Verdict) -> None:
+    """Fewer runs never pass more easily: a mean of 15 is no GO against > 12 with a 3 in it."""
+    assert judge(criterion("> 12"), of(samples)).verdict is verdict
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(19.999, Verdict.NO_GO), (20.0, Verdict.GO), (20.001, Verdict.GO)]
+)
+def test_few_samples_that_agree_are_decided_as_a_point(
+    count: int, value: float, verdict: Verdict
+) -> None:
+    assert judge(criterion(">= 20"), of((value,) * count)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("samples", "before", "verdict"),
+    [
+        ((15.0, 16.0, 17.0), (10.0, 9.0, 8.0), Verdict.GO),
+        ((14.9, 16.0, 17.0), (10.0, 9.0, 8.0), Verdict.HOLD),
+        ((15.0, 16.0, 17.0), (10.1, 9.0, 8.0), Verdict.HOLD),
+        ((15.0, 16.0, 17.0), (10.0, 9.0, 8.0, 9.0, 9.0, 9.5), Verdict.GO),
+        ((15.0, 16.0, 17.0), (10.1, 9.0, 8.0, 9.0, 9.0, 9.5), Verdict.HOLD),
+        (moved(-4.0), (10.0, 9.0), Verdict.GO),
+        (moved(-4.0), (10.0, 11.0), Verdict.HOLD),
+        ((10.0, 11.0, 11.9), (10.0, 9.0, 8.0), Verdict.NO_GO),
+        ((10.0, 11.0, 12.0), (10.0, 9.0, 8.0), Verdict.HOLD),
+    ],
+)
+def test_few_samples_are_held_against_the_baselines_most_demanding_one(
+    samples: tuple[float, ...], before: tuple[float, ...], verdict: Verdict
+) -> None:
+    assert judge(criterion(">= 1.5 x baseline"), of(samples, before)).verdict is verdict
+
+
+@pytest.mark.parametrize("value", [11.5, 23.0, 0.115, 1.15e-7])
+def test_few_samples_at_the_limit_are_compared_as_a_product(value: float) -> None:
+    """As one figure is: a quotient may differ from the factor in its last digit."""
+    most = value / 1.15
+    wanted = Verdict.GO if value >= 1.15 * most else Verdict.HOLD
+    samples = (value, value * 1.1, value * 1.2)
+    assert judge(criterion(">= 1.15 x baseline"), of(samples, (most, most * 0.9))).verdict is wanted
 
 
 def test_the_ratio_of_both_decides_against_the_baseline() -> None:
@@ -152,6 +204,15 @@ def test_the_baselines_samples_do_not_matter_to_an_absolute_threshold() -> None:
             ">= 1.5 x baseline (15 tok/s, baseline 10 tok/s) (7 valid samples)",
         ),
         (
+            criterion("> 12"), of((12.5, 3.0, 30.0)),
+            "bench.tok_s 15.17 tok/s: fewer than 5 samples have to agree, and do not, 3 to 30 "
+            "tok/s around > 12 tok/s (3 valid samples)",
+        ),
+        (
+            criterion("> 12"), of((12.5, 13.0, 30.0)),
+            "bench.tok_s 18.5 tok/s (12.5 to 30 tok/s) meets > 12 tok/s (3 valid samples)",
+        ),
+        (
             criterion(">= 20"), of((20.0,) * 9),
             "bench.tok_s 20 tok/s meets >= 20 tok/s (9 valid samples)",
         ),
@@ -170,6 +231,26 @@ def test_the_baselines_samples_do_not_matter_to_an_absolute_threshold() -> None:
 )  # fmt: skip
 def test_words(what: Criterion, evidence: Evidence, why: str) -> None:
     assert judge(what, evidence).why == why
+
+
+@pytest.mark.parametrize(
+    ("between", "verdict"),
+    [
+        ((0.01, 0.04), Verdict.GO),
+        ((0.01, 0.06), Verdict.HOLD),
+        ((0.031, 0.04), Verdict.HOLD),
+        ((math.nan, 0.04), Verdict.HOLD),
+        ((0.01, math.inf), Verdict.HOLD),
+        (None, Verdict.GO),
+    ],
+)
+def test_an_interval_that_came_with_the_figure_decides(
+    between: tuple[float, float] | None, verdict: Verdict
+) -> None:
+    """What has no samples of its own, as the drift of a soak; it has to hold the figure too."""
+    evidence = Evidence(0.03, "ratio", 20, between=between)
+    wanted = Criterion("soak.tok_s_drift", parse_threshold("<= 5 %"))
+    assert judge(wanted, evidence).verdict is verdict
 
 
 SAMPLES = st.lists(st.floats(1.0, 1e4), min_size=1, max_size=12).map(tuple)
@@ -191,6 +272,16 @@ def test_samples_never_turn_a_no_into_a_go(
     full = of(samples, base)
     point = Evidence(full.value, "tok/s", full.n, baseline=full.baseline)
     assert judge(what, full).verdict in (judge(what, point).verdict, Verdict.HOLD)
+
+
+@settings(deadline=None, max_examples=60)
+@given(CRITERIA, st.lists(st.floats(1.0, 1e4), min_size=2, max_size=4).map(tuple))
+def test_few_samples_pass_only_where_each_one_would(
+    what: Criterion, samples: tuple[float, ...]
+) -> None:
+    found = judge(what, of(samples, (10.0,))).verdict
+    alone = {judge(what, of((one,), (10.0,))).verdict for one in samples}
+    assert found is Verdict.HOLD or alone == {found}
 
 
 @settings(deadline=None, max_examples=60)

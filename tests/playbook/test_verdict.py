@@ -81,6 +81,61 @@ def test_another_unit_is_hold() -> None:
     assert judge(criterion("<= 10"), Evidence(5.0, "B", 9)).verdict is Verdict.HOLD
 
 
+@pytest.mark.parametrize("unit", ["tok/s", "s", "count", "ratio", "%", "B", "B/s"])
+@given(CRITERIA, st.floats(-1e9, -1e-12))
+def test_less_than_nothing_is_hold(unit: str, what: Criterion, value: float) -> None:
+    """`vram.used -1e-09 GB` is below every limit, and a fault of whatever printed it."""
+    for evidence in (
+        Evidence(value, unit, 50, baseline=1.0),
+        Evidence(1.0, unit, 2, baseline=1.0, samples=(value, 2.0 - value)),
+        Evidence(1.0, unit, 50, baseline=value),
+    ):
+        relative = any(threshold.relative for threshold in what.thresholds)
+        if relative or evidence.baseline == 1.0:
+            assert judge(what, evidence).verdict is Verdict.HOLD
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "verdict"),
+    [
+        ("soak.rss_growth", "B", Verdict.GO),
+        ("soak.tok_s_drift", "ratio", Verdict.GO),
+        ("soak.vram_growth", "B", Verdict.GO),
+        ("mem.slope", "B", Verdict.GO),
+        ("say.n", "", Verdict.GO),
+        ("vram.used", "B", Verdict.HOLD),
+        ("soak.growths_seen", "count", Verdict.HOLD),
+        ("say.n", "count", Verdict.HOLD),
+    ],
+)
+def test_a_change_may_be_below_zero(metric: str, unit: str, verdict: Verdict) -> None:
+    limit = parse_threshold("<= 1 GB" if unit == "B" else "<= 1")
+    found = judge(Criterion(metric, limit), Evidence(-0.5, unit, 1))
+    assert found.verdict is verdict
+    assert ("impossible" in found.why) is (verdict is Verdict.HOLD)
+
+
+@pytest.mark.parametrize(
+    ("n", "void", "verdict"),
+    [(1, 8, Verdict.HOLD), (4, 5, Verdict.HOLD), (5, 5, Verdict.GO), (5, 4, Verdict.GO)],
+)
+def test_more_void_than_valid_is_hold(n: int, void: int, verdict: Verdict) -> None:
+    """Also where one sample was said to do, and on the baseline's side."""
+    assert judge(criterion("> 12"), tok_s(30.0, n, void=void)).verdict is verdict
+    against = tok_s(30.0, 9, baseline=10.0, baseline_n=n, baseline_void=void)
+    assert judge(criterion("> 1.2 x baseline"), against).verdict is verdict
+    assert judge(criterion("> 12"), against).verdict is Verdict.GO
+
+
+def test_a_soak_of_a_few_requests_is_hold() -> None:
+    """However often somebody looked at its server meanwhile."""
+    what = Criterion("soak.restarts", parse_threshold("== 0"), min_requests=10)
+    for requests, verdict in ((None, Verdict.HOLD), (9, Verdict.HOLD), (10, Verdict.GO)):
+        found = judge(what, Evidence(0.0, "count", 600, requests=requests))
+        assert found.verdict is verdict
+    assert "0 requests in the soak, 10 needed" in judge(what, Evidence(0.0, "count", 600)).why
+
+
 # --- the rules -------------------------------------------------------------------------------
 
 
@@ -105,7 +160,7 @@ def test_rules(go: str, no_go: str, value: float, verdict: Verdict) -> None:
 @given(
     go=st.floats(-1e6, 1e6),
     gap=st.floats(0, 1e6),
-    figures=st.tuples(FIGURES, FIGURES),
+    figures=st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)),
     op=st.sampled_from([(">=", "<"), (">", "<="), (">=", "<=")]),
     both=st.booleans(),
 )
@@ -208,6 +263,57 @@ def test_no_criteria_is_hold() -> None:
         ),
         (
             criterion(">= 20"),
+            tok_s(21.0, 4, void=5),
+            "bench.tok_s: more void than valid runs, 5 void and 4 valid",
+        ),
+        (
+            criterion("> 1.2 x baseline"),
+            tok_s(21.0, baseline=10.0, baseline_n=1, baseline_void=8),
+            "bench.tok_s: of the baseline more void than valid runs, 8 void and 1 valid",
+        ),
+        (
+            Criterion("soak.tok_s", parse_threshold("> 5")),
+            tok_s(21.0, 4, void=5, requests=9),
+            "soak.tok_s: more void than valid requests, 5 void and 4 valid",
+        ),
+        (
+            Criterion("vram.used", parse_threshold("<= 128GB")),
+            Evidence(-1.0, "B", 1),
+            "vram.used: -1 B is impossible: it cannot be below zero",
+        ),
+        (
+            Criterion("soak.restarts", parse_threshold("== 0")),
+            Evidence(1.0, "count", 720),
+            "soak.restarts 1 restart, asked for == 0 (720 valid samples)",
+        ),
+        (
+            Criterion("soak.critical_lines", parse_threshold("== 0")),
+            Evidence(0.0, "count", 720),
+            "soak.critical_lines 0 critical lines, as asked for: == 0 (720 valid samples)",
+        ),
+        (
+            Criterion("soak.errors", None, parse_threshold("> 5")),
+            Evidence(7.0, "count", 720),
+            "soak.errors 7 errors, NO-GO by > 5 (720 valid samples)",
+        ),
+        (
+            Criterion("soak.errors", None, parse_threshold("> 5")),
+            Evidence(1.0, "count", 720),
+            "soak.errors 1 error, clear of NO-GO > 5 (720 valid samples)",
+        ),
+        (
+            Criterion("soak.errors", parse_threshold("== 0"), parse_threshold("> 5")),
+            Evidence(2.0, "count", 720),
+            "soak.errors 2 errors, asked for == 0, but is not NO-GO > 5: grey zone "
+            "(720 valid samples)",
+        ),
+        (
+            Criterion("gpu.peak_temperature", parse_threshold("< 85"), of="max"),
+            Evidence(91.0, "count", 600),
+            "gpu.peak_temperature (max) 91 °C, asked for < 85 (600 valid samples)",
+        ),
+        (
+            criterion(">= 20"),
             tok_s(1.0, reason_missing="stale\x1b[2J\nsince 12:00"),
             "bench.tok_s: no usable figure, stale since 12:00",
         ),
@@ -234,6 +340,7 @@ def test_words(what: Criterion, evidence: Evidence, why: str) -> None:
         ("", ">= 0", "GO is impossible"),
         ("", "< 0", "never be met"),
         (">= 20", "< 0", "never be met"),
+        ("", "== -5", "never be met"),
         ("", "", "neither"),
         (">= 10 s", "", "a duration"),
     ],
@@ -253,7 +360,6 @@ def test_criteria_that_cannot_decide_are_refused(go: str, no_go: str, words: str
         ("<= 0", "", "ratio"),
         ("== 0", "", "count"),
         ("== 0", "> 0", "count"),
-        ("< 0 GiB", "", "B"),
         (">= 1.1 x baseline", "< 1 x baseline", "tok/s"),
         (">= 1.1 x baseline", "< 10", "tok/s"),
     ],

@@ -55,7 +55,7 @@ phases:
       - {id: sure, title: Did somebody look?, approval: {prompt: Do the answers make sense?}}
       - id: go
         title: Fast enough?
-        gate: [{metric: bench.tok_s, go: "> 0.001 x baseline"}]
+        gate: [{metric: bench.tok_s, go: "> 0.001 x baseline", min_samples: 2}]
         outcomes: {go: migrate, no_go: retain}
 finally:
   - {id: rep, title: Write it down, report: {}}

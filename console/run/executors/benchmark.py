@@ -140,4 +140,5 @@ def _keep(
         raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
     spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""
     void = f", {len(result.voids)} void" if result.voids else ""
-    return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}")
+    twice = f", {result.transport_retries} requests sent twice" if result.transport_retries else ""
+    return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}{twice}")

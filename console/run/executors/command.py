@@ -6,14 +6,13 @@ group; SIGINT → SIGTERM → SIGKILL, each step visible.
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import selectors
 import signal
 import subprocess
 from pathlib import Path
 
+from console.playbook.captured import base_unit, read_output
 from console.playbook.inputs import Secret
 from console.playbook.steps import Step
 from console.run.context import Attempt, Context, Done, StepFailed
@@ -223,18 +222,21 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
 
 
 def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
-    """Numbers from the output by named pattern, the last match of each; a missing one fails."""
+    """Numbers from the output by named pattern, the last match of each, in their base units.
+
+    Raises StepFailed (output_invalid) for one that is missing, cut in two, or in another unit.
+    """
     metrics: dict[str, dict[str, object]] = {}
     text = "\n".join(attempt.output())
     for name, output in step.outputs.items():
-        found = re.findall(output.pattern, text)
-        last = found[-1] if found else None
-        value = last[0] if isinstance(last, tuple) else last
-        if value is None:
-            words = f"output '{name}': no line matches {one_line(output.pattern)}"
-            raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines())
-        number = _number(value)
-        metrics[name] = {"value": number, "unit": output.unit, "n": int(number is not None)}
+        try:
+            number = read_output(output.pattern, output.unit, text)
+        except ValueError as error:
+            words = f"output '{name}': {error}"
+            raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines()) from error
+        metrics[name] = {
+            "value": number, "unit": base_unit(output.unit), "n": int(number is not None),
+        }  # fmt: skip
     if metrics:
         context.record("metrics", step.id, attempt.number, metrics=metrics)
 
@@ -261,15 +263,6 @@ def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
         if metric["value"] is not None
     ]
     return ", ".join(words)
-
-
-def _number(text: str) -> float | None:
-    """A finite number, or None: what is none holds a gate, it never passes one."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> bool:

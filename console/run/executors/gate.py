@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from console.playbook.measuring import GAUGE_METRICS
+from console.playbook.measuring import FIGURES, GAUGE_METRICS, LEAST
 from console.playbook.rules import as_criterion
 from console.playbook.steps import CriterionModel, Step
 from console.playbook.verdict import Evidence, Verdict, combine, judge
@@ -50,10 +50,21 @@ def decide(
     rows: list[dict[str, str]] = []
     verdicts: list[Verdict] = []
     for criterion in step.gate or []:
-        found = judge(as_criterion(criterion), evidence(view, criterion, cards))
+        wanted = as_criterion(criterion, made_of(view, criterion.metric))
+        found = judge(wanted, evidence(view, criterion, cards))
         verdicts.append(found.verdict)
         rows.append({"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why})
     return combine(verdicts), rows
+
+
+def made_of(view: RunView, metric: str) -> str:
+    """What a metric is made of, by what measured it, as in LEAST; "" for a single figure."""
+    owner, _, name = metric.partition(".")
+    step = view.step(owner)
+    if step is not None and step.kind in LEAST:
+        return step.kind
+    source = str(view.benchmarks.get(owner, {}).get("source") or "")
+    return source if source in LEAST and name in FIGURES.get(source, {}) else ""
 
 
 def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:
@@ -72,6 +83,7 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
     figures = view.metrics.get(scope, {}).get(name)
     if why or not isinstance(figures, dict):
         return Evidence(None, "", 0, reason_missing=why or f"{scope} has no {name}")
+    none = str(figures.get("why") or "") if figures.get("value") is None else ""
     before = view.metrics.get(f"{owner}.baseline", {}).get(name, {})
     same_unit = before.get("unit") == figures.get("unit")
     if of_baseline or not same_unit or _unfit(view, BASELINE_MEASURE):
@@ -86,7 +98,28 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
         baseline_n=_count(before.get("n")) if before else None,
         baseline_samples=_samples(before),
         headline=str(figures.get("headline") or "mean"),
+        reason_missing=none,
+        baseline_void=_count(before.get("void")),
+        between=_between(figures),
+        requests=_requests(view, owner),
     )
+
+
+def _between(figures: dict[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval that whoever measured the figure gave with it; an end that is no number
+    is NaN, which nothing meets."""
+    if figures.get("low") is None and figures.get("high") is None:
+        return None
+    low, high = (_number(figures.get(end)) for end in ("low", "high"))
+    return (math.nan if low is None else low, math.nan if high is None else high)
+
+
+def _requests(view: RunView, owner: str) -> int | None:
+    """How many requests a soak sent; None for what is no soak."""
+    step = view.step(owner)
+    if step is None or step.kind != "soak":
+        return None
+    return _count(view.metrics.get(owner, {}).get("requests", {}).get("n"))
 
 
 def _unfit(view: RunView, step_id: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from console.benchmark.protocol import PROMPTS
 from console.benchmark.soak import End, Soak, SoakPlan, World
 from console.benchmark.soak_ask import REQUEST_S, Asker, model_of
-from console.benchmark.soak_figures import Tally, drift, rolling, spark
+from console.benchmark.soak_figures import Tally
+from console.benchmark.soak_silence import Patience, patience
+from console.benchmark.statistics import finite
 from console.playbook.measuring import SoakStep
 from console.run.baseline import log_path
 from console.run.context import Attempt, Context, Done, StepFailed
@@ -24,10 +25,11 @@ from console.run.soak_watch import (
     ProcessEyes,
     SoakWatch,
 )
+from console.run.soak_words import flags, live_words, summary
 from console.run.state import Cause
 from console.services.base import Handle
 from console.services.logfile import read_last
-from console.units import format_bytes, format_duration, format_number
+from console.units import format_duration
 
 SAY_S = 5.0
 LOOKS = 60
@@ -58,7 +60,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
                 _record(context, attempt, file, early)
         finally:
             file.close(early or "done")
-    return Done(_summary(tally))
+    return Done(summary(tally))
 
 
 def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> None:
@@ -96,7 +98,7 @@ def _soak(
         file.keep,
         live,
     )
-    running = Soak(plan_of(soak), world, tally)
+    running = Soak(plan_of(soak), world, tally, patience_for(context, service))
     if file.resumed:
         away = format_duration(tally.gaps[-1][1] - tally.gaps[-1][0])
         attempt.say(
@@ -115,6 +117,20 @@ def plan_of(soak: SoakStep) -> SoakPlan:
     """The step's own words as the loop takes them."""
     prompts = tuple(soak.prompts) or PROMPTS
     return SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
+
+
+def patience_for(context: Context, service: str) -> Patience:
+    """By the slowest first token that a benchmark of this run saw from the service, warm or cold;
+    the baseline's is another server, and so is a candidate before it was stopped."""
+    slowest: list[float] = []
+    for _, step in context.plan.playbook.steps():
+        bench = step.benchmark
+        if bench is None or bench.service != service:
+            continue
+        cold = context.view.benchmarks.get(step.id, {}).get("cold") or {}
+        warm = context.view.metrics.get(step.id, {}).get("ttft_s") or {}
+        slowest += finite([cold.get("ttft_s"), warm.get("max")])
+    return patience(max(slowest, default=None))
 
 
 @contextmanager
@@ -192,6 +208,8 @@ def _record(context: Context, attempt: Attempt, file: SoakFile, early: str) -> N
             "errors": tally.errors, "hangs": tally.hangs, "critical": tally.critical,
             "early": early, "began": tally.began, "late": tally.late, "missed": tally.missed,
             "last_error": tally.last_error, "anon_growth": tally.anon_growth,
+            "transport_retries": tally.transport_retries, "flags": flags(tally),
+            "gone": tally.gone,
         },
     )  # fmt: skip
 
@@ -204,57 +222,16 @@ class _Live:
         self._soak = soak
         self._tally = tally
         self._said = float("-inf")
+        self._silent = False
 
-    def __call__(self, t: float) -> None:
+    def __call__(self, t: float, silent_s: float) -> None:
         """One beat. Raises Cancelled and StepFailed (timeout)."""
         self._attempt.remaining()
-        if t - self._said >= SAY_S:
-            self.say(t)
+        changed = bool(silent_s) is not self._silent
+        if t - self._said >= SAY_S or changed:
+            self.say(t, silent_s)
 
-    def say(self, t: float, *, always: bool = False) -> None:
-        self._said = t
-        words = live_words(self._tally, t, self._soak.duration)
+    def say(self, t: float, silent_s: float = 0.0, *, always: bool = False) -> None:
+        self._said, self._silent = t, bool(silent_s)
+        words = live_words(self._tally, t, self._soak.duration, silent_s)
         self._attempt.say(f"{self._soak.service}: {words}", always=always)
-
-
-def live_words(tally: Tally, t: float, duration_s: float) -> str:
-    """`▆▇▇▆ 10.8 tok/s · 145 requests, 0 errors · RSS 12.3 GiB · 12 min 05 s, 47 min 55 s left`."""
-    rates = tally.rates
-    now = rolling(rates, t)
-    speed = format_number(now, "tok/s") if now is not None else "no answer in the last minute"
-    errors = sum(tally.errors.values())
-    parts = [
-        f"{spark(rates, t)} {speed}",
-        f"{len(tally.requests)} requests, {errors} error{'' if errors == 1 else 's'}",
-    ]
-    for count, name in ((len(tally.hangs), "hang"), (len(tally.restarts), "restart")):
-        if count:
-            parts.append(f"{count} {name}{'' if count == 1 else 's'}")
-    if tally.rss:
-        parts.append(f"RSS {format_bytes(tally.rss[-1][1])}")
-    left = f"{format_duration(max(0.0, duration_s - t))} left"
-    return " · ".join([*parts, f"{format_duration(t)}, {left}"])
-
-
-def _summary(tally: Tally) -> str:
-    """The result in one line."""
-    figures: dict[str, Any] = tally.figures()
-    slower, _ = drift(tally.rates, tally.observed)
-    speed = figures["tok_s"]["value"]
-    parts = [
-        f"{format_duration(tally.observed)}: {len(tally.requests)} requests, "
-        f"{sum(tally.errors.values())} errors",
-        f"{format_number(speed, 'tok/s')}" if speed is not None else "no rate",
-    ]
-    if slower is not None:
-        parts.append(f"{abs(slower):.1%} {'slower' if slower > 0 else 'faster'} at the end")
-    grown = figures["rss_growth"]["value"]
-    if grown is not None:
-        sign = "−" if grown < 0 else "+"
-        parts.append(f"RSS {sign}{format_bytes(abs(grown))}")
-    parts.append(f"{len(tally.restarts)} restarts, {len(tally.hangs)} hangs")
-    if tally.critical_count:
-        parts.append(f"{tally.critical_count} critical log lines")
-    if tally.gaps:
-        parts.append(f"{len(tally.gaps)} gaps in observation")
-    return ", ".join(parts)

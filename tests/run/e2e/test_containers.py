@@ -16,7 +16,8 @@ from tests.run.e2e.world import until
 pytestmark = pytest.mark.engine
 
 BENCH = "id: bench, benchmark: {service: cand, max_tokens: 8, runs: 2, against: baseline}"
-GO = 'id: go, gate: [{metric: bench.tok_s, go: "> 0.001 x baseline"}], outcomes: {go: migrate}'
+GO = 'id: go, gate: [{metric: bench.tok_s, go: "> 0.001 x baseline", min_samples: 2}], '
+GO += "outcomes: {go: migrate}"
 LONG = "id: long, run: [sleep, '600']"
 
 

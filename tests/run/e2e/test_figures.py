@@ -41,6 +41,38 @@ def test_llama_bench_is_read_and_judged_by_its_samples(world: World) -> None:
     assert "(20.44 to 20.56 tok/s) meets >= 20 tok/s" in view.verdicts[0].criteria[0]["why"]
 
 
+def test_one_repetition_of_llama_bench_is_too_few_unless_it_is_said_to_do(world: World) -> None:
+    path = world.write("out.json", json.dumps([{**ENTRY, "samples_ts": [20.5]}], indent=2))
+    for more, decision in (("", "hold"), (", min_samples: 1", "go")):
+        judge = f'id: go, gate: [{{metric: tg.tg_tok_s, go: ">= 20 tok/s"{more}}}]'
+        done = world.go(world.write("b.yaml", book(READ.format(path), judge)))
+        assert done.json["decision"] == decision, done
+        (row,) = world.view().verdicts[0].criteria
+        assert ("1 valid sample of the 3 needed" in row["why"]) is (decision == "hold")
+
+
+@pytest.mark.parametrize(
+    ("said", "output", "decision"),
+    [
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: GB", "no_go"),
+        ("omni/ik-llama sm120 9.5GB", "pattern: '([0-9.]+)GB', unit: GB", "go"),
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: B", None),
+        ("size 10,5 GB", "pattern: 'size ([0-9.]+)', unit: GB", None),
+        ("used: -1", "pattern: 'used: (-?[0-9]+)', unit: GB", "hold"),
+    ],
+)
+def test_an_image_that_is_too_large_is_never_go(
+    world: World, said: str, output: str, decision: str | None
+) -> None:
+    step = f'id: image, run: [echo, "{said}"], outputs: {{size: {{{output}}}}}'
+    judge = "id: go, gate: [{metric: image.size, go: '< 10GB'}]"
+    done = world.go(world.write("b.yaml", book(step, judge)))
+    assert done.json["decision"] == decision, done
+    failed = world.at("image")
+    assert (failed.cause == "output_invalid") is (decision is None)
+    assert decision is not None or failed.detail.startswith("output 'size': 1")
+
+
 def test_figures_are_the_newest_attempts(world: World) -> None:
     """A first attempt whose output is no result leaves nothing behind for a gate."""
     good = world.write("out.json", json.dumps([ENTRY], indent=2))
@@ -141,7 +173,8 @@ def test_a_real_llama_bench(box: Boxes, form: str) -> None:
     argv = ["llama-bench", "-m", "/models/tiny.gguf", "-p", "32", "-n", "16", "-t", "1", "-o", form]
     where = {"image": box.image, "mounts": [f"{box.models}:/models:ro"], "memory": "512MiB"}
     step = f"id: tg, run: {json.dumps(argv)}, where: {json.dumps(where)}, figures: llama-bench"
-    judge = 'id: go, gate: [{metric: tg.tg_tok_s, go: "> 0.001 tok/s"}]'
+    least = "1" if form == "md" else "3"
+    judge = f'id: go, gate: [{{metric: tg.tg_tok_s, go: "> 0.001 tok/s", min_samples: {least}}}]'
     done = box.world.go(box.world.write("b.yaml", book(step, judge)))
     assert (done.code, done.json["decision"]) == (0, "go"), done
     for name, test in (("tg_tok_s", "tg16"), ("pp_tok_s", "pp32")):

@@ -65,6 +65,8 @@ def test_a_server_that_is_well(world: World) -> None:
     assert (figure(view, "errors"), figure(view, "hangs"), figure(view, "restarts")) == (0, 0, 0)
     assert figure(view, "rss_peak") > 10 * 2**20
     assert figure(view, "ttft_s") > 0
+    assert (view.soaks["soak"]["transport_retries"], view.soaks["soak"]["flags"]) == (0, [])
+    assert view.metrics["soak"]["vram_peak"]["why"] or figure(view, "vram_peak") > 0
     looks = [row for row in rows(view) if "rss" in row]
     assert len(looks) >= 6
     told = next(row for row in rows(view) if row.get("event") == "server")
@@ -81,7 +83,7 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
     world.kill("process")
     view = world.state("paused:step_failed")
     step = world.at("soak")
-    assert step.cause == "not_ready"
+    assert step.cause == "signal"
     assert "SIGKILL" in step.detail
     assert "of the soak" in step.detail
     assert step.lines, "the last lines of the server"
@@ -90,6 +92,9 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
     assert 0 < crash["t"] <= figure(view, "observed_s") < 60
     assert figure(view, "restarts") == 1
     assert view.soaks["soak"]["early"]
+    assert "SIGKILL" in view.soaks["soak"]["gone"]
+    assert "1 crash" in step.said
+    assert "restart" not in step.said
     # somebody who skips it does not get a GO from half a soak
     assert world.tell("skip", "--reason", "to see the gate").code == 0
     view = world.state("paused:hold")

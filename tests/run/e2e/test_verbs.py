@@ -171,6 +171,26 @@ def test_a_hold_is_overridden_only_with_a_reason_and_the_report_shows_it(world: 
     assert "measured elsewhere" in report
 
 
+def test_a_threshold_that_is_moved_needs_a_reason_and_marks_the_go(world: World) -> None:
+    asked = 'go: "${{ inputs.bar }}", no_go: "< 2 tok/s"'
+    text = book(*gate("15", asked), inputs='bar: {type: string, default: ">= 20 tok/s"}')
+    world.detach(world.write("b.yaml", text))
+    world.state("paused:hold")
+    lower = ("retry", "--input", "bar=>= 10 tok/s")
+    refused(world, "moves what gate go asks for (say.rate >= 20 tok/s", *lower)
+    ok(world, *lower, "--reason", "a trial")
+    assert str(world.over().state) == "succeeded"
+    shown = world.show()
+    assert (shown["decision"], shown["exit_code"]) == ("go", 0)
+    [verdict] = shown["verdicts"]
+    assert ": a trial (say.rate >= 20 tok/s, " in verdict["overridden"]
+    assert verdict["overridden"].endswith("before that it said HOLD")
+    assert world.console("runs").out.splitlines()[0].endswith("OVERRIDDEN")
+    report = world.console("report", world.run.id).out
+    assert "**OVERRIDDEN**: gate go, by " in report
+    assert "bar=>= 10 tok/s" in report
+
+
 def test_ctrl_c_detaches_and_attach_takes_over(world: World) -> None:
     stop = world.root / "stop"
     wait = f'id: long, script: "echo waiting; until test -e {stop}; do sleep 0.02; done"'

@@ -9,6 +9,7 @@ from console.run.plan import BASELINE_MEASURE
 from console.run.view import RunView, fold
 
 CARDS = ("GPU-96", "GPU-32")
+KINDS = {"bench": "benchmark", "soak": "soak"}
 
 
 def peaks(used: float, **more: Any) -> dict[str, Any]:
@@ -25,14 +26,15 @@ def picture(
     """`metrics`: figures by `STEP.NAME`, or `STEP.baseline.NAME` for the baseline's.
 
     Every step that has figures succeeded, unless `states` says otherwise (`baseline` for the row
-    that measures the baseline); a step with state "" is not in the plan.
+    that measures the baseline); a step with state "" is not in the plan. `bench` is a benchmark
+    and `soak` a soak; any other runs a command.
     """
     owners = {name.split(".")[0] for name in metrics} | states.keys() - {"baseline"}
     rows = {owner: states.get(owner, "succeeded") for owner in sorted(owners)}
     if any(name.split(".")[1] == "baseline" for name in metrics) or "baseline" in states:
         rows[BASELINE_MEASURE] = states.get("baseline", "succeeded")
     rows = {owner: state for owner, state in rows.items() if state}
-    steps = [{"id": o, "title": o, "phase": "p", "kind": "run"} for o in rows]
+    steps = [{"id": o, "title": o, "phase": "p", "kind": KINDS.get(o, "run")} for o in rows]
     told: list[tuple[str, str, dict[str, Any]]] = [("run.created", "", {"steps": steps})]
     for metric, figures in metrics.items():
         scope, _, name = metric.rpartition(".")

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.journal.store import Event
 from console.playbook.steps import CriterionModel, Step
 from console.playbook.verdict import Verdict
 from console.run.executors.gate import decide, evidence
-from console.run.view import RunView
+from console.run.view import RunView, fold
 from tests.run.unit.figures import CARDS, agreeing, figure, peaks, picture
 
 
@@ -80,6 +81,109 @@ def test_samples_decide_through_the_journal() -> None:
     verdict, why = one(view, criterion("bench.tok_s", ">= 20"))
     assert verdict is Verdict.HOLD
     assert "the samples do not decide, 19.66 to 20.34 tok/s around >= 20 tok/s" in why
+
+
+# --- how many samples are enough -------------------------------------------------------------
+
+
+def test_most_runs_void_is_no_go_for_a_benchmark() -> None:
+    """Eight of nine were void; the one that is left looks like a figure."""
+    left = picture({"bench.tok_s": figure(30.0, "tok/s", 1, void=8, samples=[30.0])})
+    assert one(left, criterion("bench.tok_s", "> 12")) == (
+        Verdict.HOLD, "bench.tok_s: 1 valid sample of the 3 needed, 8 void left out",
+    )  # fmt: skip
+    assert one(left, criterion("bench.tok_s", "> 12", min_samples=1)) == (
+        Verdict.HOLD, "bench.tok_s: more void than valid runs, 8 void and 1 valid",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("n", "least", "verdict"),
+    [(1, None, "HOLD"), (2, None, "HOLD"), (3, None, "GO"), (1, 1, "GO"), (3, 4, "HOLD")],
+)
+def test_a_benchmark_needs_three_runs_unless_it_is_said(
+    n: int, least: int | None, verdict: str
+) -> None:
+    more = {} if least is None else {"min_samples": least}
+    view = picture({
+        "bench.tok_s": agreeing(30.0, "tok/s", n), "tg.tg_tok_s": agreeing(30.0, "tok/s", n),
+        "bench.baseline.tok_s": agreeing(10.0, "tok/s", n),
+    })  # fmt: skip
+    assert one(view, criterion("bench.tok_s", "> 12", **more))[0] == verdict
+    assert one(view, criterion("bench.baseline.tok_s", "> 9", **more))[0] == verdict
+    few = picture({
+        "bench.tok_s": agreeing(30.0, "tok/s"), "bench.baseline.tok_s": agreeing(10.0, "tok/s", n),
+    })  # fmt: skip
+    assert one(few, criterion("bench.tok_s", "> 2 x baseline", **more))[0] == verdict
+    assert one(few, criterion("bench.tok_s", "> 12", **more))[0] is Verdict.GO
+
+
+def test_void_runs_of_the_baseline_count_on_its_side() -> None:
+    view = picture({
+        "bench.tok_s": agreeing(30.0, "tok/s"),
+        "bench.baseline.tok_s": figure(10.0, "tok/s", 4, void=5, samples=[10.0] * 4),
+    })  # fmt: skip
+    verdict, why = one(view, criterion("bench.tok_s", "> 2 x baseline"))
+    assert (verdict, "of the baseline more void than valid runs" in why) == (Verdict.HOLD, True)
+
+
+@pytest.mark.parametrize("name", ["stability", "restarts", "rss_peak", "tok_s_drift", "requests"])
+@pytest.mark.parametrize(
+    ("requests", "least", "verdict"),
+    [(1, None, "HOLD"), (9, None, "HOLD"), (10, None, "GO"), (1, 1, "GO")],
+)
+def test_a_soak_needs_ten_requests_unless_it_is_said(
+    name: str, requests: int, least: int | None, verdict: str
+) -> None:
+    """What is known by looks at the server too: it has to be under load meanwhile."""
+    units = {"restarts": "count", "rss_peak": "B", "requests": "count"}
+    view = picture({
+        "soak.requests": figure(requests, "count", requests),
+        f"soak.{name}": figure(0.0, units.get(name, "ratio"),
+                               600 if name in ("restarts", "rss_peak") else requests),
+    })  # fmt: skip
+    wanted = criterion(f"soak.{name}", f"<= {'9 GB' if name == 'rss_peak' else '0.5'}",
+                       **({} if least is None else {"min_samples": least}))  # fmt: skip
+    assert one(view, wanted)[0] == verdict
+
+
+def test_a_captured_output_is_a_single_figure() -> None:
+    view = picture({"say.size": figure(8e9, "B", 1), "bench.size": figure(8e9, "B", 1)})
+    assert one(view, criterion("say.size", "< 10GB"))[0] is Verdict.GO
+
+
+def test_llama_bench_is_made_of_samples_and_what_is_captured_beside_it_is_not() -> None:
+    rows = [{"id": "tg", "title": "tg", "phase": "p", "kind": "run"}]
+    said = {"tg_tok_s": agreeing(30.0, "tok/s", 2), "layers": figure(61.0, "count", 1)}
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("run.created", {"steps": rows}),
+        ("metrics", {"scope": "tg", "metrics": said, "benchmark": {"source": "llama-bench"}}),
+        ("step.state", {"state": "succeeded"}),
+    ]
+    view = fold(Event(n, 1000.0 + n, kind, "tg", 1, data) for n, (kind, data) in enumerate(told, 1))
+    assert one(view, criterion("tg.tg_tok_s", "> 12"))[1].endswith(
+        "2 valid samples of the 3 needed"
+    )
+    assert one(view, criterion("tg.layers", "== 61"))[0] is Verdict.GO
+
+
+def test_an_interval_that_was_worked_out_with_the_figure_decides() -> None:
+    drift = figure(0.03, "ratio", 20, low=0.01, high=0.08)
+    requests = figure(720, "count", 720)
+    wanted = criterion("soak.tok_s_drift", "<= 5 %")
+    view = picture({"soak.tok_s_drift": drift, "soak.requests": requests})
+    assert "the samples do not decide, 1 % to 8 %" in one(view, wanted)[1]
+    sure = picture({"soak.tok_s_drift": {**drift, "high": 0.04}, "soak.requests": requests})
+    assert one(sure, wanted)[0] is Verdict.GO
+    broken = picture({"soak.tok_s_drift": {**drift, "low": None}, "soak.requests": requests})
+    assert one(broken, wanted)[0] is Verdict.HOLD
+
+
+def test_why_there_is_no_figure_is_told() -> None:
+    none = figure(None, "B", 0, why="the server was started anew in between")
+    verdict, why = one(picture({"soak.rss_growth": none}), criterion("soak.rss_growth", "< 9GB"))
+    assert verdict is Verdict.HOLD
+    assert why.endswith("no usable figure, the server was started anew in between")
 
 
 # --- figures of the machine ------------------------------------------------------------------

@@ -27,6 +27,18 @@ def test_every_criterion_is_noted_as_it_was_written(plan: MakePlan) -> None:
     ]  # fmt: skip
 
 
+def test_how_many_samples_a_criterion_needs_is_noted_where_it_does_not_say(plan: MakePlan) -> None:
+    made = plan(
+        "{id: bench, benchmark: {service: beside}}",
+        "{id: soak, soak: {service: beside, duration: 1h}}",
+        "{id: tg, run: [x], figures: llama-bench, outputs: {n: {pattern: '([0-9]+)'}}}",
+        "{id: go, gate: [{metric: bench.tok_s, go: '>= 2'}, {metric: soak.errors, go: '== 0'}, "
+        "{metric: soak.restarts, go: '== 0'}, {metric: tg.tg_tok_s, go: '> 1'}, "
+        "{metric: tg.n, go: '> 1'}, {metric: bench.ttft_s, go: '< 2s', min_samples: 1}]}",
+    )
+    assert [one["min_samples"] for one in header.targets(made)] == [3, 10, 10, 3, 1, 1]
+
+
 def test_the_baseline_is_noted_as_it_is_started(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(SITE.replace("base,", "base, reference: {tok_s: 10.75}, args: [-c, '8192'],"))

@@ -146,7 +146,7 @@ def next_of(made: RunView) -> str:
 def test_after_no_go_it_says_what_missed_by_how_much_and_what_to_try() -> None:
     found = next_of(reported.no_go())
     assert "- NO-GO: stay with the baseline (`retain`).\n" in found
-    assert "misses >= 20 tok/s by 13.9 tok/s (9 valid samples): -69.5 % from what is" in found
+    assert "misses >= 20 tok/s by 13.9 tok/s (9 valid samples): 69.5 % below what is" in found
     assert "- To try for bench.tok_s: " in found
     assert "something else than split=graph, port=8001" in found
 

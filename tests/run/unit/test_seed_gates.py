@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -184,6 +185,19 @@ def test_a_threshold_by_samples_that_agree(gates: dict[str, Step], row: Row) -> 
     """CV 0: the interval is a point, and decides as one."""
     given = good() | {row.metric: agreeing(row.value, "tok/s")}
     assert judged(gates[row.seed], given) == (row.verdict, row.outcome)
+
+
+@pytest.mark.parametrize("row", [r for r in TABLE if UNITS[r.metric] == "tok/s"], ids=str)
+def test_a_threshold_by_three_samples(gates: dict[str, Step], row: Row) -> None:
+    """As many as the seeds take. Three that agree decide as one; with another far on the other
+    side nothing is decided, whatever the mean says."""
+    given = good() | {row.metric: agreeing(row.value, "tok/s", 3)}
+    assert judged(gates[row.seed], given) == (row.verdict, row.outcome)
+    if row.verdict is not HOLD:
+        other = row.value / 4 if row.verdict is GO else row.value * 4
+        samples = [row.value, row.value, other]
+        given[row.metric] = figure(fmean(samples), "tok/s", 3, samples=samples)
+        assert judged(gates[row.seed], given)[0] is HOLD
 
 
 @pytest.mark.parametrize("row", VRAM, ids=str)
