@@ -43,13 +43,12 @@ def require(size: int) -> int:
 def settled(limit_s: float = 20.0) -> int:
     """MemAvailable once it stands still: whoever else lives here may have a hog of his own."""
     deadline = time.monotonic() + limit_s
-    before = available()
+    seen = [available()]
     while time.monotonic() < deadline:
-        time.sleep(0.15)
-        now = available()
-        if abs(now - before) < 64 * MIB:
-            return now
-        before = now
+        time.sleep(0.1)
+        seen = [*seen[-3:], available()]
+        if len(seen) == 4 and max(seen) - min(seen) < 32 * MIB:
+            return seen[-1]
     raise Unavailable("what is available on this machine does not stand still")
 
 

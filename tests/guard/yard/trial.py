@@ -16,6 +16,7 @@ from tests.guard.yard.post import floor, posted, until
 from tests.testbed.cache import Unavailable
 
 MARGIN_LEAST = 512 * memory.MIB
+CROSSED_S = 8.0
 
 
 class NoCrossing(Exception):
@@ -104,7 +105,7 @@ def _ready(size: int, margin: int, tries: int = 4) -> int:
 
 @contextmanager
 def _watched(threshold: int, hog: Hog, burners: int) -> Iterator[Observer]:
-    observer = Observer(threshold, hog)
+    observer = Observer(threshold, hog, limit_s=CROSSED_S)
     try:
         if burners:
             with hogs.burning(burners):
