@@ -111,7 +111,7 @@ def test_a_benchmark_keeps_what_it_was_taken_in(world: World) -> None:
     (level,) = found["levels"]
     assert (level["streams"], level["valid"], level["voids"]) == (2, 6, {})
     assert level["tok_s"] > 0
-    assert "2 streams on 1 slots: the others waited" in found["flags"]
+    assert "2 streams on 1 slot: the others waited" in found["flags"]
     assert found["cold"]["completion_tokens"] == 64
     metrics = view.metrics["bench"]
     assert len(metrics["tok_s"]["samples"]) == metrics["tok_s"]["n"] == 5

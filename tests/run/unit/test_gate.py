@@ -104,7 +104,7 @@ def test_most_runs_void_is_no_go_for_a_benchmark() -> None:
 def test_a_benchmark_needs_three_runs_unless_it_is_said(
     n: int, least: int | None, verdict: str
 ) -> None:
-    more = {} if least is None else {"min_samples": least}
+    more: dict[str, Any] = {} if least is None else {"min_samples": least}
     view = picture({
         "bench.tok_s": agreeing(30.0, "tok/s", n), "tg.tg_tok_s": agreeing(30.0, "tok/s", n),
         "bench.baseline.tok_s": agreeing(10.0, "tok/s", n),
@@ -142,8 +142,9 @@ def test_a_soak_needs_ten_requests_unless_it_is_said(
         f"soak.{name}": figure(0.0, units.get(name, "ratio"),
                                600 if name in ("restarts", "rss_peak") else requests),
     })  # fmt: skip
-    wanted = criterion(f"soak.{name}", f"<= {'9 GB' if name == 'rss_peak' else '0.5'}",
-                       **({} if least is None else {"min_samples": least}))  # fmt: skip
+    more: dict[str, Any] = {} if least is None else {"min_samples": least}
+    limit = "<= 9 GB" if name == "rss_peak" else "<= 0.5"
+    wanted = criterion(f"soak.{name}", limit, **more)
     assert one(view, wanted)[0] == verdict
 
 
