@@ -32,19 +32,26 @@ class Alive:
         self._since: dict[str, float] = {}
         self._scan_at = self._group_at = 0.0
         self._alone: set[int] = set()
+        self._pending: tuple[Target, ...] = ()
+        self._any = False
         self.targets: tuple[Target, ...] = ()
         self.refused: tuple[str, ...] = ()
 
     @property
     def any(self) -> bool:
-        return any(not one.pending for one in self.targets)
+        return self._any
 
     def armed(self, now: float) -> bool:
         """Whether something lives or is about to."""
-        return any(
-            not one.pending or now - self._since.get(one.container, now) < NEW_S
-            for one in self.targets
-        )
+        return self._any or any(self._is_new(one, now) for one in self._pending)
+
+    def _is_new(self, target: Target, now: float) -> bool:
+        return now - self._since.get(target.container, now) < NEW_S
+
+    def _sort(self) -> None:
+        """Who is pending costs a stat or two each: not asked at every tick."""
+        self._pending = tuple(one for one in self.targets if one.pending)
+        self._any = len(self._pending) < len(self.targets)
 
     def grew(self) -> bool:
         """Whether the records changed since they were read: one stat."""
@@ -59,14 +66,14 @@ class Alive:
         for one in self.targets:
             if one.container:
                 self._since.setdefault(one.container, now)
+        self._sort()
         return denied
 
     def tick(self, now: float) -> bool:
         """Look for containers that have just been recorded; whether one was found."""
-        new = [
-            one for one in self.targets
-            if one.pending and now - self._since.get(one.container, now) < NEW_S
-        ]  # fmt: skip
+        if not self._pending:
+            return False
+        new = [one for one in self._pending if self._is_new(one, now)]
         if not new:
             return False
         scan = now >= self._scan_at
@@ -82,9 +89,10 @@ class Alive:
             self._group_at = now + GROUP_S
         self.targets = tuple(one for one in self.targets if one not in gone)
         # a group that does not stand any more may stand again under the same id: a restart
-        self._again([one for one in self.targets if one.pending], False)
+        self._sort()
+        self._again(list(self._pending), False)
         for one in self.targets:
-            if one.pending:
+            if one in self._pending:
                 self._since.setdefault(one.container, now)
             elif one.container:
                 self._since.pop(one.container, None)
@@ -95,6 +103,7 @@ class Alive:
         changed = {old: new for old, new in found.items() if not new.pending}
         if changed:
             self.targets = tuple(changed.get(one, one) for one in self.targets)
+            self._sort()
         return bool(changed)
 
     def _lives(self, target: Target, now: float) -> bool:

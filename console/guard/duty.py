@@ -34,7 +34,8 @@ COLLECT_S = 60.0
 ATTENDED_S = 5.0
 LEFT_S = 60.0
 """With runner and ladder gone and nothing alive it watches for this long, and then ends."""
-Wait = Callable[[list[int], float], None]
+Wait = Callable[[list[int], float], bool]
+"""Wait for something to read, so many seconds at most; whether there is something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ class Means:
     spawn: Callable[[Sheet], None]
 
 
-def poll(descriptors: list[int], seconds: float) -> None:
-    """Wait for something to read, or for time to pass."""
-    select.select(descriptors, [], [], max(0.0, seconds))
+def poll(descriptors: list[int], seconds: float) -> bool:
+    """See `Wait`."""
+    return bool(select.select(descriptors, [], [], max(0.0, seconds))[0])
 
 
 class Duty:
@@ -89,8 +90,9 @@ class Duty:
                 self._stumbled(error)
             due = max(due + self._wait_s, self._clock.monotonic())
             while (left := due - self._clock.monotonic()) > 0 and not self.over:
-                self._wait([self._means.inbox.descriptor, *self._means.watch.descriptors()], left)
-                self._listen()
+                ears = [self._means.inbox.descriptor, *self._means.watch.descriptors()]
+                if self._wait(ears, left):
+                    self._listen()
 
     def close(self) -> None:
         """Let go of what it opened itself; its means are their owner's."""

@@ -163,13 +163,19 @@ def _disk(path: str) -> Reader:
 
 
 def _service(what: str, limit: Limit) -> Reader:
+    counted = what == "ram_used"
+    """OOM kills and restarts are of containers: a process has no group of its own to count in."""
+
     def value(load: Load) -> int | None:
         if what == "ram_used":
             return load.ram
         return load.restarts if what == "restarts" else load.oom
 
     def read(sight: Sight) -> Figure | None:
-        loads = [one for one in sight.look.loads if not limit.of or one.name == limit.of]
+        loads = [
+            one for one in sight.look.loads
+            if (not limit.of or one.name == limit.of) and (counted or one.kind == "container")
+        ]  # fmt: skip
         if not loads:
             return None
         worst: Figure | None = None

@@ -136,6 +136,8 @@ class Track:
         if limit.metric == "host.time_to_full":
             return f"{self._filling(sight, value)} ({limit.source})"
         now, level = figure(limit.metric, value), figure(limit.metric, self._level)
+        if now == level and limit.unit == "B":  # so near that they look alike
+            now, level = f"{value / 2**20:,.0f} MiB", f"{self._level / 2**20:,.0f} MiB"
         side = "below" if limit.below is not None else "above"
         held = f" for {format_number(limit.for_s, 's')}" if limit.for_s else ""
         if not self.fired:

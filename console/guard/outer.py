@@ -102,14 +102,14 @@ class Outer:
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
 
-    def loads(self, now: float) -> tuple[Load, ...]:
+    def loads(self) -> tuple[Load, ...]:
         """The process groups of the targets, as they were when they were looked at."""
-        return tuple(self._load(one, now) for one in self._processes)
+        return tuple(self._load(one) for one in self._processes)
 
-    def _load(self, target: Target, now: float) -> Load:
+    def _load(self, target: Target) -> Load:
         group = self._groups.get(target.pid)
         if group is None:
-            return Load(target.name, target.kind, now, why=NOT_YET)
+            return Load(target.name, target.kind, self._heard, why=NOT_YET)
         return Load(
             target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
         )

@@ -11,6 +11,7 @@ import json
 import math
 import mmap
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from console.services import process
 SHM = Path("/dev/shm")
 LIVE = "recorder.live"
 """The ring's name in RUN/guard, where there is no /dev/shm."""
+PREFIX = "omni-console."
+"""A ring's name in /dev/shm goes on with the user's number and the run."""
+KEPT_S = 3600.0
 EVENT_MOST = 480
 _NAN = math.nan
 
@@ -101,6 +105,22 @@ def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Record
         with contextlib.suppress(OSError):
             return Recorder(path, run_id, clock)
     return Recorder(last, run_id, clock)
+
+
+def sweep(now: float) -> None:
+    """Remove rings in /dev/shm that this user's dead sentinels left there more than KEPT_S ago.
+
+    What they held is in the copies on disk, but for the last second. Never raises.
+    """
+    for path in SHM.glob(f"{PREFIX}{os.getuid()}.*.ring"):
+        with contextlib.suppress(OSError, struct.error):
+            found = path.lstat()
+            if found.st_uid != os.getuid() or now - found.st_mtime < KEPT_S:
+                continue
+            header = ring.HEADER.unpack(path.read_bytes()[: ring.HEADER.size])
+            pid, start, boot = header[4], header[5], header[6].rstrip(b"\0").decode()
+            if boot != process.boot_id() or not process.alive(pid, start):
+                path.unlink()
 
 
 def _create(path: Path) -> mmap.mmap:

@@ -77,7 +77,7 @@ class Watch:
         cards = self.cards
         return Look(
             at, memory, self._swap, cards.cards if cards else (), cards.trouble if cards else "",
-            self.outer.disks, (*self._groups, *self.outer.loads(at)), self.outer.hits,
+            self.outer.disks, (*self._groups, *self.outer.loads()), self.outer.hits,
             self.beat_at, self.fast.why,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from console.errors import ConsoleError
+from console.guard.recorder import sweep
 from console.rollback import live
 from console.rollback import plan as sealed
 from console.run import guard_sheet
@@ -66,6 +67,7 @@ class Guard:
         Raises ConsoleError, OSError.
         """
         self._old = breach_of(self.context.run)
+        sweep(self.clock.now())
         self._write_sheet()
         if self.sentinel.adopt():
             self._say("watching", "the sentinel that was there goes on")

@@ -15,6 +15,7 @@ from console.fit.envelope import Envelope
 from console.fit.machine import Machine
 from console.guard import sheet as sheets
 from console.guard.limits import Limit
+from console.guard.recorder import PREFIX
 from console.guard.sheet import Sheet
 from console.rollback import plan as sealed
 from console.run.plan import Plan
@@ -60,7 +61,7 @@ def make(context: Context, plan: SealedPlan) -> Sheet:
     return Sheet(
         run_id=run.id,
         run_dir=str(run.path),
-        ring=f"omni-console.{os.getuid()}.{run.id}.ring",
+        ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
         limits=limits_of(made),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(name for name in named if name)),

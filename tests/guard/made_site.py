@@ -53,7 +53,7 @@ class Site:
             lambda sheet: self.spawned.append(sheet.run_id),
         )  # fmt: skip
         self.fifo = -1
-        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: None)
+        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: True)
 
     def available(self, gib: float) -> None:
         text = f"MemTotal: {TOTAL * 1024 * 1024} kB\nMemAvailable: {int(gib * 1024 * 1024)} kB\n"

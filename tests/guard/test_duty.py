@@ -245,7 +245,7 @@ def test_a_stumble_is_said_and_watching_goes_on(
         raise RuntimeError("oh \x1b[31mno")
 
     monkeypatch.setattr(one.duty, "tick", tick)
-    monkeypatch.setattr(one.duty, "_wait", lambda descriptors, seconds: one.clock.sleep(seconds))
+    monkeypatch.setattr(one.duty, "_wait", lambda ears, seconds: one.clock.sleep(seconds) or True)
     one.duty.run()
     assert one.events("error") == ["RuntimeError: oh no"]
 

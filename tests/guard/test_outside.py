@@ -314,7 +314,7 @@ def test_reports_become_values(tmp_path: Path) -> None:
     outer = Outer(clock := FakeClock(), [sys.executable, "-c", ECHO])
     target = Target("process", "big", pid=77, start=5)
     outer.tell(sheet(tmp_path), tmp_path / "ring", [target])
-    assert [(one.ram, one.why) for one in outer.loads(clock.time)] == [(None, NOT_YET)]
+    assert [(one.ram, one.why) for one in outer.loads()] == [(None, NOT_YET)]
     report = {
         "disks": [{"path": "/", "free": 5, "why": "", "age": 2},
                   {"path": "/dead", "free": None, "why": "", "age": None}],
@@ -328,7 +328,7 @@ def test_reports_become_values(tmp_path: Path) -> None:
     assert [(one.path, one.free, clock.time - one.at) for one in outer.disks] == [
         ("/", 5, 2), ("/dead", None, 0),
     ]  # fmt: skip
-    (load,) = outer.loads(clock.time)
+    (load,) = outer.loads()
     assert (load.name, load.ram, load.pids, clock.time - load.at) == ("big", 9, 3, 1)
     assert [(hit.limit, hit.count) for hit in outer.hits] == [(1, 2)]
     assert outer.copied_at == clock.time - 4

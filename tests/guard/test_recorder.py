@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.clock import FakeClock
+from console.guard import recorder as recorders
 from console.guard import ring
 from console.guard.look import Memory
 from console.guard.recorder import EVENT_MOST, LIVE, Recorder, create, place, shortened
@@ -290,3 +291,27 @@ def test_nothing_is_followed_out_of_a_shared_directory(tmp_path: Path, clock: Fa
 @pytest.mark.parametrize("name", ["../../etc/ring", "a/b", "ring"])
 def test_a_name_stays_in_shared_memory(tmp_path: Path, name: str) -> None:
     assert place(name, tmp_path)[0].parent == Path("/dev/shm")
+
+
+def test_what_a_dead_sentinel_left_in_shared_memory_is_swept(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "SHM", tmp_path)
+    dead, alive, garbage, other = (
+        tmp_path / f"omni-console.{who}.ring"
+        for who in (f"{os.getuid()}.dead", f"{os.getuid()}.alive", f"{os.getuid()}.x", "9.y")
+    )
+    for path in (dead, alive):
+        Recorder(path, "run-1", clock).close()
+    for path in (garbage, other):
+        path.write_bytes(b"x")
+    header = bytearray(dead.read_bytes())
+    header[8 + 8 + 96 : 8 + 8 + 100] = (2**22 + 1).to_bytes(4, "little")
+    dead.write_bytes(header)
+    made = dead.stat().st_mtime
+    recorders.sweep(made + recorders.KEPT_S - 1)
+    assert dead.exists()
+    recorders.sweep(made + recorders.KEPT_S + 60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in (alive, garbage, other)
+    )
