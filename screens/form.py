@@ -75,7 +75,7 @@ class Turning(Plain):
 
 WHY = "reason"
 REASON = FormField(WHY, note="needed where a gate's threshold changes")
-"""Behind the inputs of a retry; an input of that name keeps its own place."""
+"""Behind the inputs of a retry that was not taken; an input of that name keeps its own place."""
 KEYS = "Tab and Enter: next field   up/down: choices   Esc: leave"
 LOSES = "Esc again leaves, and what was typed is lost"
 
@@ -207,7 +207,7 @@ def retry_form(snapshot: Snapshot, typed: dict[str, str] | None = None, no: str 
         FormField(clean(str(name), 60), str(value), typed=before.get(str(name)))
         for name, value in view.inputs.items()
     ]
-    if fields and WHY not in view.inputs:
+    if no and WHY not in view.inputs:
         fields.append(replace(REASON, typed=before.get(WHY)))
     title = f"Try {clean(step.id, 60)} again" if step else "Try again"
     intro = "Change an input, or leave all as they are. A change is checked and recorded."

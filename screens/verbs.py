@@ -190,7 +190,8 @@ class Verbs(Base[None]):
             if changes is not None:
                 inputs = dict(changes)
                 why = inputs.pop(WHY, "") if WHY not in snapshot.view.inputs else ""
-                self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, why=why)
+                said = {"why": why} if why else {}
+                self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, **said)
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 

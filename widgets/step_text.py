@@ -17,6 +17,8 @@ TONE = {
     "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "pending": "dim",
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
+SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
+"""Verdicts that are no success, and the state whose sign they have."""
 
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""
@@ -48,15 +50,18 @@ def times(step: StepView, now: float) -> str:
     return f"{actual or '-'}/{short(planned)}"
 
 
-def step_row(step: StepView, width: int, now: float) -> Row:
-    """One line: sign, id (title where there is room), attempt, times at the right edge."""
+def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
+    """One line: sign, id (title where there is room), attempt, what a gate said, times at the
+    right edge. A gate that did its work and said no has the sign of what it said."""
     signs = glyphs()
-    tone = TONE.get(step.state, "")
+    tone = VERDICT_TONE.get(verdict) or TONE.get(step.state, "")
     again = f" #{step.attempt}" if step.attempt > 1 else ""
     left: list[Part] = [
-        (f"{signs.step(step.state)} ", tone),
+        (f"{signs.step(SAID.get(verdict, step.state))} ", tone),
         (clean(step.id) + again, _name_tone(step)),
     ]
+    if verdict:
+        left.append((f" {verdict}", tone))
     if width >= 52 and step.title and step.title != step.id:
         left.append((f"  {clean(step.title)}", "dim"))
     over = _late(step, now)
@@ -83,12 +88,14 @@ def list_rows(view: RunView, width: int, now: float, at: str = "") -> tuple[list
     rows: list[Row] = []
     index: list[int] = []
     phase = ""
+    verdicts = {one.step: clean(one.verdict, 10) for one in view.verdicts}
     for number, step in enumerate(view.steps):
         if step.phase != phase:
             phase = step.phase
             rows.append(fit(((clean(phase), "bold"),), width, glyphs().ellipsis))
             index.append(-1)
-        row = step_row(step, width, now)
+        said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
+        row = step_row(step, width, now, said)
         if step.id == at and step.state is StepState.PENDING:
             row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
         rows.append(row)

@@ -15,7 +15,7 @@ from console.run import control
 from console.run.directory import RunDir
 from console.run.guard_words import event_words, killed_words
 from console.run.liveness import ladder_busy, runner_alive
-from console.run.report import GLYPH, as_json
+from console.run.report import as_json, sign
 from console.run.state import RunState, StepState, exit_code, possible_verbs
 from console.run.view import RunView, fold
 from console.text import clean
@@ -148,7 +148,7 @@ class Follow:
         if step is None:
             return
         number = self.view.steps.index(step) + 1
-        head = f"[{number}/{len(self.view.steps)}] {GLYPH.get(step.state, ' ')} {step.id}"
+        head = f"[{number}/{len(self.view.steps)}] {sign(self.view, step)} {step.id}"
         if step.state is StepState.RUNNING:
             again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
             self._line(f"{head}{again}: {clean(step.title)}")

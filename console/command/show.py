@@ -14,8 +14,8 @@ from console.run import compare as comparison
 from console.run.directory import RunDir, find_run
 from console.run.guard_words import event_words, killed_words
 from console.run.read import view_of
-from console.run.report import GLYPH, evidence, markdown, write_copy
 from console.run.report import as_json as reported
+from console.run.report import evidence, markdown, sign, write_copy
 from console.run.state import exit_code, possible_verbs
 from console.run.view import RunView
 from console.services.logfile import read_last
@@ -81,9 +81,7 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
             print(f"\n{clean(phase)}")
         took = format_duration(step.duration_s) if step.duration_s is not None else ""
         cause = f" [{step.cause}]" if step.cause else ""
-        print(
-            f"  {GLYPH.get(step.state, ' ')} {step.id:<22} {took:>10}{cause} {clean(step.detail)}"
-        )
+        print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
         for line in step.lines:
             print(f"      | {clean(line, 200)}")
     for event in view.guards:

@@ -24,11 +24,11 @@ from console.run.report_memory import memory_lines
 from console.run.report_next import next_steps, not_shown
 from console.run.report_soak import soak_lines, soak_steps
 from console.run.report_steps import (
-    GLYPH,
     failures,
     host_lines,
     planned_s,
     ran_lines,
+    sign,
     step_lines,
     summary,
     verb_lines,
@@ -38,7 +38,15 @@ from console.run.state import ENDS, exit_code
 from console.run.view import RunView
 from console.text import clean
 
-__all__ = ["GLYPH", "Evidence", "as_json", "evidence", "markdown", "write_copy", "write_report"]
+__all__ = [
+    "Evidence",
+    "as_json",
+    "evidence",
+    "markdown",
+    "sign",
+    "write_copy",
+    "write_report",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,17 @@ GLYPH = {
     "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
     "pending": "·", "in_doubt": "?", "retry_wait": "↻",
 }  # fmt: skip
+SAID = {"NO-GO": "✗", "HOLD": "?"}
 TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
 where this very report was written to."""
+
+
+def sign(view: RunView, step: StepView) -> str:
+    """The sign of a step; a gate that did its work and said no has the sign of what it said."""
+    said = {one.step: one.verdict for one in view.verdicts}.get(step.id, "")
+    done = step.state is StepState.SUCCEEDED
+    return (SAID.get(said) if done else None) or GLYPH.get(step.state, " ")
 
 
 def summary(view: RunView) -> list[str]:
@@ -129,7 +137,7 @@ def step_lines(view: RunView) -> list[str]:
         quiet = step.kind in TOLD and step.state is StepState.SUCCEEDED
         words = step.title if quiet else step.detail or step.title
         rows.append([
-            GLYPH.get(step.state, " "), code(step.id, 60), f"{step.state}{again}",
+            sign(view, step), code(step.id, 60), f"{step.state}{again}",
             took(step.takes_s), took(step.duration_s), prose(words, 300),
         ])  # fmt: skip
     return ["## Steps", "", *table(("", "step", "state", "planned", "took", "what"), rows, (3, 4))]

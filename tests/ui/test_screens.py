@@ -202,9 +202,16 @@ async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
         app.screen.query(Input).last().value = "9000"
         await pilot.press("enter", "enter", "enter")
         await settled(pilot, lambda: isinstance(app.screen, FormScreen))
-        assert app.screen.query(Input).last().value == "9000"
+        *_, ctx, why = app.screen.query(Input)
+        assert ctx.value == "9000"
         assert "at most 8192" in app.screen.intro
         assert app.screen.values() == {"ctx": "9000"}
+        why.value = "a trial"
+        sent: list[dict[str, Any]] = []
+        monkeypatch.setattr("screens.verbs.ask", lambda *_, **words: sent.append(words) or "")
+        await pilot.press("enter", "enter", "enter", "enter")
+        await settled(pilot, lambda: sent)
+        assert sent == [{"inputs": {"ctx": "9000"}, "why": "a trial"}]
 
 
 async def test_overriding_a_gate_needs_a_reason(run: RunDir, asked: Asked) -> None:

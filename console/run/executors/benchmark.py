@@ -118,7 +118,8 @@ def _keep(
         samples = figures.pop("samples")
         if name in PER_SAMPLE and len(samples) <= MOST_SAMPLES:
             figures["samples"] = samples
-        metrics[name] = {**figures, "void": len(result.voids)}
+        # what counts every run leaves none out
+        metrics[name] = {**figures, "void": len(result.voids) if name in PER_SAMPLE else 0}
     context.record(
         "metrics", step, attempt.number, scope=scope, metrics=metrics,
         benchmark={
