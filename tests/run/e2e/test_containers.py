@@ -158,5 +158,5 @@ def test_a_candidate_killed_from_outside_fails_the_benchmark(box: Boxes) -> None
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     # not with a few good runs from before it died: a gate could call them GO
-    assert world.at("bench").cause in ("not_ready", "output_invalid")
+    assert world.at("bench").cause in ("signal", "output_invalid")
     restored(box, before)
