@@ -15,7 +15,7 @@ from console.run.plan import Plan, PlannedStep
 from console.services.base import ComposeSpec, ContainerSpec
 from console.services.limits import memory_limit
 from console.text import clean
-from console.units import format_duration
+from console.units import format_bytes, format_duration
 
 BAR = "─" * 72
 
@@ -58,7 +58,7 @@ def lines(made: Plan) -> list[str]:
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
-    out += [f"  guard      {words}" for words in always(made)]
+    out.append(f"  guard      {always_words(made)}")
     out.append(f"  lease      {lease_words(lease_of(made, None))}")
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
@@ -107,6 +107,20 @@ def always(made: Plan) -> list[str]:
         return ["always: the console's own limits, scaled to the machine"]
     own = defaults(told.ram_total, told.swap_total or 0).limits
     return [limit_words(one) for one in own]
+
+
+def always_words(made: Plan) -> str:
+    """The same in one line: a dozen would push the plan itself off the screen."""
+    own = always(made)
+    if len(own) < 2:
+        return own[0]
+    told = _machine(made)
+    floor = defaults(told.ram_total or 0, told.swap_total or 0).floor
+    return (
+        f"always: the console's own {len(own)} limits on RAM (at the latest below "
+        f"{format_bytes(floor)}), how soon it is full, stalls, swap growth, OOM kills; "
+        "`plan --json` lists them"
+    )
 
 
 def _machine(made: Plan) -> Machine:
