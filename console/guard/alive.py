@@ -11,7 +11,7 @@ from pathlib import Path
 
 from console.guard.target import Deny, Target, look_again, sort_out
 from console.rollback import live
-from console.services import process
+from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
 
 NEW_S = 30.0
@@ -112,7 +112,8 @@ class Alive:
         if target.pid in self._alone and now < self._group_at:
             return True
         # the leader is gone: what it left behind in its group still counts
-        left = bool(process.members(target.pid, target.start))
+        left = any(not cgroup.is_empty(one) for one in target.cgroups)
+        left = left or bool(process.members(target.pid, target.start))
         self._alone = (self._alone | {target.pid}) if left else (self._alone - {target.pid})
         return left
 

@@ -32,6 +32,8 @@ from console.text import one_line
 SECOND_S = 1.0
 COLLECT_S = 60.0
 ATTENDED_S = 5.0
+ADVISED_S = 5.0
+"""A rollback says once a second that it climbs; a word that nobody repeats disarms nothing."""
 LEFT_S = 60.0
 """With runner and ladder gone and nothing alive it watches for this long, and then ends."""
 Wait = Callable[[list[int], float], bool]
@@ -75,7 +77,7 @@ class Duty:
         self._error = ""
         self._asked_to_arm = self._outage = self._attended = False
         self._attended_at = float("-inf")
-        self._second_at = float("-inf")
+        self._second_at = self._advised_at = float("-inf")
         self._collect_at = self._left_at = self._clock.monotonic()
         self._wait_s = 0.0
 
@@ -161,6 +163,9 @@ class Duty:
         elif means.alive.second(now):
             self._targets_changed()
         means.watch.second()
+        if self._judge.advised and now - self._advised_at > ADVISED_S:
+            self._judge.advisory(False)
+            means.ring.event("acting", "nobody says any more that a rollback climbs")
         if self._lease.expired(now) and self._aftermath is None:
             self._begin(lease_page(self.sheet.lease_s, now, self._clock.now()), kill=False)
         self._scribe.second(means.watch.look())
@@ -176,11 +181,8 @@ class Duty:
         busy = self._aftermath is not None and not self._aftermath.over
         if process.alive(*runner) or means.alive.any or counting or busy:
             self._left_at = now
-        elif now - self._left_at >= LEFT_S:
-            if wake.is_warm(self.sheet.rollback_dir):
-                self._left_at = now
-            else:
-                self._end("nothing is left to watch")
+        elif now - self._left_at >= LEFT_S and not wake.is_warm(self.sheet.rollback_dir):
+            self._end("nothing is left to watch")
 
     def _end(self, words: str) -> None:
         self._means.ring.event("end", words)
@@ -252,6 +254,7 @@ class Duty:
         elif word == "sheet":
             self._take_sheet()
         elif word == "advisory":
+            self._advised_at = now
             self._judge.advisory(on)
         elif word == "outage":
             self._outage = on

@@ -205,6 +205,17 @@ class ProcessHunt(Hunt):
             self._tell("signals")
         elif code == errno.EPERM:
             self._note("this user may not signal it")
+        self._end_group()
+
+    def _end_group(self) -> list[int]:
+        """Whoever is in the group it was started in, also those that shed everything else."""
+        left: list[int] = []
+        for group in self.target.cgroups:
+            found = cgroup.pids(group.path) if group.stands else []
+            if found and prey.write_kill(group)[0] == 0:
+                self._tell("cgroup.kill")
+            left += found
+        return left
 
     @property
     def lives(self) -> bool:
@@ -219,6 +230,9 @@ class ProcessHunt(Hunt):
         # All at once, if it goes: forks come between signals that are sent one by one.
         if not any(one.group == self.target.pid and one.pid in spared for one in stats):
             prey.signal_whole_group(self.target.pid, left)
+        known = {one.pid for one in left}
+        inside = set(self._end_group())
+        left += [one for one in stats if one.pid in inside - known - spared]
         return self._kill(now, left)
 
     def _kill(self, now: float, left: Sequence[process.Stat]) -> bool:

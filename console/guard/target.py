@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from console.guard.sheet import Sheet
 from console.rollback.live import Live
-from console.services import cgroup, process
+from console.services import cgroup, enclosure, process
 from console.services.cgroup import FULL_ID, Cgroup, Hierarchy
 from console.text import one_line
 
@@ -26,7 +26,8 @@ SHORTEST_ID = 12
 @dataclass(frozen=True, slots=True)
 class Target:
     """A load of the run. A container has `container` and `cgroups` (none: pending, it has not
-    started or is gone); a process or step has `pid` and `start`, the leader of a session."""
+    started or is gone); a process or step has `pid` and `start`, the leader of a session, and where
+    it could be enclosed the group that all it starts are in."""
 
     kind: str
     name: str
@@ -145,8 +146,12 @@ def _target(entry: Live, trees: tuple[Hierarchy, ...]) -> Target | None:
             return None
         groups = cgroup.find(entry.container, trees)
         return Target(entry.kind, entry.name, entry.container, groups)
-    if entry.pid > 1 and process.members(entry.pid, entry.start):
-        return Target(entry.kind, entry.name, pid=entry.pid, start=entry.start)
+    if entry.pid < 2:
+        return None
+    group = enclosure.of(entry.group, entry.pid, entry.start) if entry.group else None
+    groups = (group,) if group is not None else ()
+    if process.members(entry.pid, entry.start) or any(not cgroup.is_empty(g) for g in groups):
+        return Target(entry.kind, entry.name, "", groups, entry.pid, entry.start)
     return None
 
 
@@ -166,7 +171,7 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
         return "it is the baseline or protected"
     if target.container:
         return _refused_groups(target, deny, trees)
-    return _refused_process(target, deny)
+    return _refused_process(target, deny) or _refused_groups(target, deny, trees)
 
 
 def _refused_process(target: Target, deny: Deny) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from console.errors import ServiceError
 from console.rollback.scene import Scene, together
-from console.services import process
+from console.services import enclosure, process
 
 TERM_S = 3.0
 """How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
@@ -68,6 +68,9 @@ def stray_steps(scene: Scene) -> int:
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
     together([_group(scene, step) for step in steps], TERM_S + process.KILL_WAIT_S + 5)
+    for e in entries:
+        if e.kind == "step" and e.group:
+            enclosure.end(e.group, e.pid, e.start, spared)
     # Candidate processes have the cookie too, but the stop rung gives them their grace.
     candidates = {
         s.pid

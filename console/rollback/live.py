@@ -33,6 +33,8 @@ class Live:
     pid: int = 0
     start: int = 0
     container: str = ""
+    group: str = ""
+    """The control group that a process and all it starts are in, where it has one of its own."""
 
     def line(self) -> str:
         """The JSON line, keys in the order the script depends on."""
@@ -42,14 +44,16 @@ class Live:
         else:
             who = {"pid": self.pid, "start": self.start}
         value = {**who, "kind": self.kind, "name": self.name, "boot": process.boot_id()}
+        if self.group:
+            value["group"] = self.group
         return json.dumps(value, separators=(",", ":"))
 
 
-def of_handle(handle: Handle) -> Live:
+def of_handle(handle: Handle, group: str = "") -> Live:
     """The line for something a driver started."""
     if handle.container:
         return Live("container", handle.service, container=handle.container)
-    return Live("process", handle.service, handle.pid, handle.start)
+    return Live("process", handle.service, handle.pid, handle.start, group=group)
 
 
 def append(path: Path, entry: Live) -> None:
@@ -94,4 +98,5 @@ def _entry(line: bytes, boot: str) -> Live | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     # pid 0 and 1 are never a run's; a negative one would name a whole group.
-    return Live(kind, name, pid, start) if pid > 1 and start > 0 else None
+    group = str(value.get("group", ""))
+    return Live(kind, name, pid, start, group=group) if pid > 1 and start > 0 else None

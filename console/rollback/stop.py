@@ -16,7 +16,7 @@ from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
 from console.rollback import ram
 from console.rollback.scene import Scene, away, beside, together
-from console.services import bounded, process
+from console.services import bounded, enclosure, process
 from console.services.base import ROLE_LABEL, SERVICE_LABEL
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.text import decode
@@ -72,11 +72,8 @@ def sweep(scene: Scene, when: str) -> None:
 
 def _processes(scene: Scene) -> None:
     spared = scene.spared()
-    groups = [
-        (e.pid, e.start)
-        for e in scene.live
-        if e.kind == "process" and e.pid and not _stays(scene, e.name)
-    ]
+    mine = [e for e in scene.live if e.kind == "process" and e.pid and not _stays(scene, e.name)]
+    groups = [(e.pid, e.start) for e in mine]
     for candidate in scene.plan.candidates:
         if candidate.kind == "process" and not _stays(scene, candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.
@@ -85,6 +82,11 @@ def _processes(scene: Scene) -> None:
     alive = [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
     scene.groups += alive
     together([_process_task(scene, group) for group in alive], scene.plan.grace_s + 20)
+    for e in mine:  # who left session, parents and environment behind is still in its group
+        left = enclosure.end(e.group, e.pid, e.start, spared)
+        if left:
+            scene.ended(left)
+            scene.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
 
 
 def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:

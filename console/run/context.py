@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from console.run.fault import point
 from console.run.plan import Plan
 from console.run.state import Cause, RunState, check_transition
 from console.run.view import RunView, fold
+from console.services import enclosure
 from console.services.base import Handle
 from console.services.deadline import Cancelled
 from console.text import clean, decode
@@ -94,9 +95,10 @@ class Context:
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
-        entry = live.of_handle(handle)
+        group = enclosure.enclose(handle.pid, handle.start) if handle.pid else ""
+        entry = live.of_handle(handle, group)
         if kind:
-            entry = live.Live(kind, handle.service, handle.pid, handle.start)
+            entry = replace(entry, kind=kind)
         live.append(self.run.live, entry)
         if self.guard is not None:
             self.guard.tell(do="arm")

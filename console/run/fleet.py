@@ -13,6 +13,7 @@ from console.run.baseline import container_ref, records_dir
 from console.run.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.run.fault import point
 from console.run.state import Cause
+from console.services import enclosure
 from console.services.base import (
     ComposeSpec,
     ContainerSpec,
@@ -226,6 +227,9 @@ class Fleet:
         if attempt is not None:
             attempt.say(f"stopping {name}", always=True)
         self.driver(name).stop(handle, self.spec(name).grace_s)
+        if handle.pid and name != "baseline":
+            group = enclosure.of_process(handle.pid, handle.start)
+            enclosure.end(group, handle.pid, handle.start)
         self.gone(name)
         return True
 

@@ -21,7 +21,7 @@ from console.run.guard_look import Breach, Seen, breach_of, look, tell
 from console.run.guard_process import READY_S, SILENT_S, SentinelProcess, dismiss
 from console.run.plan import PlannedStep
 from console.run.state import Cause, RunState
-from console.services import process
+from console.services import enclosure, process
 from console.text import clean
 
 TICK_S = 0.25
@@ -56,6 +56,7 @@ class Guard:
         self._level = "ok"
         self._events = 0
         self._gone = False
+        self._advising = context.view.state is RunState.ROLLING_BACK
         self._old: Breach | None = None
         self._breach_at: float | None = None
 
@@ -68,6 +69,7 @@ class Guard:
         """
         self._old = breach_of(self.context.run)
         sweep(self.clock.now())
+        enclosure.sweep()
         self._write_sheet()
         if self.sentinel.adopt():
             self._say("watching", "the sentinel that was there goes on")
@@ -83,7 +85,7 @@ class Guard:
         self._seen_at = self.clock.monotonic()
         self.tell(do="beat")
         self.tell(do="outage", on=self.context.view.outage)
-        self.tell(do="advisory", on=self.context.view.state is RunState.ROLLING_BACK)
+        self.tell(do="advisory", on=self._advising)
         self.tell(do="arm")
 
     def close(self, *, over: bool) -> None:
@@ -108,6 +110,7 @@ class Guard:
         """While the runner itself rolls back, what fills the memory is the baseline."""
         if not on:
             self.renew()  # the baseline may be another process now
+        self._advising = on
         self.tell(do="advisory", on=on)
 
     def renew(self) -> None:
@@ -167,6 +170,8 @@ class Guard:
         if now - self._beat_at >= BEAT_S:
             self._beat_at = now
             self.tell(do="beat")
+            if self._advising:
+                self.tell(do="advisory", on=True)  # it is forgotten where nobody repeats it
             if self.context.desk.is_attended(now, ATTACHED_S):
                 self.tell(do="attended")
         with self._lock:

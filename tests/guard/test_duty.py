@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.fit.envelope import Envelope, Point
-from console.guard.duty import LEFT_S
+from console.guard.duty import ADVISED_S, LEFT_S
 from console.guard.limits import Limit
 from console.guard.sheet import DIRECTORY, SHEET
 from console.rollback import live, wake
@@ -77,7 +77,9 @@ def test_a_rollback_that_climbs_is_only_warned_of(sites: list[Site], tmp_path: P
     one.pass_time(2)
     assert child.poll() is None
     assert one.page()["advisory"] is True
-    one.tell(do="advisory", on=False)
+    one.pass_time(ADVISED_S - 3)
+    assert child.poll() is None
+    one.pass_time(3.5)  # nobody repeats it
     one.pass_time(0.2)
     assert child.wait(60) == -9
 

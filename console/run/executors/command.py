@@ -19,6 +19,7 @@ from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.effect import build_argv
 from console.run.plan import PlannedStep
 from console.run.state import Cause
+from console.services import enclosure
 from console.services.base import COOKIE, STEP_COOKIE, ContainerSpec, Handle, Launch
 from console.services.deadline import Cancelled
 from console.services.process import (
@@ -164,6 +165,7 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
     _end_session(context, child, start, attempt)
     for pid, born in by_cookie(context.run.id, attempt.step):
         stop_group(pid, born, grace_s=1.0, clock=context.clock)
+    enclosure.end(enclosure.of_process(child.pid, start), child.pid, start)
 
 
 def _end_session(
