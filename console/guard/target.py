@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from console.guard.sheet import Sheet
 from console.rollback.live import Live
 from console.services import cgroup, enclosure, process
+from console.services.base import COOKIE
 from console.services.cgroup import FULL_ID, Cgroup, Hierarchy
 from console.text import one_line
 
@@ -60,6 +62,8 @@ class Deny:
 
     spare: tuple[str, ...] = ()
     spare_pids: tuple[tuple[int, int], ...] = ()
+    since: int = 0
+    """When the runner started, in ticks since boot."""
 
     def names(self, target: Target) -> bool:
         """Whether a target is denied by its id or its service's name."""
@@ -108,7 +112,7 @@ def deny_of(sheet: Sheet, entries: Iterable[Live] = ()) -> Deny:
     pids = dict.fromkeys([*sheet.spare_pids, *others])
     if sheet.runner[0]:
         pids[sheet.runner] = None
-    return Deny(tuple(word for word in sheet.spare if word), tuple(pids))
+    return Deny(tuple(word for word in sheet.spare if word), tuple(pids), sheet.runner[1])
 
 
 def find_targets(
@@ -132,7 +136,7 @@ def sort_out(
         target = _target(entry, trees)
         if target is None:
             continue
-        why = refusal(target, deny, trees)
+        why = refusal(target, deny, trees) or _stranger(target, deny)
         if why:
             refused[f"{target.title} is spared: {why}"] = None
         else:
@@ -172,6 +176,24 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
     if target.container:
         return _refused_groups(target, deny, trees)
     return _refused_process(target, deny) or _refused_groups(target, deny, trees)
+
+
+def _stranger(target: Target, deny: Deny) -> str:
+    """A process that is older than the runner has to prove that a run started it: a wrong line in
+    the records must not cost somebody else's. Asked when it is found, not when it is killed: its
+    environment cannot be read while it maps memory."""
+    older = 0 < target.start < deny.since
+    if not older or target.cgroups or _has_cookie(target.pid):
+        return ""
+    return "it is older than the run, and no run started it"
+
+
+def _has_cookie(pid: int) -> bool:
+    """Whether a run, of whatever name, started it; False where its environment cannot be read."""
+    try:
+        return f"\0{COOKIE}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
 
 
 def _refused_process(target: Target, deny: Deny) -> str:

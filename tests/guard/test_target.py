@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,21 @@ def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
 def test_a_pid_that_passed_to_another_is_nobodys(lair: Den) -> None:
     pid, start = lair.sleeper()
     assert find_targets([line("process", "cand", (pid, start - 1))], Deny(), NONE) == ()
+
+
+@pytest.mark.parametrize("cookie", ["", "OMNI_RUN"])
+def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str) -> None:
+    """A wrong line in the records must not cost somebody else's process."""
+    env = {"PATH": os.environ["PATH"]} | ({cookie: "of before"} if cookie else {})
+    with subprocess.Popen(["sleep", "600"], env=env, start_new_session=True) as child:
+        start = process.start_time(child.pid) or 0
+        entry = line("process", "cand", (child.pid, start))
+        assert find_targets([entry], Deny(since=start), NONE)
+        found, refused = sort_out([entry], Deny(since=start + 1), NONE)
+        assert len(found) == bool(cookie)
+        assert all("older than the run" in words for words in refused)
+        assert len(found) + len(refused) == 1
+        child.kill()
 
 
 def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:
