@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.guard.yard.scene import Scene
+from tests.guard.yard import memory
+from tests.guard.yard.scene import SIZE, Scene
 from tests.guard.yard.scene import scene as made_scene
 from tests.testbed.cache import Unavailable
 from tests.testbed.models import tiny_llama
@@ -34,5 +35,9 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ssh]:
 
 @pytest.fixture
 def scene(tmp_path: Path, model: Path, ssh: Ssh) -> Iterator[Scene]:
+    try:
+        memory.require(SIZE)
+    except Unavailable as error:
+        lacking(PREFIX + error.reason)
     with made_scene(tmp_path, model, ssh) as made:
         yield made

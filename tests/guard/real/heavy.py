@@ -23,7 +23,7 @@ from tests.testbed.plugin import PREFIX, lacking
 
 SLOW = 200 * memory.MIB
 BURNERS = 8
-CHILDREN = 300
+CHILDREN, PIDS = 300, 64
 FILE = memory.GIB
 SWAPPED = 512 * memory.MIB
 ANYHOW = 2 * memory.GIB
@@ -96,8 +96,16 @@ def test_with_every_core_burning(scene: Scene) -> None:
 
 
 def test_a_fork_bomb_in_a_container(scene: Scene, own: tuple[Engine, int]) -> None:
-    command = f"sh -c '/yard/hog fork {CHILDREN} & sleep 1; exec {alloc()}'"
-    boxed(scene, own[0], on_word(command)).touch()
+    command = f"sh -c '/yard/hog fork {CHILDREN} & exec {alloc(rate=SLOW)}'"
+    word = boxed(scene, own[0], on_word(command), pids=PIDS)
+    (container,) = own[0].run("ps", "-q").split()
+    word.touch()
+
+    def processes() -> int:
+        return len(own[0].run("top", container).splitlines()) - 1
+
+    until(lambda: processes() >= PIDS - 1, "it forks")
+    assert processes() <= PIDS
     scene.breached()
     scene.over()
     scene.proved()

@@ -23,7 +23,7 @@ from tests.testbed.plugin import PREFIX, lacking
 
 UID, GID = 64123, 64124
 """A user of no name, whose one group is the socket's."""
-SIZE, MARGIN = 2 * memory.GIB, 768 * memory.MIB
+SIZE, MARGIN = 4 * memory.GIB, 768 * memory.MIB
 PYTHON = "/usr/bin/python3"
 
 
@@ -70,7 +70,7 @@ def test_the_engine_kills_where_signals_may_not(place: Path, own: Engine) -> Non
         "-v", f"{programs.hog().parent}:/yard:ro", "-v", f"{word}:/place", BUSY,
         *on_word(alloc(SIZE)),
     ).strip()  # fmt: skip
-    memory.warm(SIZE)
+    memory.warm(memory.GIB, 1)
     memory.require(SIZE)
     threshold = memory.settled() - MARGIN
     post = Post(

@@ -14,7 +14,7 @@ from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
 from tests.run.e2e.world import until
 
-SLOW = 200 * memory.MIB
+SLOW = 400 * memory.MIB
 LOST_S = 4.0
 """The copy is written once a second, by a process of an ordinary priority."""
 

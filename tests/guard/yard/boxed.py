@@ -15,11 +15,14 @@ LIMIT = "6GiB"
 """More than any hog takes: it is the guard that has to end it."""
 
 
-def box(url: str, command: list[str], place: Path, *, limit: str = LIMIT) -> dict[str, Any]:
+def box(
+    url: str, command: list[str], place: Path, *, limit: str = LIMIT, pids: int = 4096
+) -> dict[str, Any]:
     """A service that runs `command` in the tiny image; `/yard` has the hog, `/place` is shared."""
     container = {
         "image": BUSY, "name": f"yard-{uuid.uuid4().hex[:10]}", "command": command,
         "mounts": [f"{programs.hog().parent}:/yard:ro", f"{place}:/place"], "memory": limit,
+        "pids": pids,
     }  # fmt: skip
     return {"container": container, "url": url, "exclusive": True, "ready": {"timeout": "60s"}}
 
