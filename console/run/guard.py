@@ -137,7 +137,9 @@ class Guard:
         that is younger than the failure. Then the fence is on its way, and is waited for here:
         nothing else is to begin meanwhile."""
         now = self.clock.monotonic()
-        while (seen := look(self.context.run, self.sentinel.pid)) is None or seen.at < now:
+        while (seen := look(self.context.run, self.sentinel.pid)) is None or not (
+            seen.acted or seen.at >= now
+        ):
             if self.clock.monotonic() - now > SILENT_S:
                 return False
             self.clock.sleep(TICK_S / 5)
@@ -196,7 +198,11 @@ class Guard:
         if self._starts > 0 and (dead or quiet > SILENT_S):
             self._starts -= 1
             self._tried_at = now
+            last = look(self.context.run, self.sentinel.pid)
             self.sentinel.end()
+            if last is not None and last.acted and breach_of(self.context.run) == self._old:
+                # it struck, and was stopped before it could say so and call the ladder
+                self._halt(Cause.GUARD, "; ".join(last.reasons) or "the sentinel killed the load")
             self._say("restarted", "the sentinel " + (
                 "was gone" if dead else f"said nothing for {quiet:.0f} s"
             ) + "; a new one was started")  # fmt: skip

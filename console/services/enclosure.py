@@ -20,16 +20,15 @@ PREFIX = "omni."
 
 
 def enclose(pid: int, start: int) -> str:
-    """Put a process that was only just started into a group of its own; its path, or ""."""
-    home = _home()
-    if not home or not start:
+    """Put a child of this process, only just started, into a group of its own; its path, or ""."""
+    home, found = _home(), process.stat(pid)
+    if not home or found is None or (found.start, found.parent) != (start, os.getpid()):
         return ""
     path = f"{home}/{_name(pid, start)}"
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o755)
-        if process.start_time(pid) == start:
-            _write(f"{path}/cgroup.procs", str(pid))
+        _write(f"{path}/cgroup.procs", str(pid))
     except OSError:
         _remove(path)
         return ""

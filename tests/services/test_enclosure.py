@@ -103,6 +103,13 @@ def test_a_guard_kills_who_got_away(
     killer.close()
 
 
+def test_only_a_child_is_moved() -> None:
+    before = cgroup.paths_of("self")
+    for pid in (os.getpid(), os.getppid(), 1):
+        assert enclosure.enclose(pid, process.start_time(pid) or 0) == ""
+    assert cgroup.paths_of("self") == before
+
+
 def test_a_forged_group_is_nobodys() -> None:
     pid, start = os.getpid(), process.start_time(os.getpid()) or 0
     for path in (

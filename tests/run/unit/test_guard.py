@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,19 @@ def test_the_new_one_is_told_where_things_stand(bench: Bench) -> None:
     bench.told.clear()
     bench.tick(8)
     assert {"do": "arm"} not in bench.told, "told once"
+
+
+def test_one_that_was_stopped_in_the_middle_of_a_kill(bench: Bench) -> None:
+    """The load is dead, and nobody else would bring the baseline back."""
+    bench.says("act", "RAM available 1.0 GiB, below 2.0 GiB")
+    assert bench.seen is not None
+    bench.seen = replace(bench.seen, acted=True)
+    bench.tick(12, fresh=False)
+    assert bench.sentinel.starts == 1
+    assert bench.halted == "rollback:guard"
+    verb = bench.context.desk.stop_verb
+    assert verb is not None
+    assert verb.why == "RAM available 1.0 GiB, below 2.0 GiB"
 
 
 def test_a_silent_one_gets_two_seconds(bench: Bench) -> None:
