@@ -13,6 +13,7 @@ from console.guard import page
 from console.guard import sheet as sheets
 from console.guard.alive import Alive
 from console.guard.breach import Aftermath, Page, lease_page, page_of, reap
+from console.guard.calm import Calm
 from console.guard.defaults import defaults
 from console.guard.inbox import Inbox
 from console.guard.judge import POLL_S, Judge, Judgement
@@ -58,6 +59,15 @@ def poll(descriptors: list[int], seconds: float) -> bool:
     return bool(select.select(descriptors, [], [], max(0.0, seconds))[0])
 
 
+def go_on(judge: Judge, before: Judge, look: Look) -> Judge:
+    """A new judge goes on where the one before stood."""
+    judge.advisory(before.advised)
+    if before.armed:
+        judge.arm(look)
+        judge.breach = before.breach
+    return judge
+
+
 class Duty:
     """One sentinel at work; `run` returns when it is over."""
 
@@ -71,7 +81,7 @@ class Duty:
         self._judge = self._new_judge(sheet)
         self._limits = self._judged_limits()
         self._lease = Lease(sheet.lease_s)
-        self._scribe = Scribe(means.ring, means.clock)
+        self._scribe, self._calm = Scribe(means.ring, means.clock), Calm()
         self._aftermath: Aftermath | None = None
         self._known: set[str | tuple[int, int]] = set()
         self._error = ""
@@ -122,9 +132,14 @@ class Duty:
             self._targets_changed()
         if now - self._second_at >= SECOND_S:
             self._second(now)
-        look = means.watch.look()
+        memory = means.watch.memory()
+        if self._aftermath is None and self._calm.holds(memory):
+            self._scribe.sample(memory)
+            return
+        look = means.watch.look(memory)
         self._arm(look)
         judged = self._judge.look(look)
+        self._calm.judged(memory, judged)
         if judged.fresh and judged.breach is not None:
             self._begin(page_of(judged.breach, self._clock.now()), kill=True)
         self._scribe.record(look, judged, lambda: self._page(look, judged))
@@ -198,6 +213,7 @@ class Duty:
 
     def _targets_changed(self) -> None:
         means = self._means
+        self._calm.forget()
         means.watch.tell(self.sheet, means.ring.path, means.alive.targets)
         means.watch.second()
 
@@ -245,6 +261,7 @@ class Duty:
 
     def _take(self, message: dict[str, Any]) -> None:
         now, word, on = self._now(), message["do"], message.get("on") is True
+        self._calm.forget()
         if word == "beat":
             self._means.watch.beat_at = now
         elif word == "arm":
@@ -274,7 +291,9 @@ class Duty:
             same = (fresh.limits, fresh.envelope, fresh.gpus) == (
                 self.sheet.limits, self.sheet.envelope, self.sheet.gpus,
             )  # fmt: skip
-            judge = self._judge if same else self._again(self._new_judge(fresh))
+            judge = self._judge
+            if not same:
+                judge = go_on(self._new_judge(fresh), self._judge, self._means.watch.look())
         except (OSError, ValueError) as error:
             self._means.ring.event("refused", one_line(f"a new sheet: {error}"))
             return
@@ -282,14 +301,6 @@ class Duty:
         self._limits = self._judged_limits()
         self._lease.length_s = max(0.0, fresh.lease_s)
         self._reread()
-
-    def _again(self, judge: Judge) -> Judge:
-        """A new judge goes on where the one before stood."""
-        judge.advisory(self._judge.advised)
-        if self._judge.armed:
-            judge.arm(self._means.watch.look())
-            judge.breach = self._judge.breach
-        return judge
 
     def _new_judge(self, sheet: Sheet) -> Judge:
         fast = self._means.watch.fast

@@ -9,7 +9,7 @@ from console.clock import Clock
 from console.guard import page
 from console.guard.breach import Window
 from console.guard.judge import Judgement
-from console.guard.look import Look
+from console.guard.look import Look, Memory
 from console.guard.pressure import Pressure
 from console.guard.recorder import Recorder
 from console.text import one_line
@@ -32,11 +32,7 @@ class Scribe:
 
     def record(self, look: Look, judged: Judgement, shown: Callable[[], dict[str, Any]]) -> None:
         """One tick; the page is asked for when it is due."""
-        memory = look.memory
-        if memory is not None:
-            some, full = self._pressure.look(memory)
-            self._ring.tick(memory, some, full, judged.level)
-            self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
+        self.sample(look.memory, judged.level)
         changed = judged.level != self._level
         if changed:
             self._level = judged.level
@@ -44,6 +40,13 @@ class Scribe:
         if changed or look.at - self._page_at >= PAGE_S:
             self._page_at = look.at
             self._ring.status(shown())
+
+    def sample(self, memory: Memory | None, level: str = "") -> None:
+        """One sample of the recorder; without a level that of before."""
+        if memory is not None:
+            some, full = self._pressure.look(memory)
+            self._ring.tick(memory, some, full, level or self._level)
+            self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
     def second(self, look: Look) -> None:
         """The record of a second."""

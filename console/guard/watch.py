@@ -8,7 +8,7 @@ from pathlib import Path
 from console.clock import Clock
 from console.guard.cards import Cards
 from console.guard.fast import FastReader
-from console.guard.look import Load, Look, Swap
+from console.guard.look import Load, Look, Memory, Swap
 from console.guard.outer import Outer
 from console.guard.sheet import Sheet
 from console.guard.slow import SlowReader
@@ -70,10 +70,14 @@ class Watch:
         self._swap = self._slow.swap(now)
         self._groups = self._slow.loads(now)
 
-    def look(self) -> Look:
-        """One look; `at` is the time of the memory in it."""
-        at = self._clock.monotonic()
-        memory = self.fast.read(at)
+    def memory(self) -> Memory | None:
+        """RAM, swap and pressure now."""
+        return self.fast.read(self._clock.monotonic())
+
+    def look(self, memory: Memory | None = None) -> Look:
+        """One look, with memory that was read just now or is read here; `at` is its time."""
+        memory = memory or self.memory()
+        at = memory.at if memory is not None else self._clock.monotonic()
         cards = self.cards
         return Look(
             at, memory, self._swap, cards.cards if cards else (), cards.trouble if cards else "",
