@@ -24,7 +24,7 @@ from console.guard.target import Target
 from console.paths import module_argv
 from console.rollback import wake
 from console.rollback.plan import write_atomically
-from console.rollback.report import LADDER
+from console.rollback.report import LADDER, read_lines
 from console.text import one_line
 
 WAKE_S = 0.5
@@ -33,6 +33,8 @@ and waits itself until the memory is back."""
 WRITE_S = 1.0
 WORD_S = 3.0
 """A ladder that has said nothing for this long is not there: the command climbs instead."""
+FOLLOW_S = 0.5
+"""How often the ladder that was woken is looked after while it climbs."""
 WINDOW = 1500
 Say = Callable[[str, str], None]
 
@@ -75,7 +77,8 @@ class Aftermath:
         self._told: set[tuple[str, str]] = set()
         self._woken_at: float | None = None
         self._ladder = 0
-        self._climbs = False
+        self._climbs = self._alone = self._written = False
+        self._next = 0.0
         self.over = False
 
     def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
@@ -98,9 +101,10 @@ class Aftermath:
             self._wake(now)
         if self._woken_at is not None and not self._climbs:
             self._heard(now)
-        if ended and self._climbs and not self.over:
+        if ended and self._climbs and not self._written:
+            self._written = True
             self._write()
-            self.over = True
+        self.over = self._written and self._settled(now)
 
     def _rungs(self, strike: Strike) -> None:
         for one in strike.killed:
@@ -158,18 +162,36 @@ class Aftermath:
         if wake.is_warm(directory) and wake.trigger(directory, wake.SENTINEL):
             self._say("ladder", "the warm ladder was woken")
             return
-        self._say("ladder", "no warm ladder: omni-console rollback is started")
-        self._climbs = True
-        self._spawn()
+        self._start("no warm ladder")
 
     def _heard(self, now: float) -> None:
         if _size(self._sheet.rollback_dir / LADDER) != self._ladder:
             self._climbs = True
             self._say("ladder", "it climbs")
         elif self._woken_at is not None and now - self._woken_at >= WORD_S:
-            self._climbs = True
-            self._say("ladder", "it says nothing: omni-console rollback is started")
-            self._spawn()
+            self._start("it says nothing")
+
+    def _start(self, why: str) -> None:
+        """`omni-console rollback`, once: it follows a ladder that climbs after all."""
+        self._climbs = self._alone = True
+        self._say("ladder", f"{why}: omni-console rollback is started")
+        self._spawn()
+
+    def _settled(self, now: float) -> bool:
+        """Whether nobody has to be watched any more: the ladder that was woken said how it ended,
+        or another one was started. One that dies half way would leave the baseline down."""
+        if self._alone or self.over:
+            return True
+        if now < self._next:
+            return False
+        self._next = now + FOLLOW_S
+        directory = self._sheet.rollback_dir
+        lines, _ = read_lines(directory / LADDER, self._ladder)
+        if any(line.get("rung") == "done" for line in lines):
+            return True
+        if not wake.is_warm(directory, running=True):
+            self._start("the ladder died, or was stopped, while it climbed")
+        return self._alone
 
 
 def page_of(breach: Breach, wall: float) -> Page:

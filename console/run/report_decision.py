@@ -118,7 +118,7 @@ def headline(view: RunView) -> list[str]:
             who = prose(verdict.overridden)
             lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
     for one in drifts(view):
-        if one.large:
+        if one.moved:
             lines.append(
                 f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
                 "find out why before anything is compared with it."

@@ -14,7 +14,7 @@ from console.run.view import RunView
 from console.text import clean
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
-DRIFT = 0.05
+DRIFT, MOVED = 0.05, 0.25
 """A baseline that moved by more makes a comparison with it doubtful."""
 Figures = dict[str, Any]
 
@@ -95,6 +95,11 @@ class Drift:
     scope: str
     before: float
     after: float
+
+    @property
+    def moved(self) -> bool:
+        """Whether it is another baseline altogether: that belongs into the first lines."""
+        return abs(self.after / self.before - 1) > MOVED
 
     @property
     def large(self) -> bool:

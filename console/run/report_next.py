@@ -8,7 +8,7 @@ from typing import Any
 from console.playbook.threshold import parse_threshold
 from console.run.report_data import number
 from console.run.report_decision import decided, settled, slower
-from console.run.report_figures import is_benchmark, of_metric, scopes, targets, voids
+from console.run.report_figures import drifts, is_benchmark, of_metric, scopes, targets, voids
 from console.run.report_guard import guard_next
 from console.run.report_text import change, plain, plural
 from console.run.state import Decision, RunState, StepState
@@ -233,4 +233,8 @@ def not_shown(view: RunView) -> list[str]:
         void = int(number(rates[0].get("void")) or 0)
         if void:
             found.append(f"{plural(void, 'run')} of {scope} had to be left out as void.")
+    for one in drifts(view):
+        if one.large and not one.moved:
+            moved = change(one.after, one.before)
+            found.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
     return found

@@ -81,12 +81,12 @@ class Site:
         self.pass_time(0.1)
         return child
 
-    def ladder(self) -> None:
-        """A warm ladder, as far as a caller sees it."""
+    def ladder(self, pid: int = 0) -> None:
+        """A warm ladder, as far as a caller sees it: this process, or that."""
         path = self.run / "rollback" / wake.FIFO
         os.mkfifo(path)
         self.fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        own = os.getpid()
+        own = pid or os.getpid()
         entry = live.Live("ladder", "warm", own, process.start_time(own) or 0)
         live.append(self.run / "rollback" / live.LIVE, entry)
 

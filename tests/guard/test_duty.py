@@ -96,7 +96,7 @@ def test_one_kill_an_arming(sites: list[Site], tmp_path: Path) -> None:
     second = one.load("second")
     one.pass_time(1)
     assert second.poll() is None
-    put(one.run, f"rollback/{LADDER}", "{}\n")
+    put(one.run, f"rollback/{LADDER}", '{"rung": "done", "state": "ok"}\n')
     one.pass_time(1)
     assert second.poll() is None
     one.tell(do="arm")
@@ -111,6 +111,25 @@ def test_without_a_ladder_the_command_is_started(sites: list[Site], tmp_path: Pa
     one.available(7)
     one.pass_time(1)
     assert one.spawned == [one.sheet.run_id]
+
+
+def test_a_ladder_that_dies_while_it_climbs_is_replaced(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as climber:
+        one.ladder(climber.pid)
+        one.load()
+        one.available(7)
+        one.pass_time(1)
+        put(one.run, f"rollback/{LADDER}", '{"rung": "stop", "state": "begin"}\n')
+        one.pass_time(2)
+        assert one.events("ladder") == ["the warm ladder was woken", "it climbs"]
+        assert one.spawned == []
+        climber.kill()
+        climber.wait()
+        one.pass_time(1)
+        assert one.spawned == [one.sheet.run_id]
+        one.pass_time(5)
+        assert one.spawned == [one.sheet.run_id], "once"
 
 
 def test_a_ladder_that_says_nothing_is_not_waited_for(sites: list[Site], tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def finished(far: Login, terminal: Terminal) -> None:
     seen(terminal, "SUCCEEDED", "decision GO migrate", "GATE GO", "o Report", "SERVING")
     assert str(world.over().state) == "succeeded"
     terminal.press("o")
-    seen(terminal, "Decision", "GO", "migrate", "Baseline after", "Gate")
-    assert "migrate" in world.run.report.read_text()
+    seen(terminal, "Decision", "GO", "migrate", "Baseline down")
+    assert "Baseline after" in world.run.report.read_text()
 
 
 def at_rest(box: Boxes, baseline: str) -> None:
