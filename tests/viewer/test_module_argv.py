@@ -84,6 +84,6 @@ def test_there_is_no_other_way_to_start_a_module() -> None:
     found = [
         path.relative_to(root).as_posix()
         for path in root.rglob("*.py")
-        if re.search(r"""["']-m["'](?!, "--model")""", path.read_text())  # llama-server has one too
+        if re.search(r"""["']-m["'],(?! "--model")""", path.read_text())  # llama-server has one too
     ]
     assert found == ["paths.py"]
