@@ -218,9 +218,9 @@ class Tally:
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
         for name, seen in (("rss", self.rss), ("vram", self.vram)):
             sizes = [size for _, size in seen]
-            grown = None if anew else growth(seen, self.observed)
+            grown = None if self.restarted else growth(seen, self.observed)
             few = f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed" if seen else unseen[name]
-            why = "the server was started anew in between" if anew and seen else few
+            why = "the server was started anew in between" if self.restarted and seen else few
             found[f"{name}_growth"] = _metric(f"{name}_growth", grown, len(seen), why=why)
             found[f"{name}_peak"] = _metric(
                 f"{name}_peak", max(sizes, default=None), len(seen), why=unseen[name]
@@ -237,7 +237,8 @@ class Tally:
         for figure in found.values():
             for key in ("samples", "low", "high"):
                 figure.pop(key, None)
-            figure |= {"n": 0, "void": figure["n"] + figure["void"], "why": why}
+            own = f"; {figure['why']}" if figure.get("why") else ""
+            figure |= {"n": 0, "void": figure["n"] + figure["void"], "why": why + own}
         return found
 
     def _described(self, name: str) -> dict[str, Any]:
@@ -254,7 +255,7 @@ class Tally:
     @property
     def anon_growth(self) -> float | None:
         """Growth of the memory that no file backs: of RSS growth, what is no paged-in model."""
-        return None if self.restarts else growth(self.anon, self.observed)
+        return None if self.restarted else growth(self.anon, self.observed)
 
     def _drift(self) -> dict[str, Any]:
         ratio, count = drift(self.rates, self.observed)

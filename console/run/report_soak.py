@@ -46,14 +46,22 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
     rows = []
     for name in names:
         aims, one = targets(view, f"{step_id}.{name}"), found[name]
-        if one.get("value") is None and not aims and not one.get("why"):
+        why = _own_reason(one, soak)
+        if one.get("value") is None and not aims and not why:
             continue
-        about = "; ".join(filter(None, (ORDER.get(name, ""), prose(one.get("why") or "", 120))))
+        about = "; ".join(filter(None, (ORDER.get(name, ""), prose(why, 120))))
         rows.append([
             code(name, 60), value_cell(one, like_of(aims)), aim_cell(aims), count_cell(one), about,
         ])  # fmt: skip
     yield from table(("metric", "measured", "target", "samples", "what it is"), rows, (1,))
     yield from _findings(soak)
+
+
+def _own_reason(one: dict[str, Any], soak: dict[str, Any]) -> str:
+    """Why a figure is missing or void, less what already stands above the table."""
+    why = str(one.get("why") or "")
+    early = soak.get("early")
+    return why.removeprefix(f"it ended early: {early}").lstrip("; ") if early else why
 
 
 def soak_of(view: RunView, step_id: str) -> dict[str, Any]:

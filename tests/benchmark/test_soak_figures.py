@@ -55,6 +55,23 @@ def test_half_a_soak_is_never_go() -> None:
     assert all("samples" not in figure for figure in tally.void_figures("x").values())
 
 
+def leaking(*more: Line) -> Tally:
+    """1 MiB/s for two minutes, a look each second."""
+    looks = [{"t": t + 1.0, "rss": t * MIB, "up": True, "log": True} for t in range(120)]
+    return taken({"t": 0.0, "event": "began", "at": 1000.0}, *looks, *more)
+
+
+def test_a_leak_before_a_crash_is_told_and_one_across_a_restart_is_not() -> None:
+    gone: Line = {"t": 120.0, "event": "gone", "at": 1120.0, "what": "ended by SIGKILL"}
+    figure = leaking(gone).void_figures("it ended early: died")["rss_growth"]
+    assert figure["value"] == pytest.approx(120 * MIB, rel=0.03)
+    assert figure["n"] == 0
+    anew: Line = {"t": 60.0, "event": "restart", "at": 1060.0, "what": "another process"}
+    none = leaking(anew, gone).void_figures("it ended early: died")["rss_growth"]
+    assert none["value"] is None
+    assert none["why"] == "it ended early: died; the server was started anew in between"
+
+
 def test_samples_are_there_for_a_gate_to_resample_while_they_are_few() -> None:
     def tally(count: int) -> Tally:
         return taken(*({"t": n * 1.0, "ok": True, "error": "", "tok_s": 5.0, "ttft_s": 1.0}

@@ -126,6 +126,7 @@ def test_a_soak_says_everything_that_went_wrong_and_what_did_not() -> None:
     )
     early = markdown(reported.soaked(early="not done within 60 s"))
     assert "**It ended early**: not done within 60 s. Its figures are to be read, not" in early
+    assert early.count("not done within 60 s") < 4  # and not once more in each row
 
 
 def test_what_ran_and_on_which_machine_and_no_key_in_it() -> None:
