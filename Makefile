@@ -26,7 +26,8 @@ bench: $(VENV)/.dev
 
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py
+	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py \
+	  tests/guard/real/member_run.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info bench-results

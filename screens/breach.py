@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 
 from console.viewer.guard import LOOKING, NOBODY, GuardView
 from console.viewer.guard_chart import LABEL, Curve, chart
-from console.viewer.guard_text import line
+from console.viewer.guard_text import acted, line
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.gauge_text import signs
@@ -99,7 +99,7 @@ class BreachScreen(Page):
             return line(self.view, time.monotonic(), width)
         from console.viewer.guard_breach import title
 
-        return fit((("guard ACTED", "alarm"), (f" {title(self.found)}", "bold")), width)
+        return fit(tuple(acted(self.found.breach, title(self.found))), width)
 
     def _draw(self) -> None:
         view = self.query_one(TextView)

@@ -20,6 +20,7 @@ from console.run.state import RunState, StepState, exit_code, possible_verbs
 from console.run.view import RunView, fold
 from console.text import clean
 from console.units import format_duration
+from console.viewer.attendance import Attendance
 
 POLL_S = 0.1
 ATTEND_S = 1.0
@@ -46,6 +47,7 @@ class Follow:
         self.finished = False
         self.said = 0.0
         self.attended = 0.0
+        self.attendance = Attendance()
         self.dead_since: float | None = None
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
@@ -69,6 +71,8 @@ class Follow:
         now = time.monotonic()
         if self.interactive and now - self.attended >= ATTEND_S:
             self.attended = now
+            if not self.attendance.there():
+                return
             with contextlib.suppress(ConsoleError, OSError):
                 control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
 
@@ -219,11 +223,10 @@ class Follow:
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
         view = self.view
         if not self.finished and not view.over:
-            self._line(
-                f"== interrupted: the runner of {self.run.id} is gone; nothing is lost\n"
-                f"   omni-console resume {self.run.id[-4:]}   goes on\n"
-                f"   omni-console rollback      brings the baseline back"
-            )
+            self._line(f"== interrupted: the runner of {self.run.id} is gone; nothing is lost")
+            self._line(f"   omni-console resume {self.run.id[-4:]}   goes on")
+            if view.outage or view.services:
+                self._line("   omni-console rollback      brings the baseline back")
             return Exit.HOLD, {**as_json(view), "state": "interrupted"}
         code = exit_code(view.state, view.decision)
         decision = str(view.decision).upper().replace("_", "-") or "none"

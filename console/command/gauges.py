@@ -19,7 +19,8 @@ from console.gauges.sampler import Sampler
 from console.gauges.text import Row, Signs, plain
 from console.text import one_line
 from console.units import DURATION_FORM, parse_duration
-from console.viewer.guard import GuardView, GuardWatch, live_run
+from console.viewer.guard import GuardView, GuardWatch, run_on
+from console.viewer.guard_text import lease_words
 from console.viewer.guard_text import line as guard_line
 
 LOOK_S = 3.0
@@ -59,12 +60,13 @@ def _every(text: str) -> float:
 def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
     """A line a sample, with the guard of the run that is on, until it is interrupted."""
     guard = GuardWatch(every_s=every)
-    guard.aim(live_run(), alive=True, over=False)
+    guard.aim(*run_on(), over=False)
+    guard.look_now()
     guard.start()
     try:
         while True:
             sample = arrived.get()
-            guard.aim(live_run(), alive=True, over=False)
+            guard.aim(*run_on(), over=False)
             line = _object(sample, guard.latest) if as_object else _line(sample, guard.latest)
             print(line, flush=True)
     finally:
@@ -110,7 +112,8 @@ def _print(sample: Sample, as_object: bool) -> None:
 def _line(sample: Sample, view: GuardView) -> str:
     now, at = time.strftime("%H:%M:%S"), time.monotonic()
     row = one_row(sample, at, _signs())
-    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {plain(guard_line(view, at))}"
+    told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
+    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {'  '.join(x for x in told if x)}"
 
 
 def _age(sample: Sample, now: float) -> Row:
@@ -130,12 +133,14 @@ def guard_json(view: GuardView) -> dict[str, Any]:
     now = time.monotonic()
     return {
         "run": view.run.id if view.run is not None else None,
-        "state": view.word_at(now), "words": plain(guard_line(view, now)),
+        "state": view.word_at(now), "words": plain(guard_line(view, now, key="")),
         "reasons": list(view.reasons),
         "tte_s": view.tte_s, "filling": view.filling if view.tte_s is not None else None,
         "age_s": None if view.at is None else round(now - view.at, 3),
         "advisory": view.advisory, "not_protected": list(view.missing),
         "lease_s": view.lease.left_s if view.lease is not None else None,
+        "attended": view.lease.attended if view.lease is not None else None,
+        "runner_gone": view.alone,
     }  # fmt: skip
 
 

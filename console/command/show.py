@@ -9,11 +9,14 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+from console.command.gauges import guard_json
 from console.errors import Exit, UsageError
+from console.gauges.text import plain
 from console.run import compare as comparison
 from console.run.directory import RunDir, find_run
 from console.run.guard_words import event_words, killed_words
-from console.run.read import view_of
+from console.run.liveness import ladder_busy, runner_alive
+from console.run.read import INTERRUPTED, view_of
 from console.run.report import as_json as reported
 from console.run.report import evidence, markdown, sign, write_copy
 from console.run.state import exit_code, possible_verbs
@@ -21,6 +24,9 @@ from console.run.view import RunView
 from console.services.logfile import read_last
 from console.text import clean
 from console.units import format_duration, format_number
+from console.viewer.guard import NOBODY, GuardView, GuardWatch, number
+from console.viewer.guard_text import lease_words
+from console.viewer.guard_text import line as guard_line
 from console.viewer.history import RunRow, rows
 
 
@@ -53,27 +59,25 @@ def show(args: Namespace) -> int:
     """One run; the exit code is the run's, 4 while it has none."""
     run = find_run(args.run)
     view, state = view_of(run)
+    guard = NOBODY if view.over else GuardWatch().look(run, runner_alive(run), over=False)
     if args.json:
-        print(json.dumps({**reported(view), "state": state, "path": str(run.path)}))
+        now = None if view.over else guard_json(guard)
+        told = {"state": state, "path": str(run.path), "guard": now}
+        print(json.dumps({**reported(view), **told}))
     else:
-        _print(run, view, state)
+        _print(run, view, state, guard)
     return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
 
 
-def _print(run: RunDir, view: RunView, state: str) -> None:
+def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     reason = f" ({clean(view.reason)})" if view.reason else ""
     print(f"{run.id}  {clean(view.title)}")
     decision = " ".join(x for x in (str(view.decision) or "none", view.outcome, view.mark) if x)
     print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
-    if view.outage:
-        print("BASELINE DOWN: omni-console rollback brings it back")
-    verbs = possible_verbs(view.state, view.reason) if not view.over else []
-    if verbs and state != "interrupted":
-        print(f"go on with: omni-console tell {run.id[-4:]} {' | '.join(verbs)}")
-    if state == "interrupted":
-        print(f"the runner is gone: omni-console resume {run.id[-4:]} or omni-console rollback")
+    for text in [*_now(guard), *_next(run, view, state)]:
+        print(text)
     phase = ""
     for step in view.steps:
         if step.phase != phase:
@@ -86,7 +90,8 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
             print(f"      | {clean(line, 200)}")
     for event in view.guards:
         if event.kind != "watching":
-            print(f"\n{time.strftime('%H:%M:%S', time.localtime(event.at))} {event_words(event)}")
+            at = number(event.data.get("at")) or event.at
+            print(f"\n{time.strftime('%H:%M:%S', time.localtime(at))} {event_words(event)}")
         for row in event.data.get("killed") or []:
             print(f"  killed {killed_words(row)}")
     for scope, metrics in view.metrics.items():
@@ -105,6 +110,35 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
     for one in view.doubts:
         against = f"against the restored baseline {one['verdict']}: {one['words']}"
         print(f"\ngate {one['gate']}: DOUBTFUL, {clean(against)}")
+
+
+def _now(guard: GuardView) -> list[str]:
+    """What the sentinel of a run that is not over says, and what is left of its lease."""
+    if guard.run is None:
+        return []
+    told = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
+    return [text for text in told if text]
+
+
+def _next(run: RunDir, view: RunView, state: str) -> list[str]:
+    """Where the baseline is, and what can be done: one way on where only one makes sense."""
+    short = run.id[-4:]
+    if ladder_busy(run):
+        return [f"a rollback is on: omni-console attach {short} follows it"]
+    gone = state == INTERRUPTED
+    out = []
+    if view.outage:
+        out.append("BASELINE DOWN: omni-console rollback brings it back")
+    elif view.back_at:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))
+        out.append(f"the baseline was down when the runner died, and served again at {at}")
+    verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
+    if verbs:
+        out.append(f"go on with: omni-console tell {short} {' | '.join(verbs)}")
+    if gone:
+        left = "" if view.outage or view.services else "; nothing has to be rolled back"
+        out.append(f"the runner is gone: omni-console resume {short} goes on{left}")
+    return out
 
 
 def report(args: Namespace) -> int:

@@ -16,7 +16,7 @@ def crash_words(run_dir: Path) -> str:
     """For a run whose runner is gone: where its recording ends in trouble, or in another boot;
     "" where it does neither, or there is none. Reads files."""
     recording = open_newest(run_dir)
-    if recording is None or recording.alive:
+    if recording is None or recording.alive or _ended(recording):
         return ""
     samples = recording.fast(0.0)
     level = samples[-1].level if samples else ""
@@ -28,6 +28,12 @@ def crash_words(run_dir: Path) -> str:
     left = f", {format_bytes(samples[-1].available)} of RAM available" if samples else ""
     since = "; this machine has been restarted since" if gone else ""
     return f"the recording ends at {utc(ends)}{said}{left}{since}"
+
+
+def _ended(recording: Recording) -> bool:
+    """Whether its sentinel said its end: nothing was left to watch."""
+    events = recording.events()
+    return bool(events) and events[-1].get("what") == "end"
 
 
 def restarted(recording: Recording) -> bool:

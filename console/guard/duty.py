@@ -6,6 +6,7 @@ import gc
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from console.clock import Clock
@@ -66,6 +67,14 @@ def go_on(judge: Judge, before: Judge, look: Look) -> Judge:
         judge.arm(look)
         judge.breach = before.breach
     return judge
+
+
+def ladder_gone(directory: Path) -> bool:
+    """Whether no ladder waits; one that does is asked to go, and goes if the baseline serves."""
+    if not wake.is_warm(directory):
+        return True
+    wake.trigger(directory, wake.LEAVE)
+    return False
 
 
 class Duty:
@@ -196,7 +205,7 @@ class Duty:
         busy = self._aftermath is not None and not self._aftermath.over
         if process.alive(*runner) or means.alive.any or counting or busy:
             self._left_at = now
-        elif now - self._left_at >= LEFT_S and not wake.is_warm(self.sheet.rollback_dir):
+        elif now - self._left_at >= LEFT_S and ladder_gone(self.sheet.rollback_dir):
             self._end("nothing is left to watch")
 
     def _end(self, words: str) -> None:

@@ -17,7 +17,6 @@ from console.guard.mrelease import Reaper
 from console.guard.target import Target, look_again
 from console.services import cgroup, process
 from console.services.cgroup import Cgroup, Hierarchy
-from console.text import one_line
 
 AGAIN_S = 0.02
 """Between two rounds of signals: a fork bomb must not outrun them."""
@@ -258,7 +257,7 @@ class StrayHunt(ProcessHunt):
     """Whoever carries the run's cookie and is in no record: double-forked, in another session."""
 
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
-        super().__init__(Target("stray", f"strays of {one_line(run_id, 40)}"), reaper, clock)
+        super().__init__(Target("stray", "strays by the mark of the run"), reaper, clock)
         self.run_id = run_id
         self.found = 0
 

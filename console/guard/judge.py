@@ -170,7 +170,7 @@ class Judge:
                 would = would or (track.kills and track.fired)
             if track.unknown:
                 unknown.append(track.unknown)
-                blind = blind or (track.kills and track.index >= 0)
+                blind = blind or (track.blind and track.kills and track.index >= 0)
             passing = passing or (track.kills and track.since is not None)
         memory = sight.memory
         if memory is None or look.at - memory.at > FAST_GRACE_S:

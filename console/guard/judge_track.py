@@ -33,6 +33,9 @@ class Track:
         self.value: float | None = None
         self.of = ""
         self.unknown = ""
+        self.blind = False
+        """Not known, although it was, or for longer than its grace: at first nothing is."""
+        self._ever = False
         self._good_at: float | None = None
         self.forget()
 
@@ -47,13 +50,14 @@ class Track:
         quick = sight.fast.get(self.limit.metric) if self.fast else None
         if quick is not None:
             self.value, self.unknown, self._good_at = quick, "", sight.read_at
+            self.blind = False
             passed = quick < self._below or quick > self._above
             if passed or self.shown or self.since is not None:
                 self._judge(sight.look.at, self._passed(sight))
             return
         found = self.read(sight)
         if found is None:
-            self.value, self.unknown, self._good_at = None, "", None
+            self.value, self.unknown, self._good_at, self.blind = None, "", None, False
             self.forget()
             return
         now = sight.look.at
@@ -65,6 +69,8 @@ class Track:
         self.unknown = ""
         if age > self.grace_s or (found.value is None and not self.fast):
             self.unknown = self._missing(found, age)
+        self.blind = bool(self.unknown) and (self._ever or age > self.grace_s)
+        self._ever = self._ever or found.value is not None
         if age > self.grace_s:
             self.value = None
         self._judge(now, self._passed(sight))

@@ -46,12 +46,15 @@ class Target:
     @property
     def who(self) -> str:
         """Its identity in words."""
-        return f"container {self.container[:12]}" if self.container else f"pid {self.pid}"
+        if self.container:
+            return f"container {self.container[:12]}"
+        return f"pid {self.pid}" if self.pid else ""
 
     @property
     def title(self) -> str:
         """Name and identity, clean."""
-        return f"{one_line(self.name, 40)} ({self.who})" if self.name else self.who
+        name, who = one_line(self.name, 40), self.who
+        return f"{name} ({who})" if name and who else name or who
 
 
 @dataclass(frozen=True, slots=True)

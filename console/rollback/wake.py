@@ -11,7 +11,7 @@ from console.rollback.live import LIVE
 from console.services import process
 
 FIFO = "trigger"
-EMERGENCY, SENTINEL, ASKED, QUIT = b"R", b"S", b"r", b"q"
+EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
 
 
 def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:

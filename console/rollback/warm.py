@@ -5,7 +5,7 @@
 On a thrashing machine an interpreter may take a minute to start. This one has started already,
 keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
 emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
-`q` quit.
+`q` quit, `l` quit if nobody needs a way back any more: no runner lives, and the baseline serves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from console.rollback.ladder import Ladder
 from console.rollback.live import LIVE, Live
 from console.rollback.plan import PLAN, SealedPlan
 from console.rollback.report import new_trigger
-from console.rollback.wake import ASKED, EMERGENCY, FIFO, QUIT, SENTINEL, is_warm, trigger
+from console.rollback.wake import (
+    ASKED,
+    EMERGENCY,
+    FIFO,
+    LEAVE,
+    QUIT,
+    SENTINEL,
+    is_warm,
+    trigger,
+)
 from console.services import probe, process
 from console.services.protection import lock_memory
 
@@ -35,8 +44,8 @@ OOM_SCORE = -900
 WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
 """Byte → the trigger's name; the first of these that was sent counts. All but the last fence."""
 __all__ = [
-    "ASKED", "EMERGENCY", "FIFO", "QUIT", "SENTINEL", "WARM", "Warm", "is_warm", "lock_memory",
-    "trigger",
+    "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "WARM", "Warm", "is_warm",
+    "lock_memory", "trigger",
 ]  # fmt: skip
 
 
@@ -82,8 +91,16 @@ class Warm:
                 self._climb(who)
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
-            elif QUIT in pending:
+            elif QUIT in pending or (LEAVE in pending and self._needless()):
                 return
+
+    def _needless(self) -> bool:
+        """Whether the run's runner is gone and the baseline serves."""
+        entries = livelog.read(self.directory / LIVE)
+        if any(e.kind == "runner" and process.alive(e.pid, e.start) for e in entries):
+            return False
+        base = self.plan.baseline
+        return probe.health(base.url, base.ready_path)[0] is probe.Health.SERVING
 
     def _climb(self, who: str) -> None:
         clock, emergency = self.clock, who != "runner"

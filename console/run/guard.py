@@ -17,7 +17,7 @@ from console.rollback import plan as sealed
 from console.run import guard_sheet
 from console.run.context import Attempt, Context, StepFailed
 from console.run.control import Verb
-from console.run.guard_look import Breach, Seen, breach_of, look, tell
+from console.run.guard_look import Breach, Seen, breach_of, look, tell, with_loads
 from console.run.guard_process import READY_S, SILENT_S, SentinelProcess, dismiss
 from console.run.plan import PlannedStep
 from console.run.state import Cause, RunState
@@ -32,7 +32,7 @@ ATTACHED_S = 5.0
 FENCE_S = 5.0
 """How long a breach may take to reach this runner as a fence; then it rolls back itself."""
 MOST_EVENTS = 500
-WHO = "the sentinel"
+WHO, WATCHER = "the sentinel", "the runner"
 HARMLESS = frozenset(
     {"note", "report", "gate", "approval", "manual", "restore", "check", "host", "checkpoint",
      "gguf", "baseline:measure"}
@@ -214,7 +214,7 @@ class Guard:
             self._gone = True
             self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
             if self._anything_up():
-                self._halt(Cause.GUARD, "no sentinel watches over this machine")
+                self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
 
     def _coming(self, now: float, *, dead: bool) -> bool:
         """Whether nothing is up, so that a new one may take its time on a busy machine."""
@@ -227,9 +227,9 @@ class Guard:
         entries = live.read(self.context.run.live)
         return any(e.kind == "step" and process.alive(e.pid, e.start) for e in entries)
 
-    def _halt(self, cause: Cause, words: str) -> None:
+    def _halt(self, cause: Cause, words: str, who: str = WHO) -> None:
         if self.context.view.state in HALTABLE:
-            self.context.desk.halt(Verb("rollback", WHO, words, cause=str(cause)))
+            self.context.desk.halt(Verb("rollback", who, words, cause=str(cause)))
 
     def _levels(self, seen: Seen) -> None:
         """A change of level is an event; a level that stays is not."""
@@ -266,7 +266,8 @@ class Guard:
 def record_breach(context: Context, breach: Breach) -> None:
     """The breach as an event of the run, once. Raises JournalError."""
     if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
-        context.record("guard", kind="breach", words=breach.words, **breach.data)
+        data = with_loads(context.run, breach.data)
+        context.record("guard", kind="breach", words=breach.words, **data)
 
 
 def unrecorded_breach(context: Context) -> Breach | None:

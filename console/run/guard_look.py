@@ -11,6 +11,7 @@ from typing import Any
 
 from console.guard import sheet as sheets
 from console.guard.recorder_read import open_newest
+from console.run import guard_load
 from console.run.directory import RunDir
 from console.run.state import Cause
 from console.text import clean
@@ -90,10 +91,25 @@ def breach_of(run: RunDir) -> Breach | None:
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
         "killed": [_killed(one) for one in _list(page.get("killed"))][:50],
         "window": _window(page.get("window")),
+        "of": clean(str(page.get("of") or ""), 80),
         **{key: _number(page.get(key)) for key in ("value", "tte_s", "rate")},
     }  # fmt: skip
     words = words or "; ".join(data["reasons"]) or "a limit was passed"
     return Breach(at, words, Cause.EXPIRED if lease else Cause.GUARD, data)
+
+
+def with_loads(run: RunDir, data: dict[str, Any]) -> dict[str, Any]:
+    """A breach's data with what each victim held, and the curve of the service that was the cause:
+    `load` {name, rows: [[wall, bytes or None]]}. Reads the recorder."""
+    recording = open_newest(run.path)
+    records = recording.slow(guard_load.LAST_S) if recording is not None else []
+    killed = [{**row, "ram": guard_load.held(row, records, data)} for row in data["killed"]]
+    found = {**data, "killed": killed}
+    if name := clean(guard_load.cause(data), 80):
+        rows = [[at, size] for at, size in guard_load.curve(records, name)]
+        rows += [[data["at"], data["value"]]] if data.get("value") is not None else []
+        found["load"] = {"name": name, "rows": sorted(rows, key=lambda row: row[0])}
+    return found
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
@@ -115,8 +131,9 @@ def tell(run: RunDir, message: dict[str, Any]) -> bool:
 def _killed(one: object) -> dict[str, Any]:
     row = one if isinstance(one, dict) else {}
     words = {key: clean(str(row.get(key) or ""), 120) for key in ("name", "kind", "rung", "why")}
-    times = {key: _number(row.get(key)) for key in ("write_s", "empty_s")}
-    return {**{k: v for k, v in words.items() if v}, **times}
+    figures = {key: _number(row.get(key)) for key in ("write_s", "empty_s", *guard_load.HELD)}
+    kept = {k: v for k, v in figures.items() if v is not None or k not in guard_load.HELD}
+    return {**{k: v for k, v in words.items() if v}, **kept}
 
 
 def _window(found: object) -> dict[str, Any]:

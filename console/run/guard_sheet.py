@@ -32,9 +32,17 @@ HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 
 
 def limits_of(plan: Plan) -> tuple[Limit, ...]:
-    """The site's guards and those that the playbook adds; the console's own come with the
-    sentinel."""
-    return (*plan.site.guards, *plan.playbook.guards)
+    """The site's guards and those that the playbook adds, paths from the file that names them; the
+    console's own come with the sentinel."""
+    site, playbook = plan.site, plan.playbook
+    placed = [_placed(one, site.base) for one in site.guards]
+    return (*placed, *(_placed(one, playbook.base) for one in playbook.guards))
+
+
+def _placed(limit: Limit, base: Path) -> Limit:
+    if limit.metric != "disk.free" or not limit.of:
+        return limit
+    return replace(limit, of=os.path.abspath(base / Path(limit.of).expanduser()))
 
 
 def lease_of(plan: Plan, given: float | None) -> float:
@@ -62,13 +70,13 @@ def make(context: Context, plan: SealedPlan) -> Sheet:
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
-        limits=limits_of(made),
+        limits=tuple(_looked_at(one) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(name for name in named if name)),
         spare_pids=tuple(spared(plan)),
         engine=plan.engine.socket,
         gpus=plan.gpus,
-        disks=tuple(dict.fromkeys(str(existing(path)) for path in disks(context))),
+        disks=tuple(dict.fromkeys(str(path) for path in disks(made))),
         logs={name: str(run.log(name)) for name in made.services},
         runner=(os.getpid(), process.start_time(os.getpid()) or 0),
         lease_s=lease_of(made, context.meta.lease_s),
@@ -90,19 +98,37 @@ def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
             yield found
 
 
-def disks(context: Context) -> Iterator[Path]:
-    """Where a full disk would hurt: the console's state, inputs that are paths, downloads."""
-    yield paths.state_dir()
-    declared = context.plan.playbook.model.inputs
-    for name, value in context.plan.playbook.inputs.items():
+def _looked_at(limit: Limit) -> Limit:
+    """A directory that a download makes is on the disk of the one above it."""
+    if limit.metric != "disk.free" or not limit.of:
+        return limit
+    return replace(limit, of=str(existing(Path(limit.of))))
+
+
+def disks(plan: Plan) -> Iterator[Path]:
+    """Where a full disk would hurt: the console's state, inputs that are paths, downloads. Each is
+    there, or the directory above it is told."""
+    yield existing(paths.state_dir())
+    declared = plan.playbook.model.inputs
+    for name, value in plan.playbook.inputs.items():
         if declared[name].type == "path":
-            yield Path(str(value))
-    for planned in context.plan.steps:
-        if planned.step is not None and planned.step.download is not None:
-            yield context.path(planned.step.download.to)
-    for limit in limits_of(context.plan):
+            yield existing(Path(str(value)))
+    yield from (existing(path) for path in _downloads(plan))
+    for limit in limits_of(plan):
         if limit.metric == "disk.free" and limit.of:
-            yield context.path(limit.of)
+            yield existing(Path(limit.of))
+
+
+def made_later(plan: Plan, path: Path) -> bool:
+    """Whether a step of the plan downloads to this directory, or above it."""
+    return any(path == one or one in path.parents for one in _downloads(plan))
+
+
+def _downloads(plan: Plan) -> Iterator[Path]:
+    for planned in plan.steps:
+        if planned.step is not None and planned.step.download is not None:
+            to = plan.playbook.base / Path(planned.step.download.to).expanduser()
+            yield Path(os.path.abspath(to))
 
 
 def existing(path: Path) -> Path:

@@ -58,14 +58,19 @@ def lease_words(lease_s: float) -> str:
 
 def event_words(event: GuardEvent) -> str:
     """One line of an event, for a terminal."""
+    if event.kind == "breach" and event.data.get("cause") == "lease":
+        return f"LEASE RAN OUT: {clean(event.words, 400)}"
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
 
 
 def killed_words(row: dict[str, object]) -> str:
-    """`cand (container) by cgroup.kill, written after 18 ms, empty after 220 ms`."""
+    """`cand (container) seen holding 4.0 GiB by cgroup.kill, signalled after 18 ms`."""
     parts = [clean(str(row.get("name") or "?"), 80)]
     if row.get("kind") and "(" not in parts[0]:
         parts.append(f"({clean(str(row['kind']), 40)})")
+    size = row.get("ram")
+    if isinstance(size, int | float):
+        parts.append(f"seen holding {format_bytes(size)}")
     if row.get("rung"):
         parts.append(f"by {clean(str(row['rung']), 80)}")
     text = " ".join(parts)

@@ -9,6 +9,7 @@ from console.fit.machine import Machine
 from console.guard.defaults import defaults
 from console.preflight.cards import Cards
 from console.preflight.machine import look
+from console.run import guard_now
 from console.run.guard_sheet import lease_of, limits_of, misfits
 from console.run.guard_words import lease_words, limit_words
 from console.run.plan import Plan, PlannedStep
@@ -18,6 +19,8 @@ from console.text import clean
 from console.units import format_bytes, format_duration
 
 BAR = "─" * 72
+NVML_S = 3.0
+"""A plan does not wait longer for the driver."""
 
 
 def as_json(made: Plan) -> dict[str, object]:
@@ -97,7 +100,19 @@ def warnings(made: Plan) -> list[str]:
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
-    return found + misfits(made, _machine(made))
+    return found + guard_warnings(made)
+
+
+def guard_warnings(made: Plan) -> list[str]:
+    """Guards that do not fit the machine that the site is about; where that is this one, also
+    those that are breached now, or cannot be looked at."""
+    told = _machine(made)
+    here = look(cards=Cards())
+    unlike = misfits(made, told)
+    if told.ram_total != here.ram_total or unlike:
+        return unlike
+    found = guard_now.findings(made, nvml_s=NVML_S)
+    return [f"{one.words}{': NO RUN WOULD START' if one.stops else ''}" for one in found]
 
 
 def always(made: Plan) -> list[str]:

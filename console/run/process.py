@@ -21,7 +21,7 @@ from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
-from console.run import baseline, header
+from console.run import baseline, guard_now, header
 from console.run.context import Context
 from console.run.control import Desk, Server
 from console.run.directory import RunDir
@@ -197,12 +197,18 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
 
 
 def _fits(context: Context) -> None:
-    """A guard that any day on this machine would breach stops every run at once. Raises
-    UsageError."""
+    """A guard that is breached already, or watches over nothing, costs no outage: no run starts.
+    Raises UsageError."""
     from console.preflight.cards import Cards
     from console.preflight.machine import look
+    from console.run.engines import engine
 
     words = misfits(context.plan, look(cards=Cards()), always=True)
+    if not words:
+        pid = engine(context, "baseline").pid if context.plan.takes_down else 0
+        back = guard_now.held_by(pid) if pid else None
+        found = guard_now.findings(context.plan, given_back=back, clock=context.clock)
+        words = [one.words for one in found if one.stops]
     if words:
         raise UsageError(
             "no run starts: a guard does not fit this machine", "\n".join(words),

@@ -11,7 +11,7 @@ from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
 from console.run.guard import WHO, record_breach, unrecorded_breach
 from console.run.plan import PlannedStep
-from console.run.state import ENDS, RunState, StepState
+from console.run.state import ENDS, Cause, RunState, StepState
 from console.services import process
 from console.services.base import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, Handle
 from console.services.docker_client import ask
@@ -108,7 +108,8 @@ def close_after_rollback(context: Context) -> None:
     breach = unrecorded_breach(context)
     detail, cause, why = "stopped by the rollback", "", "emergency"
     if breach is not None:
-        detail, cause = f"stopped by {WHO}: {breach.words}", str(breach.cause)
+        actor = "the lease" if breach.cause is Cause.EXPIRED else WHO
+        detail, cause = f"stopped by {actor}: {breach.words}", str(breach.cause)
         why = str(breach.data["cause"])
         record_breach(context, breach)
     for view in context.view.steps:

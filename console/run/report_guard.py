@@ -60,7 +60,7 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
     for row in breach.data.get("killed") or []:
         yield f"- killed: {prose(killed_words(row), 300)}"
-    if not breach.data.get("killed"):
+    if not breach.data.get("killed") and not lease:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
     if low is not None:
@@ -114,9 +114,8 @@ def guard_chart(view: RunView) -> Chart | None:
     begin, span = (-rows[0][0], rows[-1][0] - rows[0][0]) if rows else (0.0, 0.0)
     if breach is None or span <= 0:
         return None
-    limit = limit_of(breach)
-    level = limit.below if limit is not None and limit.metric == "host.ram_available" else None
-    lines: list[tuple[str, list[Point]]] = [("RAM available", [(t + begin, a) for t, a, _ in rows])]
+    lines, level = _load(breach, begin), _level(breach)
+    lines += [("RAM available", [(t + begin, a) for t, a, _ in rows])] if not lines else []
     swap = [(t + begin, s) for t, _, s in rows if s is not None]
     if any(s > 0 for _, s in swap):
         lines.append(("swap used", swap))
@@ -124,8 +123,8 @@ def guard_chart(view: RunView) -> Chart | None:
     about += " Broken line: the limit." if level is not None else ""
     svg = Svg(WIDTH, 84 + PANEL * 2, "Memory before the guard acted", about)
     svg.head(LEFT_EDGE)
-    most = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
-    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, most)
+    high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
+    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, high)
     draw_bytes_axis(svg, panel, "memory")
     x_axis(svg, panel, seconds_ticks(span))
     draw_lines(svg, panel, lines)
@@ -136,9 +135,37 @@ def guard_chart(view: RunView) -> Chart | None:
     x = panel.x(begin)
     svg.line((x, panel.top - 4), (x, panel.bottom), BAD, 1.6)
     svg.text(x, panel.top - 10, "kill", at="middle", colour=BAD)
-    low = format_bytes(lowest(breach) or 0.0)
-    told = f"RAM available fell to {low} in {format_duration(begin)}"
+    if lines[0][0] == "RAM available":
+        low = format_bytes(lowest(breach) or 0.0)
+        told = f"RAM available fell to {low} in {format_duration(begin)}"
+    else:
+        most = max(size for _, size in lines[0][1])
+        told = f"{lines[0][0]} rose to {format_bytes(most)}"
     return Chart("guard", f"Memory before the guard acted: {told}", str(svg))
+
+
+def _load(breach: GuardEvent, begin: float) -> list[tuple[str, list[Point]]]:
+    """The curve of the service whose memory was the cause; empty where it was something else."""
+    found = breach.data.get("load")
+    rows = found.get("rows") if isinstance(found, dict) else None
+    kill = number(breach.data.get("at")) or 0.0
+    points = [
+        (at - kill + begin, size)
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, list) and len(row) == 2
+        and (at := number(row[0])) is not None and (size := number(row[1])) is not None
+        and at - kill + begin >= 0
+    ]  # fmt: skip
+    name = plain(found.get("name") or "", 40) if isinstance(found, dict) else ""
+    return [(f"RAM of {name}", points)] if len(points) > 1 else []
+
+
+def _level(breach: GuardEvent) -> float | None:
+    """Where the limit lies on the chart; None where it is about something else."""
+    limit = limit_of(breach)
+    if limit is not None and limit.metric == "service.ram_used":
+        return limit.above if breach.data.get("load") else None
+    return limit.below if limit is not None and limit.metric == "host.ram_available" else None
 
 
 def guard_json(view: RunView) -> list[dict[str, Any]]:

@@ -265,7 +265,7 @@ def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None
         return  # the paths are those of another machine
     for mount in mounts:
         source = Path(mount.source)
-        if not source.is_absolute() or not source.exists():
+        if not source.is_absolute() or _is_missing(source):
             raise ServiceError(
                 f"There is nothing to mount at {one_line(mount.source)}",
                 f"for {one_line(mount.target)} in the container",
@@ -278,6 +278,14 @@ def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None
                 f"the engine's socket {socket} is inside",
                 "mount a directory below it instead",
             )
+
+
+def _is_missing(source: Path) -> bool:
+    """Whether nothing is there; what this user may not see the engine may mount all the same."""
+    try:
+        return not source.exists()
+    except PermissionError:
+        return False
 
 
 def settle_name(

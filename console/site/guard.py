@@ -21,7 +21,14 @@ from console.document.validate import Duration, Pattern, Strict, Text
 from console.errors import Problem
 from console.fit.machine import Machine
 from console.guard.limits import METRICS, OF_CARD, Limit
-from console.units import BYTES_FORM, DURATION_FORM, format_bytes, parse_bytes, parse_duration
+from console.units import (
+    BYTES_FORM,
+    DURATION_FORM,
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_duration,
+)
 
 LOW = frozenset(
     {"host.ram_available", "host.swap_free", "host.time_to_full", "gpu.memory_free", "disk.free"}
@@ -34,6 +41,7 @@ FORMS = {
 LONGEST_FOR_S = 3600.0
 LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
 LEAST_RAM = 64 << 20
+LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
 
 
 def _metric(value: str) -> str:
@@ -163,6 +171,21 @@ def _never(metric: str, value: float) -> str:
         return f"{metric} is never above 100 %: the guard would never act"
     if metric == "host.ram_available" and value < LEAST_RAM:
         return f"{metric} below {format_bytes(value)} is too late: the kernel acts before that"
+    return _any_day(metric, value)
+
+
+def _any_day(metric: str, value: float) -> str:
+    """Why a limit would be breached on any machine, or "" ."""
+    if metric == "runner.silent" and value < LEAST_SILENT_S:
+        return (
+            f"{metric} above {value:g} s is breached on any day: the runner says a word once a "
+            f"second; {LEAST_SILENT_S:g} s is the least"
+        )
+    if metric == "host.time_to_full" and value > MOST_FORECAST_S:
+        return (
+            f"{metric} below {format_duration(value)} is breached on any day: it is foretold from "
+            f"the last seconds; {format_duration(MOST_FORECAST_S)} is the most"
+        )
     return ""
 
 

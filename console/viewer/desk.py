@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from console import paths
 from console.gauges.sample import Sample
+from console.viewer.attendance import Attendance
 from console.viewer.baseline import BaselineView, BaselineWatch
 from console.viewer.baseline_log import BaselineLog
 from console.viewer.emergency import Emergency
@@ -34,7 +35,8 @@ class Desk:
         self.readonly = readonly
         self._snapshot: Callable[[Snapshot], None] = lambda snapshot: None
         self._baseline: Callable[[BaselineView], None] = lambda view: None
-        self.watch = RunWatch(lambda snapshot: self._snapshot(snapshot), run)
+        attended = (lambda: False) if readonly else Attendance().there
+        self.watch = RunWatch(lambda snapshot: self._snapshot(snapshot), run, attended=attended)
         self.baseline = BaselineWatch(lambda view: self._baseline(view), site=site)
         options = ("--site", site) if site else ()
         self.emergency = Emergency(

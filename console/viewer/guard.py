@@ -69,6 +69,8 @@ class GuardView:
     lease: Lease | None = None
     breach: dict[str, Any] = field(default_factory=dict)
     after: str = ""
+    alone: bool = False
+    """It watches although its run's runner is gone."""
 
     def word_at(self, now: float) -> str:
         """`word`, or `silent` where what it rests on has become too old."""
@@ -113,13 +115,18 @@ class GuardWatch:
     def _run(self) -> None:
         while not self._closed:
             self._wake.clear()
-            run, alive, over = self._aim
-            try:
-                self.latest = self.look(run, alive, over)
-            except Exception as error:  # the thread's last line of defence: it goes on looking
-                words = one_line(f"{type(error).__name__}: {error}", 120)
-                self.latest = GuardView(run, UNREADABLE, detail=words)
+            self.look_now()
             self._clock.wait(self._wake, self._every)
+
+    def look_now(self) -> GuardView:
+        """One look at what it is aimed at, in the caller's thread; it is the latest then."""
+        run, alive, over = self._aim
+        try:
+            self.latest = self.look(run, alive, over)
+        except Exception as error:  # the thread's last line of defence: it goes on looking
+            words = one_line(f"{type(error).__name__}: {error}", 120)
+            self.latest = GuardView(run, UNREADABLE, detail=words)
+        return self.latest
 
     def look(self, run: RunDir | None, alive: bool, over: bool) -> GuardView:
         """One look, now."""
@@ -129,6 +136,11 @@ class GuardWatch:
         recording = open_newest(run.path)
         if not alive:
             return self._without_runner(run, recording, over, found)
+        return self._watched(run, recording, found)
+
+    def _watched(
+        self, run: RunDir, recording: Recording | None, found: dict[str, Any]
+    ) -> GuardView:
         sheet = self._sheet_of(run)
         if recording is None:
             word = UNREADABLE if self._begun(run) else STARTING
@@ -149,6 +161,8 @@ class GuardWatch:
     ) -> GuardView:
         if over:
             return GuardView(run, ACTED if found else ENDED, breach=found)
+        if recording is not None and recording.alive:
+            return replace(self._watched(run, recording, found), alone=True)
         key = (run.path, stamp(recording.path) if recording is not None else None)
         if self._after[0] != key:
             self._after = (key, crash_words(run.path))
@@ -177,14 +191,19 @@ class GuardWatch:
         return self._breach[1]
 
 
-def live_run() -> RunDir | None:
-    """The run that is on now: this user's, for root anybody's."""
+def run_on() -> tuple[RunDir | None, bool]:
+    """The run that is on now (this user's, for root anybody's), and whether its runner lives; one
+    whose runner is gone is on while its sentinel watches."""
     uid = os.getuid()
-    for found in pointers.find_all():
-        mine = found.uid == uid or uid == 0
-        if mine and process.alive(found.pid, found.start):
-            return RunDir(Path(found.run_dir))
-    return None
+    mine = [found for found in pointers.find_all() if found.uid == uid or uid == 0]
+    for found in mine:
+        if process.alive(found.pid, found.start):
+            return RunDir(Path(found.run_dir)), True
+    for found in mine:
+        recording = open_newest(Path(found.run_dir))
+        if recording is not None and recording.alive:
+            return RunDir(Path(found.run_dir)), False
+    return None, False
 
 
 def view_of(run: RunDir, page: dict[str, Any], sheet: Sheet | None, this_boot: bool) -> GuardView:

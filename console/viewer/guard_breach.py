@@ -14,6 +14,7 @@ from console.guard.aftermath import utc
 from console.guard.defaults import words as limit_words
 from console.guard.limits import OF_CARD, Limit
 from console.run.directory import RunDir
+from console.run.guard_load import cause, curve, held
 from console.units import format_bytes, format_duration
 from console.viewer.guard import GuardView, number
 from console.viewer.guard_chart import Curve
@@ -93,9 +94,11 @@ def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> st
     return said[-1] if said else ""
 
 
-def deeds(found: dict[str, Any]) -> list[str]:
-    """One line for each thing that was killed: what, by which rung, how fast."""
-    return [_deed(one) for one in each(found.get("killed")) if isinstance(one, dict)]
+def deeds(found: dict[str, Any], records: Sequence[dict[str, Any]] = ()) -> list[str]:
+    """One line for each thing that was killed: what, what it held, by which rung, how fast.
+    `records`: the recorder's, of a second each."""
+    killed = [one for one in each(found.get("killed")) if isinstance(one, dict)]
+    return [_deed(one, held(one, records, found)) for one in killed]
 
 
 def each(value: object) -> list[Any]:
@@ -103,18 +106,19 @@ def each(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _deed(one: dict[str, Any]) -> str:
+def _deed(one: dict[str, Any], size: float | None) -> str:
     name = str(one.get("name") or one.get("who") or one.get("kind") or "something")
     rungs = ", ".join(map(str, each(one.get("rungs"))))
-    by = f" by {rungs}" if rungs else ""
     wrote, empty = number(one.get("written_s")), number(one.get("empty_s"))
-    fast = f", {_ms(wrote)} after the limit was passed" if wrote is not None else ""
-    fast += f", gone after {_ms(empty)}" if empty is not None else ", not gone yet"
+    parts = [f"killed {name}" + (f" seen holding {format_bytes(size)}" if size is not None else "")]
+    parts[0] += f" by {rungs}" if rungs else ""
+    parts += [f"{_ms(wrote)} after the limit was passed"] if wrote is not None else []
+    parts.append(f"gone after {_ms(empty)}" if empty is not None else "not gone yet")
     why = one.get("why")
     more = [str(text) for text in why] if isinstance(why, list) else [str(why)] if why else []
     if one.get("stuck") and str(one["stuck"]) not in " ".join(more):
         more.append(f"does not die: {one['stuck']}")
-    return f"killed {name}{by}{fast}{''.join(f'; {text}' for text in more)}"
+    return "; ".join([", ".join(parts), *more])
 
 
 def _ms(seconds: float) -> str:
@@ -125,7 +129,7 @@ def _above(found: Found) -> Iterable[Words]:
     events = found.recorded.events if found.recorded is not None else ()
     yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
     at = wall_of(found.breach)
-    killed = deeds(found.breach)
+    killed = deeds(found.breach, found.recorded.slow if found.recorded is not None else ())
     for text in killed:
         yield text, "bold"
     for text in each(found.breach.get("refused")):
@@ -175,7 +179,7 @@ def _advice(limit: Limit | None) -> Iterable[str]:
         yield "shorten the context, offload fewer layers or take a smaller quantization (an input)"
     elif metric == "disk.free":
         yield "free the disk, or download to another one (an input)"
-    elif metric.startswith("service.") or (limit is not None and limit.log):
+    elif metric in ("service.restarts", "service.oom_kills") or (limit is not None and limit.log):
         yield "the log of the service says more: l, then ["
     elif metric == "runner.silent":
         yield "the runner had stopped: runner.log in the run's directory says more"
@@ -228,8 +232,8 @@ def _curves(
     swaps = [row[2] for row in inside]
     if max(swaps) > 0:
         curves.append(_swap(inside, limit, view))
-    card = _card(found, limit, begin, end)
-    return (card, *curves) if card is not None else tuple(curves), begin, end
+    first = _card(found, limit, begin, end) or _load(found, limit, begin, end, moment)
+    return (first, *curves) if first is not None else tuple(curves), begin, end
 
 
 Sample = tuple[float, int, int, int]
@@ -284,6 +288,25 @@ def _card(found: Found, limit: Limit | None, begin: float, end: float) -> Curve 
         return None
     level = limit.above if limit.below is None else total - limit.below
     return Curve(f"VRAM used {name}".rstrip(), tuple(points), total, level, below=False)
+
+
+def _load(
+    found: Found, limit: Limit | None, begin: float, end: float, moment: float | None
+) -> Curve | None:
+    """The RAM of the service that was the cause: a look a second, and the figure that broke the
+    limit."""
+    name = cause(found.breach)
+    if limit is None or not name or found.recorded is None:
+        return None
+    points = [at for at in curve(found.recorded.slow, name, "mono") if begin <= at[0] <= end]
+    value = number(found.breach.get("value"))
+    if moment is not None and value is not None:
+        points = sorted([*points, (moment, value)], key=lambda one: one[0])
+    known = [size for _, size in points if size is not None]
+    if not known:
+        return None
+    top = max([*known, limit.above or 0.0]) * 1.1
+    return Curve(f"RAM of {name}", tuple(points), top, limit.above, below=False)
 
 
 def _is(name: str, card: object) -> bool:

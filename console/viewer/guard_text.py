@@ -20,21 +20,31 @@ SOON_S = 600.0
 UNIX = 1e9
 """No machine has been up for that many seconds: what is more is a Unix time."""
 SHORT = {
-    "host.ram_available": "RAM", "host.swap_used": "swap", "host.swap_free": "swap free",
+    "host.ram_available": "RAM left", "host.swap_used": "swap", "host.swap_free": "swap free",
     "host.swap_growth": "swap growth", "gpu.memory_used": "VRAM", "gpu.memory_free": "VRAM free",
-    "disk.free": "disk",
+    "disk.free": "disk left",
 }  # fmt: skip
 
 
-def line(view: GuardView, now: float, width: int = 0) -> Row:
-    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM <32 GiB  disk <5.0 GiB`; what does
-    not fit in `width` cells (0: any number) is left out from its end. `now`: monotonic seconds."""
+PROTECTIONS = {
+    "priority": "top priority", "oom_score_adj": "OOM protection", "memory": "locked memory",
+    "kill path": "a whole kill path",
+}  # fmt: skip
+"""What a sentence of what it did not get begins with → what that is."""
+
+
+def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
+    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM left <32 GiB`; what does
+    not fit in `width` cells (0: any number) is left out from its end. `now`: monotonic seconds.
+    `key` shows more in the console; without a console there is none."""
     view = replace(view, word=view.word_at(now))
-    parts = [*_state(view)]
+    parts = [*_state(view, key)]
+    if view.alone and view.word != guards.ACTED:
+        parts.append((", its runner is gone", "warn"))
     old = age(view, now)
     if old:
         parts.append((f"  {old}", "warn"))
-    for text, tone in _facts(view):
+    for text, tone in _facts(view, key):
         if not width or sum(cells(one) for one, _ in parts) + cells(text) + 2 <= width:
             parts.append((f"  {text}", tone))
     return tuple(parts)
@@ -48,7 +58,7 @@ def lines(view: GuardView, now: float, width: int) -> list[Row]:
     return [((text, "bad"),) for text in textwrap.wrap(words, max(20, width))]
 
 
-def _state(view: GuardView) -> list[Part]:
+def _state(view: GuardView, key: str) -> list[Part]:
     word = view.word
     if word == guards.NONE:
         return [("no run, nothing guarded", "dim")]
@@ -59,7 +69,7 @@ def _state(view: GuardView) -> list[Part]:
             return [(f"its runner is gone; {view.after}", "bad")]
         return [("nothing guarded: this run is over or has no runner", "dim")]
     if word == guards.STARTING:
-        return [("no guard yet", "warn"), ("  the sentinel starts before the first effect", "dim")]
+        return [("guard: starting", ""), ("  the sentinel is there before the first effect", "dim")]
     if word == guards.GONE:
         return [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")]
     if word == guards.SILENT:
@@ -67,7 +77,7 @@ def _state(view: GuardView) -> list[Part]:
     if word == guards.UNREADABLE:
         return [("guard unknown", "bad"), (f": {view.detail}", "")]
     if word == guards.ACTED:
-        return [("guard ACTED", "alarm"), (f" {acted_words(view.breach)}", "bold")]
+        return [*acted(view.breach), (f": {key} shows why, and what next" if key else "", "bold")]
     advisory = ", warns only while it rolls back" if view.advisory else ""
     if word == guards.WARN:
         words = filling(view) or "; ".join(view.reasons[:1])
@@ -75,7 +85,7 @@ def _state(view: GuardView) -> list[Part]:
     return [("guard ok", "good"), (advisory, "warn")]
 
 
-def _facts(view: GuardView) -> list[Part]:
+def _facts(view: GuardView, key: str) -> list[Part]:
     if view.word not in (guards.OK, guards.WARN):
         return []
     facts: list[Part] = []
@@ -89,12 +99,12 @@ def _facts(view: GuardView) -> list[Part]:
         facts.append((filling(view), ""))
     if view.rate is not None and view.rate >= 1 << 20:
         facts.append((f"{view.filling} +{rate(view.rate)}", "dim"))
-    if view.missing:
-        facts.append((f"{len(view.missing)} not protected: b", "warn"))
     lead = "acts at "
     for words in nearest(view.limits):
         facts.append((f"{lead}{words}", "dim"))
         lead = ""
+    if view.missing:
+        facts.append((lacks(view.missing) + (f" ({key})" if key else ""), "warn"))
     return facts
 
 
@@ -121,11 +131,20 @@ def age(view: GuardView, now: float) -> str:
     return f"data {seconds(old)} old" if old > OLD_S else ""
 
 
-def acted_words(breach: dict[str, Any]) -> str:
-    """`14:03:12 UTC`, or why the time is not known."""
+def lacks(missing: tuple[str, ...]) -> str:
+    """`lacks locked memory, top priority`: protections that it did not get."""
+    names = [text.partition(":")[0] for text in missing]
+    return f"lacks {', '.join(PROTECTIONS.get(one, one) for one in names)}"
+
+
+def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
+    """`guard ACTED 14:03:12 UTC`, or the end of a lease, which is no breach; `when`: other words
+    for the time."""
     at = wall_of(breach)
-    when = utc(at) if at is not None else "at a time that is not known"
-    return f"{when}: b shows why, and what next"
+    when = when or (utc(at) if at is not None else "at a time that is not known")
+    if breach.get("cause") == "lease":
+        return [("lease ran out", "warn"), (f" {when}", "bold")]
+    return [("guard ACTED", "alarm"), (f" {when}", "bold")]
 
 
 def wall_of(breach: dict[str, Any]) -> float | None:
@@ -138,7 +157,7 @@ def wall_of(breach: dict[str, Any]) -> float | None:
 
 
 def nearest(limits: tuple[Limit, ...]) -> list[str]:
-    """The nearest kill limit of each gauge: `RAM <32 GiB`, `swap >11 GiB`."""
+    """The nearest kill limit of each gauge: `RAM left <32 GiB`, `swap >11 GiB`."""
     found: dict[str, Limit] = {}
     for one in limits:
         if one.act == "kill" and one.metric in SHORT and not one.scarce:
@@ -160,12 +179,14 @@ def _value(limit: Limit) -> float:
 
 
 def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
-    """`baseline returns in 4:12 unless somebody stays attached`; "" where there is no lease."""
+    """`baseline returns in 4:12 unless somebody attaches`; "" where there is no lease."""
     if lease is None:
         return ""
-    if lease.attended or lease.left_s is None:
-        return "lease renewed, you are attached"
+    if lease.left_s is None:
+        return ""
     left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
+    if lease.attended:
+        return f"lease {left}, renewed" if brief else f"lease {left}, renewed: somebody is attached"
     if brief:
         return f"back in {left} unless attached"
-    return f"baseline returns in {left} unless somebody stays attached"
+    return f"baseline returns in {left} unless somebody attaches"

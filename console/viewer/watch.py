@@ -21,7 +21,8 @@ from console.rollback import pointer as pointers
 from console.rollback.plan import SealedPlan
 from console.run import control
 from console.run.directory import RunDir, all_runs
-from console.run.read import word_of
+from console.run.guard_look import tell
+from console.run.read import served_since, settle, word_of
 from console.run.state import RunState
 from console.run.view import RunView
 from console.services import process
@@ -83,14 +84,16 @@ class RunWatch:
         run: RunDir | None = None,
         poll_s: float = 0.2,
         clock: Clock | None = None,
+        attended: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`deliver` is called in the watcher's thread; what it raises is dropped."""
+        """`deliver` is called in the watcher's thread; what it raises is dropped. `attended`:
+        whether an operator who may act is there, which renews the run's lease."""
         self._deliver = deliver
         self._clock = clock or SystemClock()
         self._poll_s = poll_s
         self._choice = _Choice(run, self._clock)
         self._source: Source | None = None
-        self._asker = _Asker(self._clock, self._nudge)
+        self._asker = _Asker(self._clock, self._nudge, attended)
         self._wanted: list[RunDir | None] = []
         self._wake = threading.Event()
         self._ready = threading.Event()
@@ -165,15 +168,18 @@ class RunWatch:
         word = UNREADABLE if unread else word_of(source.view, source.alive)
         live = source.alive and self._choice.is_live(source.run)
         desk, silent = self._asker.answer(source)
+        back_at = served_since(source.view, source.alive)
         key = (
             source.run.path, source.view.seq, word, source.alive, live, str(desk), silent,
             source.rungs, source.climbing, source.restore_s, source.trouble, id(source.sealed),
-            source.logs,
+            source.logs, back_at,
         )  # fmt: skip
         if key == self._key:
             return
+        view = copy_of(source.view)
+        settle(view, back_at)
         snapshot = Snapshot(
-            run=source.run, view=copy_of(source.view), word=word, alive=source.alive, live=live,
+            run=source.run, view=view, word=word, alive=source.alive, live=live,
             desk=desk, rungs=source.rungs, climbing=source.climbing, restore_s=source.restore_s,
             sealed=source.sealed, trouble=source.trouble, silent=silent,
             logs=source.logs,
@@ -253,9 +259,12 @@ def _goes_on(source: Source) -> bool:
 class _Asker:
     """Asks the runner where it stands, one question at a time, in a thread that may hang."""
 
-    def __init__(self, clock: Clock, answered: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: Clock, answered: Callable[[], None], attended: Callable[[], bool]
+    ) -> None:
         self._clock = clock
         self._answered = answered
+        self._attended = attended
         self._asked = float("-inf")
         self._seq = -1
         self._busy = False
@@ -267,14 +276,16 @@ class _Asker:
         self._asked = float("-inf")
 
     def look(self, source: Source) -> None:
-        """Ask when it is time: every second, and at once where the journal says that it waits."""
-        if not source.alive or self._busy:
+        """Ask when it is time: every second, and at once where the journal says that it waits.
+        Where the runner is gone, its sentinel is told that somebody is there."""
+        if self._busy or not (source.alive or source.view.outage):
             return
-        behind = source.view.state in STANDS and self._behind(source)
+        behind = source.alive and source.view.state in STANDS and self._behind(source)
         if self._clock.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
             return
         self._asked, self._seq, self._busy = self._clock.monotonic(), source.view.seq, True
-        asker = threading.Thread(target=self._ask, args=(source.run,), name="ask", daemon=True)
+        what = self._ask if source.alive else self._attend
+        asker = threading.Thread(target=what, args=(source.run,), name="ask", daemon=True)
         try:
             asker.start()
         except RuntimeError:  # no thread left: the next look asks
@@ -291,10 +302,15 @@ class _Asker:
         said = self._desk.get("state") if self._of == source.run.path else None
         return self._seq != source.view.seq or said != str(source.view.state)
 
+    def _attend(self, run: RunDir) -> None:
+        if self._attended():
+            tell(run, {"do": "attended"})
+        self._busy = False
+
     def _ask(self, run: RunDir) -> None:
         desk: dict[str, Any] = {}
         with contextlib.suppress(ConsoleError, OSError):
-            asked = {"verb": "status", "attached": True}  # somebody sits in front of this
+            asked = {"verb": "status", "attached": self._attended()}
             desk = dict(control.send(run.socket, asked, DESK_LIMIT_S))
         good = desk.pop("ok", False) is True
         desk.pop("error", None)

@@ -292,6 +292,22 @@ def test_it_ends_when_nobody_is_left(sites: list[Site], tmp_path: Path) -> None:
     assert one.duty.over
 
 
+def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
+    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[bytes] = []
+    monkeypatch.setattr(wake, "trigger", lambda directory, byte: said.append(byte) or True)
+    one = site(sites, tmp_path)
+    one.ladder()
+    one.clock.sleep(LEFT_S)
+    one.pass_time(2)
+    assert set(said) == {wake.LEAVE}
+    assert not one.duty.over
+    monkeypatch.setattr(wake, "is_warm", lambda directory, running=False: False)
+    one.pass_time(1.1)
+    assert one.duty.over
+
+
 @pytest.mark.parametrize("who", ["runner", "ladder", "lease"])
 def test_it_stays_while_somebody_is_left(sites: list[Site], tmp_path: Path, who: str) -> None:
     own = (os.getpid(), process.start_time(os.getpid()) or 0)

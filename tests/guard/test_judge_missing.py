@@ -7,6 +7,7 @@ import pytest
 from console.fit.envelope import Envelope, Point
 from console.guard.defaults import GIB, defaults
 from console.guard.judge import NEAR_POLL_S, Judge
+from console.guard.judge_figures import FAR_GRACE_S
 from console.guard.limits import Limit
 from console.guard.look import Card, Look, Memory
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
@@ -29,6 +30,14 @@ def test_the_sum_needs_every_card_of_the_sheet() -> None:
     assert only.unknown == ("VRAM used (sum): GPU-bbbb: no figure",)
     assert only.breach is None
     assert bench.go(0.3, cards=cards(bench.at, 90 * GIB, 11 * GIB)).breach is not None
+
+
+def test_what_was_not_looked_at_yet_is_no_warning() -> None:
+    bench = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
+    first = bench.go(0.3)
+    assert first.unknown, "it is said"
+    assert first.level == "ok"
+    assert bench.go(FAR_GRACE_S + 1).level == "warn", "not for ever"
 
 
 def test_the_limits_of_the_other_card_stay_live() -> None:

@@ -85,6 +85,29 @@ def test_quit(stage: Stage, start_warm: Warm) -> None:
     assert not warm.trigger(stage.plan.rollback_dir)
 
 
+def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
+    stage: Stage, start_warm: Warm
+) -> None:
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    child = start_warm()
+    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
+    assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
+    assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
+    assert child.poll() is None
+    assert not process.alive(*runner)
+    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
+    assert child.wait(10) == 0
+
+
+def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: Warm) -> None:
+    child = start_warm()
+    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
+    assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
+    assert done(stage)[-1]["serving"] is True
+    assert child.poll() is None
+
+
 def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:
     child = start_warm()
     os.kill(child.pid, signal.SIGSTOP)

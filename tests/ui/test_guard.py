@@ -66,7 +66,7 @@ async def test_the_line_and_the_marks(run: RunDir) -> None:
     async with console(run, now(run)) as (app, _, _):
         line = guard_line(app)
         assert line.startswith("guard ok  RAM full in 61 s")
-        assert "acts at RAM <5.9 GiB" in line
+        assert "acts at RAM left <5.9 GiB" in line
         ram = next(
             row for row in app.screen.query_one(GaugeStrip).text.splitlines() if "RAM" in row
         )
@@ -112,8 +112,9 @@ async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.M
     ("size", "lease", "said"),
     [
         ((80, 24), Lease(252.0), "back in 4:12 unless attached"),
-        ((120, 40), Lease(252.0), "baseline returns in 4:12 unless somebody stays attached"),
-        ((120, 40), Lease(None, True), "lease renewed, you are attached"),
+        ((120, 40), Lease(252.0), "baseline returns in 4:12 unless somebody attaches"),
+        ((120, 40), Lease(600.0, True), "lease 10:00, renewed: somebody is attached"),
+        ((80, 24), Lease(600.0, True), "lease 10:00, renewed"),
     ],
 )
 async def test_the_lease_stands_in_the_header(

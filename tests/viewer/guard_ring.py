@@ -59,8 +59,10 @@ def run_of(place: Path) -> RunDir:
     return run
 
 
-def record(run: RunDir, until: float = END_S, page: dict[str, Any] | None = None) -> Clock:
-    """Its recording up to this second, by this process and in this boot."""
+def record(
+    run: RunDir, until: float = END_S, page: dict[str, Any] | None = None, said: str = ""
+) -> Clock:
+    """Its recording up to this second, by this process and in this boot; `said`: a last event."""
     (run.path / "guard").mkdir(exist_ok=True)
     clock = Clock()
     ring = Recorder(run.path / "guard" / "recorder.ring", run.id, clock)
@@ -77,11 +79,14 @@ def record(run: RunDir, until: float = END_S, page: dict[str, Any] | None = None
         if t >= second:
             used = int(min(90.0, t) * GIB)
             card = {"uuid": "GPU-a", "used": used, "total": 96 * GIB, "why": "", "age_s": 0.1}
-            ring.second({"cards": [card], "swap_in": 0.0, "swap_out": None})
+            load = {"name": "candidate", "kind": "container", "ram": max(0, int(t - 20)) * GIB}
+            ring.second({"cards": [card], "loads": [load], "swap_in": 0.0, "swap_out": None})
             second += 1.0
         while told and t >= told[0][0]:
             ring.event(*told.pop(0)[1:])
         clock.t += EVERY_S
+    if said:
+        ring.event(said, "")
     ring.status(page if page is not None else {"level": level(clock.t), "reasons": []})
     ring.close()
     return clock

@@ -81,7 +81,7 @@ def test_a_real_sentinel_is_seen_and_missed(run: RunDir, sentinel: Sentinel) -> 
     assert view.marks.ram_available
     assert view.at is not None
     assert time.monotonic() - view.at < 60
-    assert "acts at RAM <" in words(view, view.at)
+    assert "acts at RAM left <" in words(view, view.at)
     sentinel.end()
     assert look().word == guards.GONE
     assert words(look(), look().at or 0.0).startswith("no guard: sentinel gone")
@@ -145,7 +145,7 @@ def test_what_a_page_says(run: RunDir) -> None:
     assert view.lease == Lease(252.7)
     assert view.reasons == ("RAM full in 18.2 s", "no PSI")
     assert words(view).startswith("guard WARN: RAM full in 18 s, warns only while it rolls back")
-    assert "acts at RAM <32 GiB  swap >11 GiB" in words(view)
+    assert "acts at RAM left <32 GiB  swap >11 GiB" in words(view)
     assert len(words(view, width=60)) <= 60
     assert words(replace(view, at=MONO - 4)).startswith("guard WARN")
     assert "data 4 s old" in words(replace(view, at=MONO - 4))
@@ -159,7 +159,8 @@ def test_what_a_page_says(run: RunDir) -> None:
     ("view", "said"),
     [
         (NOBODY, "no run, nothing guarded"),
-        (GuardView(word=guards.STARTING), "no guard yet"),
+        (GuardView(word=guards.STARTING), "guard: starting"),
+        (GuardView(word=guards.OK, at=MONO, alone=True), "guard ok, its runner is gone"),
         (GuardView(word=guards.OK, at=MONO), "guard ok"),
         (GuardView(word=guards.OK, at=MONO, tte_s=41.9), "guard ok  RAM full in 41 s"),
         (GuardView(word=guards.OK, at=MONO, tte_s=3000.0), "guard ok"),
@@ -182,11 +183,10 @@ def test_the_nearest_limit_that_kills_is_marked() -> None:
 
 def test_the_lease() -> None:
     assert lease_words(None) == ""
-    assert lease_words(Lease(252.9)) == (
-        "baseline returns in 4:12 unless somebody stays attached"
-    )  # fmt: skip
+    assert lease_words(Lease(252.9)) == "baseline returns in 4:12 unless somebody attaches"
     assert lease_words(Lease(252.9), brief=True) == "back in 4:12 unless attached"
-    assert lease_words(Lease(600.0, True)) == "lease renewed, you are attached"
+    assert lease_words(Lease(600.0, True)) == "lease 10:00, renewed: somebody is attached"
+    assert lease_words(Lease(None, True)) == "", "nothing counts down while the baseline serves"
 
 
 def test_a_run_that_broke_off_in_trouble_says_how_to_read_it(
@@ -211,6 +211,8 @@ def test_a_run_that_is_over_or_calm_says_nothing_of_a_crash(
     monkeypatch.setattr(process, "start_time", lambda pid: 1)  # the recorder's process is gone
     record(run, until=KILL_S)
     assert "at level act" in GuardWatch().look(run, False, False).after
+    record(run, until=KILL_S, said="end")
+    assert GuardWatch().look(run, False, False).after == "", "it ended as it should"
     record(run)
     assert GuardWatch().look(run, False, True).after == ""
     assert GuardWatch().look(run, False, False).after == ""

@@ -43,7 +43,8 @@ def test_a_breach_as_a_page(run: RunDir) -> None:
     said = text(found)
     assert title(read(run)) == f"2026-09-21 14:14:55 UTC  {run.id}"
     assert (
-        "killed candidate (container 0123456789ab) by cgroup.kill, process_mrelease, "
+        "killed candidate (container 0123456789ab) seen holding 75.0 GiB by cgroup.kill, "
+        "process_mrelease, "
         "34 ms after the limit was passed, gone after 227 ms" in said
     )
     assert "memory was back after 2.10 s; the baseline served again after 1 min 14 s" in said
@@ -63,6 +64,25 @@ def test_the_card_that_was_the_cause_comes_first(run: RunDir) -> None:
     vram, *_ = shown(run).curves
     assert (vram.name, vram.top, vram.limit) == ("VRAM used GPU-a", 96 * GIB, 86 * GIB)
     assert "shorten the context" in text(shown(run))
+
+
+def test_the_service_that_was_the_cause_comes_first(run: RunDir) -> None:
+    record(run)
+    limit = {"metric": "service.ram_used", "above": 70 * GIB, "of": "candidate"}
+    breach(run, limit=limit, value=74.5 * GIB, reason="RAM of candidate 74.5 GiB, above 70.0 GiB")
+    load, ram, *_ = shown(run).curves
+    assert (load.name, load.limit, load.below) == ("RAM of candidate", 70 * GIB, False)
+    assert (MONO + KILL_S, 74.5 * GIB) in load.points
+    assert load.points[0][1] == 0
+    assert ram.name == "RAM available"
+
+
+def test_what_a_victim_says_of_itself_counts_more(run: RunDir) -> None:
+    record(run)
+    killed = {"name": "candidate (pid 3)", "ram": 3 * GIB, "rungs": ["signals"]}
+    breach(run, killed=[killed, {"name": "other (pid 4)", "empty_s": 0.1}])
+    assert "killed candidate (pid 3) seen holding 3.0 GiB by signals" in text(shown(run))
+    assert "killed other (pid 4), gone after 100 ms" in text(shown(run))
 
 
 def test_what_the_ladder_has_not_done_is_not_said_to_be_done(run: RunDir) -> None:

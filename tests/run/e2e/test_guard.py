@@ -79,6 +79,10 @@ def breached(world: World) -> None:
     assert "300" in view.breach.words, view.breach.words
     (killed,) = [row for row in view.breach.data["killed"] if row["name"].startswith("hog")]
     assert killed["empty_s"] is not None
+    load = view.breach.data["load"]
+    assert load["name"] == "hog"
+    assert load["rows"][-1][1] is not None
+    assert max(size or 0 for _, size in load["rows"]) > 300 << 20
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
     assert not [s.id for s in view.steps if s.state == "failed"]
     assert view.restored_s is not None
@@ -114,6 +118,7 @@ def test_a_breach_during_an_approval_acts(world: World, go: Path) -> None:
     go.touch()
     restored(world)
     breached(world)
+    assert "RAM of hog rose to" in world.run.report.read_text()
     assert (world.at("ask").state, world.at("ask").cause) == ("cancelled", "guard")
 
 

@@ -119,6 +119,23 @@ def test_without_a_curve_there_is_no_chart(found: object) -> None:
     assert "## Guard" in section(view)
 
 
+def test_the_service_that_was_the_cause_is_drawn() -> None:
+    limit = {"metric": "service.ram_used", "above": 4 * GIB, "of": "cand", "source": "x"}
+    load = {"name": "cand", "rows": [[AT - 3 + t, t * 2 * GIB] for t in range(4)]}
+    killed = [{**BREACH["killed"][0], "ram": 6.0 * GIB}]
+    view = breached(limit=limit, load=load, killed=killed)
+    chart = guard_chart(view)
+    assert chart is not None
+    assert chart.about.endswith("RAM of cand rose to 6.0 GiB")
+    assert "limit 4.0 GiB" in chart.svg
+    assert "RAM available" not in chart.svg
+    assert "cand (process) seen holding 6.0 GiB by SIGKILL" in section(view)
+    without = guard_chart(breached(limit=limit))
+    assert without is not None
+    assert "RAM available" in without.svg
+    assert "limit" not in without.about
+
+
 def test_times_of_another_clock_end_with_the_kill() -> None:
     view = breached(window={"fast": [[AT + 5e6 + t, GIB, 0, 0] for t in range(3)]})
     assert view.breach is not None

@@ -1,0 +1,143 @@
+"""Whole runs of a user who has nothing but the engine's socket, through `omni-console run`: a
+candidate container passes a limit, and a real llama.cpp serves again. `make yard` runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.guard.real.member import PYTHON, UID, become, given, own, place
+from tests.guard.yard import memory
+from tests.guard.yard.boxed import alloc, box
+from tests.run.e2e.sites import book, service
+from tests.run.e2e.world import Outcome, World
+from tests.testbed.engine import Engine
+from tests.testbed.plugin import PREFIX, lacking
+
+__all__ = ["own", "place"]
+MARGIN = 768 * memory.MIB
+SMALL = "256MiB"
+LIMIT_S = 240.0
+CHECK = "import pydantic, docker, xllamacpp; print('ready')"
+STEPS = ("id: up, service: {start: hog}", "id: long, run: [sleep, '600']")
+
+
+class Member(World):
+    """A world whose every command is that user's."""
+
+    packages: str = sysconfig.get_paths()["purelib"]
+
+    @property
+    def tree(self) -> Path:
+        return self.root.parent / "tree"
+
+    def console(self, *args: str, **env: str) -> Outcome:
+        argv = [PYTHON, "-P", "-m", "console.cli", *args]
+        done = subprocess.run(
+            argv, env={**self.env, **env}, cwd=self.root, timeout=LIMIT_S, preexec_fn=become,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def site_of(self, hog: dict[str, object], engine: Engine, guards: list[object]) -> None:
+        """A llama.cpp of this user as the baseline, and a container as the candidate."""
+        argv = [PYTHON, *self.engine(self.model, self.base_port)[1:]]
+        base = service(argv, self.base_url)
+        base["process"]["env"] = {"PYTHONPATH": self.env["PYTHONPATH"]}
+        text = {
+            "schema": "omni.site/v1", "name": "local", "baseline": base,
+            "engine": {"host": engine.host}, "services": {"hog": hog}, "guards": guards,
+        }  # fmt: skip
+        self.site.write_text(json.dumps(text, indent=1))
+
+
+@pytest.fixture
+def member(place: Path, model: Path, own: Engine) -> Iterator[Member]:
+    """The user's own directory, and a baseline that `rollback` brought up for the first time."""
+    root = place / "home"
+    root.mkdir()
+    mine = shutil.copy(model, place / "tiny.gguf")
+    world = Member(root, Path(mine))
+    path = f"{place / 'tree'}:{Member.packages}"
+    world.env |= {"PYTHONPATH": path, "HOME": str(root), **own.env()}
+    for name in ("USER", "LOGNAME", "SUDO_USER"):
+        world.env.pop(name, None)
+    given(place)
+    able = subprocess.run(
+        [PYTHON, "-c", CHECK], env=world.env, preexec_fn=become, capture_output=True, text=True,
+        check=False, cwd=root,
+    )  # fmt: skip
+    if "ready" not in able.stdout:
+        version = ".".join(map(str, sys.version_info[:2]))
+        lacking(f"{PREFIX}{PYTHON} of this user cannot use {Member.packages} ({version})")
+    yield world
+    world.close()
+
+
+def up(world: Member) -> None:
+    done = world.console("rollback")
+    assert done.code == 0, done
+    assert "the baseline serves" in done.out, done
+    pid = (world.baseline() or (0, 0))[0]
+    assert Path(f"/proc/{pid}").stat().st_uid == UID, "the baseline is this user's"
+
+
+def restored(world: Member, own: Engine, done: Outcome) -> dict[str, object]:
+    """As a breach leaves it; the breach."""
+    assert done.code == 6, str(done)
+    view = world.view()
+    assert (str(view.state), view.reason) == ("rolled_back", "guard"), world.words
+    assert world.serves(), "the baseline answers a completion"
+    assert not own.run("ps", "-q").split(), "no container runs"
+    assert view.restored_s is not None
+    assert view.breach is not None
+    return view.breach.data
+
+
+def report(world: Member, done: Outcome) -> None:
+    """What a person would see."""
+    shown = world.console("show", world.run.id)
+    print(done.err, shown.out, sep="\n")
+
+
+def test_a_container_past_the_ram_limit_is_killed_through_the_engine(
+    member: Member, own: Engine
+) -> None:
+    go = member.root / "go"
+    go.mkdir()
+    hog = box(member.cand_url, ["sh", "-c", f"sleep 1; exec {alloc()}"], go)
+    member.site_of(hog, own, [])
+    up(member)
+    memory.warm(memory.GIB, 1)
+    memory.require(4 * memory.GIB)
+    limit = (memory.settled() - MARGIN) // memory.MIB
+    guard = {"metric": "host.ram_available", "below": f"{limit}MiB"}
+    member.site_of(hog, own, [guard])
+    done = member.go(member.write("hog.yaml", book(*STEPS, name="hog")))
+    found = restored(member, own, done)
+    report(member, done)
+    (killed,) = [row for row in found["killed"] if row["name"].startswith("hog")]  # type: ignore[attr-defined]
+    assert "engine" in killed["rung"], killed
+    assert "not permitted" in killed["why"] or "may not" in killed["why"], killed
+    assert killed["empty_s"] is not None
+
+
+def test_a_container_past_its_own_limit_is_ended_by_the_kernel(member: Member, own: Engine) -> None:
+    """RAM is plenty: its memory limit is the kernel's, which needs no permission of this user."""
+    go = member.root / "go"
+    go.mkdir()
+    command = ["sh", "-c", f"sleep 1; /yard/hog alloc {memory.GIB} 0; sleep 600"]
+    hog = box(member.cand_url, command, go, limit=SMALL)
+    member.site_of(hog, own, [])
+    up(member)
+    done = member.go(member.write("hog.yaml", book(*STEPS, name="hog")))
+    found = restored(member, own, done)
+    report(member, done)
+    assert "oom_kills" in str(found["limit"]), found["limit"]

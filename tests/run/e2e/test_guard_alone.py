@@ -1,0 +1,165 @@
+"""A run that nobody looks at, and one whose runner is gone: the lease, `show`, `gauges`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from console.run.guard_look import ready
+from console.services import process
+from tests.run.e2e.sites import UP, book
+from tests.run.e2e.world import COMMAND, World, until
+from tests.ui.terminal import Terminal
+
+LONG = "id: long, run: [sleep, '600']"
+
+
+def outage(world: World, *options: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, LONG)), *options)
+    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+
+
+def ran_out(world: World) -> None:
+    view = world.over()
+    assert (str(view.state), view.reason) == ("rolled_back", "lease"), world.words
+    assert world.serves()
+
+
+def environment(world: World) -> dict[str, str]:
+    return {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+
+@contextmanager
+def console(world: World, *options: str) -> Iterator[Terminal]:
+    made = Terminal([COMMAND, *options], environment(world), cwd=str(world.root))
+    try:
+        made.until("BASELINE DOWN")
+        yield made
+    finally:
+        made.close()
+
+
+def watched(world: World, seconds: float) -> list[float]:
+    """What is left of the lease while somebody watches, and after each look."""
+    found, until_at = [], time.monotonic() + seconds
+    while time.monotonic() < until_at and not world.view().over:
+        left = world.status().get("lease")
+        if left is not None:
+            found.append(left)
+        time.sleep(0.1)
+    return found
+
+
+def test_a_console_renews_the_lease_by_being_there(world: World) -> None:
+    outage(world, "--lease", "6s")
+    with console(world) as terminal:
+        left = watched(world, 8.0)
+        assert min(left[20:]) > 2.0, "it is renewed for longer than it lasts"
+        terminal.until("lease 0:0")
+        shown = world.console("show", world.run.id)
+        assert "renewed: somebody is attached" in shown.out, shown
+    ran_out(world)
+
+
+def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
+    outage(world, "--lease", "6s")
+    with console(world, "--readonly"):
+        shown = world.console("show", world.run.id)
+        assert "baseline returns in 0:0" in shown.out, shown
+        told = world.console("show", world.run.id, "--json").json["guard"]
+        assert 0 < told["lease_s"] <= 6, told
+        assert told["attended"] is False
+        ran_out(world)
+    shown = world.console("show", world.run.id)
+    assert "LEASE RAN OUT: nobody was attached for 6 s" in shown.out, shown
+    assert "GUARD BREACH" not in shown.out, shown
+    assert "stopped by the lease: nobody" in shown.out, shown
+
+
+def test_a_console_in_a_tmux_that_nobody_sees_renews_nothing(world: World) -> None:
+    if not shutil.which("tmux"):
+        pytest.fail("tmux is needed")
+    outage(world, "--lease", "6s")
+    call = ["tmux", "-S", str(world.root / "tmux")]
+    subprocess.run(
+        [*call, "new-session", "-d", "-x", "120", "-y", "40", COMMAND], env=environment(world),
+        check=True, cwd=world.root,
+    )  # fmt: skip
+    try:
+
+        def screen() -> str:
+            argv = [*call, "capture-pane", "-p"]
+            return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+        until(lambda: "BASELINE DOWN" in screen(), "the console draws")
+        ran_out(world)
+    finally:
+        subprocess.run([*call, "kill-server"], check=False, capture_output=True)
+
+
+def test_a_console_renews_the_lease_of_a_run_whose_runner_is_gone(world: World) -> None:
+    outage(world, "--lease", "6s")
+    with console(world) as terminal:
+        world.kill("runner")
+        world.dead()
+        terminal.until("its runner is gone")
+        until(lambda: "renewed: somebody is attached" in world.console("show", world.run.id).out)
+        time.sleep(8.0)
+        assert not world.view().over, "nobody is asked to watch a countdown"
+    until(lambda: world.view().over and world.view().finished, "nobody is there any more")
+    ran_out(world)
+
+
+def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
+    outage(world)
+    world.kill("runner")
+    world.dead()
+    shown = world.console("show", world.run.id)
+    assert "guard ok, its runner is gone" in shown.out, shown
+    assert "BASELINE DOWN: omni-console rollback brings it back" in shown.out, shown
+    child = world.start("gauges", "--watch")
+    assert child.stdout is not None
+    first = child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    assert "its runner is gone" in first, "the first line knows it already"
+
+
+def test_the_first_line_knows_the_run(world: World) -> None:
+    outage(world, "--lease", "90s")
+    until(lambda: world.status().get("lease"), "it counts")
+    child = world.start("gauges", "--watch")
+    assert child.stdout is not None
+    first = child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    assert "guard ok" in first or "guard WARN" in first, first
+    assert "baseline returns in 1:" in first, first
+    assert world.tell("abort").code == 0
+    world.over()
+
+
+def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
+    """Everything of the run died; another run found a baseline that somebody had started."""
+    outage(world)
+    found = ready(world.run)
+    for kind in ("sentinel", "ladder", "runner", "step", "process"):
+        for pid, start in world.pids(kind):
+            process.send(pid, start, signal.SIGKILL)
+    assert found is not None
+    world.dead()
+    dead = world.run
+    assert "BASELINE DOWN" in world.console("show", dead.id).out
+    world.bring_up()
+    done = world.go(world.write("other.yaml", book("id: a, note: x", name="other")))
+    assert done.code == 0, done
+    shown = world.console("show", dead.id)
+    assert "BASELINE DOWN" not in shown.out, shown
+    assert "served again at" in shown.out, shown
+    assert shown.code == 4, "interrupted it is still"
+    assert json.loads(world.console("show", dead.id, "--json").out)["state"] == "interrupted"

@@ -1,0 +1,94 @@
+"""Guards that are breached before anything starts: no outage, and `plan` says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.guard import sheet
+from tests.run.e2e.sites import UP, book
+from tests.run.e2e.world import World
+
+NOW = [
+    ("metric: disk.free, below: 900TiB, of: /", "disk free (/) ", "below 900.0 TiB"),
+    ("metric: disk.free, below: 900TiB", "disk free (", "below 900.0 TiB"),
+    ("metric: disk.free, below: 1GiB, of: /no/such", "disk.free of /no/such", "no such directory"),
+    ("metric: gpu.memory_used, above: 1GiB, of: sum, missing: breach", "VRAM used", "no NVIDIA"),
+]
+
+
+def guards(*rows: str) -> str:
+    return "guards:\n" + "".join(f"  - {{{row}}}\n" for row in rows)
+
+
+@pytest.mark.parametrize(("row", "figure", "why"), NOW)
+def test_a_guard_that_would_act_at_once_costs_no_outage(
+    world: World, row: str, figure: str, why: str
+) -> None:
+    path, before = world.write("b.yaml", guards(row) + book(UP)), world.baseline()
+    planned = world.console("plan", str(path))
+    assert planned.code == 0, planned
+    (warning,) = [line for line in planned.out.splitlines() if "WARNING" in line]
+    assert figure in warning, planned
+    assert why in warning, planned
+    assert "(playbook, line 2)" in warning, planned
+    assert "NO RUN WOULD START" in warning, planned
+    done = world.go(path)
+    assert done.code == 2, done
+    told = json.dumps(done.json)
+    assert figure in told, done
+    assert why in told, done
+    assert "(playbook, line 2)" in told, done
+    assert not world.runs
+    assert world.baseline() == before
+
+
+def test_ram_that_is_short_now_costs_no_outage_but_what_the_baseline_gives_back_counts(
+    world: World,
+) -> None:
+    fields = dict(
+        line.split(":") for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
+    )
+    total, left = (int(fields[n].split()[0]) // 1024 for n in ("MemTotal", "MemAvailable"))
+    short = world.write("b.yaml", guards(
+        f"metric: host.ram_available, below: {(total + left) // 2}MiB") + book(UP))  # fmt: skip
+    done = world.go(short)
+    assert done.code == 2, done
+    assert "RAM available" in json.dumps(done.json), done
+    assert not world.runs
+
+
+def test_a_guard_that_cannot_be_looked_at_is_only_told(world: World) -> None:
+    path = world.write(
+        "b.yaml", guards("metric: gpu.memory_used, above: 1GiB, of: sum") + book("id: a, note: x")
+    )
+    planned = world.console("plan", str(path))
+    assert "it guards nothing" in planned.out, planned
+    assert "NO RUN" not in planned.out, planned
+    assert world.go(path).code == 0
+
+
+@pytest.mark.parametrize(
+    "row", ["metric: runner.silent, above: 1ms", "metric: host.time_to_full, below: 10h"]
+)
+def test_a_limit_that_any_day_breaches_is_no_playbook(world: World, row: str) -> None:
+    path = world.write("b.yaml", guards(row) + book(UP))
+    for command in ("plan", "run"):
+        done = world.console(command, str(path))
+        assert done.code == 2, done
+        assert "b.yaml:2:" in done.err, done
+        assert "any day" in done.err, done
+    assert not world.runs
+
+
+def test_the_directory_of_a_guard_is_its_files(world: World) -> None:
+    """A relative path is looked at where the playbook lies, not where somebody stands."""
+    rows = guards("metric: disk.free, below: 1MiB, of: .")
+    done = world.detach(world.write("b.yaml", rows + book("id: ask, approval: {prompt: Go on?}")))
+    world.state("waiting_approval")
+    (limit,) = json.loads((done.guard / sheet.SHEET).read_text())["limits"]
+    assert limit["of"] == str(world.root)
+    assert world.tell("abort").code == 0
+    world.over()

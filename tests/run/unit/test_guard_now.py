@@ -1,0 +1,116 @@
+"""Guards held against the machine before anything starts: cards, and what the baseline holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.clock import FakeClock
+from console.fit.machine import Card
+from console.guard.limits import Limit
+from console.preflight.cards import Cards
+from console.run import guard_now
+from console.run.guard_now import Finding, findings
+from console.run.plan import Plan
+from tests.run.unit.conftest import MakePlan
+
+GIB = 1 << 30
+TWO = Cards((Card("A", "GPU-aaaa", 96 * GIB, 6 * GIB), Card("B", "GPU-bbbb", 32 * GIB, 31 * GIB)))
+MEMINFO = "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+Look = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A root with 377 GiB of RAM, 40 GiB of it available."""
+    root = tmp_path / "root"
+    (root / "proc/pressure").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(MEMINFO.format(377 << 20, 40 << 20))
+    return root
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def held(plan: MakePlan, machine: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Look:
+    made = plan("{id: cmd, run: [x]}")
+
+    def look(
+        limit: Limit, cards: Cards = TWO, *, outage: bool = True, **more: int
+    ) -> list[Finding]:
+        monkeypatch.setattr(guard_now, "ask", lambda seconds: cards)
+        one = replace(made, playbook=replace(made.playbook, guards=(limit,)))
+        monkeypatch.setattr(Plan, "takes_down", property(lambda self: outage))
+        return findings(one, clock=clock, root=machine, **more)
+
+    return look
+
+
+def card(of: str, **more: object) -> Limit:
+    return Limit("gpu.memory_used", of=of, source="playbook, line 7", **more)  # type: ignore[arg-type]
+
+
+def test_a_card_that_is_not_there_starts_nothing(held: Look) -> None:
+    (found,) = held(card("GPU-cccc", above=GIB))
+    assert found.stops
+    assert found.words == (
+        "gpu.memory_used of GPU-cccc: no such card; there is GPU-aaaa, GPU-bbbb (playbook, line 7)"
+    )
+    (found,) = held(card("GPU-cccc", above=GIB, act="warn"))
+    assert not found.stops, "a warning less is no outage for nothing"
+
+
+def test_without_a_driver_only_what_wants_a_figure_starts_nothing(held: Look) -> None:
+    none = Cards(words="no NVIDIA driver")
+    (found,) = held(card("sum", above=GIB), none)
+    assert not found.stops
+    assert "it guards nothing" in found.words
+    (found,) = held(card("sum", above=GIB, missing="breach"), none)
+    assert found.stops
+    assert "no NVIDIA driver, which `missing: breach` counts as breached" in found.words
+
+
+def test_vram_that_the_baseline_gives_back_is_a_warning(held: Look) -> None:
+    (found,) = held(card("max", above=80 * GIB))
+    assert not found.stops
+    assert "90.0 GiB, above 80.0 GiB" in found.words
+    assert found.words.endswith("breached now, while the baseline serves")
+    (found,) = held(card("max", above=80 * GIB), outage=False)
+    assert found.stops
+    assert held(card("GPU-bbbb", above=80 * GIB)) == []
+
+
+def test_what_the_baseline_gives_back_is_counted(held: Look) -> None:
+    limit = Limit("host.ram_available", below=60 * GIB, source="site, line 3")
+    (found,) = held(limit, given_back=10 * GIB)
+    assert found.stops
+    assert found.words == "RAM available 50.0 GiB, below 60.0 GiB (site, line 3): breached now"
+    assert held(limit, given_back=30 * GIB) == []
+    (found,) = held(limit)
+    assert not found.stops, "how much it gives back is not known"
+    (found,) = held(limit, outage=False)
+    assert found.stops
+
+
+def test_what_is_about_a_load_waits_for_it(held: Look) -> None:
+    assert held(Limit("service.ram_used", above=1.0)) == []
+    assert held(Limit("host.swap_growth", above=1.0)) == []
+    assert held(Limit(log="cand", matches="x")) == []
+
+
+def test_a_pace_is_looked_at_for_a_while(held: Look, clock: FakeClock) -> None:
+    before = clock.monotonic()
+    assert held(Limit("host.time_to_full", below=20.0)) == []
+    assert clock.monotonic() - before >= guard_now.LOOK_S
+
+
+def test_what_a_process_holds() -> None:
+    assert (guard_now.held_by(os.getpid()) or 0) > 1 << 20
+    assert guard_now.held_by(2**22 + 1) is None

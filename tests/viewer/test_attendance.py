@@ -1,0 +1,82 @@
+"""Whether somebody sees this terminal: a real tmux with and without a client."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from console.viewer.attendance import ASK_EVERY_S, Attendance
+from tests.run.e2e.world import until
+
+
+class Hands:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def attendance(answers: list[str], environment: Mapping[str, str]) -> tuple[Attendance, Hands]:
+    hands = Hands()
+    made = Attendance(hands, environment, lambda pane, env: answers.pop(0))  # type: ignore[arg-type]
+    return made, hands
+
+
+INSIDE = {"TMUX": "/tmp/tmux-0/b,1,0", "TMUX_PANE": "%3"}
+
+
+def test_a_terminal_of_its_own_is_attended_while_it_is_there() -> None:
+    assert attendance([], {})[0].there()
+
+
+def test_tmux_is_asked_now_and_then() -> None:
+    made, hands = attendance(["1\n", "0\n", "2"], INSIDE)
+    assert [made.there(), made.there()] == [True, True]
+    hands.at += ASK_EVERY_S
+    assert [made.there(), made.there()] == [False, False]
+    hands.at += ASK_EVERY_S
+    assert made.there()
+
+
+def test_a_tmux_that_says_nothing_takes_nobody_away() -> None:
+    assert attendance([""], INSIDE)[0].there()
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[list[str]]:
+    assert shutil.which("tmux"), "tmux is part of the testbed"
+    call = ["tmux", "-S", str(tmp_path / "tmux")]
+    yield call
+    subprocess.run([*call, "kill-server"], check=False, capture_output=True)
+
+
+def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: Path) -> None:
+    """Detached from birth, then a client comes and goes."""
+    told = tmp_path / "environment"
+    command = f'printf \'%s %s\' "$TMUX" "$TMUX_PANE" > {told}.new; mv {told}.new {told}; sleep 60'
+    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", command], check=True)
+    until(told.exists, "it says where it is")
+    names = dict(zip(("TMUX", "TMUX_PANE"), told.read_text().split(), strict=True))
+    environment = {**os.environ, **names}
+    assert not Attendance(environment=environment).there()
+    ours, theirs = os.openpty()
+    client = subprocess.Popen(
+        [*tmux, "attach"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    try:
+        until(lambda: Attendance(environment=environment).there(), "the client is seen")
+    finally:
+        client.kill()
+        client.wait(10)
+        os.close(ours)
+        os.close(theirs)
+    until(lambda: not Attendance(environment=environment).there(), "the client is gone")
