@@ -13,12 +13,14 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from console.clock import Clock
 from console.guard.judge import Breach
 from console.guard.kill import Killer, Strike
+from console.guard.look import Load
+from console.guard.page import finite
 from console.guard.sheet import BREACH, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
@@ -41,13 +43,17 @@ Say = Callable[[str, str], None]
 
 @dataclass(slots=True)
 class Page:
-    """breach.json: see `Aftermath`."""
+    """breach.json: see `Aftermath`. `crossed`: the monotonic second that a kill is counted from."""
 
     cause: str
     reason: str
     wall: float
     mono: float
     data: dict[str, Any]
+    crossed: float = 0.0
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Identity of a target → `ram`, `swap` (bytes without page cache) and `age_s` before the
+    blow."""
 
 
 class Window:
@@ -83,7 +89,7 @@ class Aftermath:
 
     def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
         """The first blow, before anything else."""
-        self._strike = killer.strike(targets, self._page.mono)
+        self._strike = killer.strike(targets, self._page.crossed)
         self._begun = self._clock.monotonic()
 
     def look(self) -> None:
@@ -138,19 +144,23 @@ class Aftermath:
         thread.join(WRITE_S)
 
     def to_json(self) -> dict[str, Any]:
-        """`at` and `wall`: Unix seconds, `mono` the same moment; `killed` as in `Killed`, with
-        `rung` and `write_s`; `window`: rows of [wall, RAM available, swap used, full %]."""
+        """`at` and `wall`: Unix seconds, `mono` the same moment, `crossed` when the limit was
+        passed (see `Breach`), `gap_s`; `killed` as in `Killed`, with `rung`, `write_s` and what it
+        `held`; `curve`: see `Curves`; `window`: rows of [wall, RAM available, swap used, full %].
+        """
         page = self._page
         report = self._strike.report() if self._strike is not None else {"killed": []}
         killed = [
             {
-                **one, "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
+                **one, "held": page.held.get(one["who"]),
+                "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
                 "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
             }
             for one in report["killed"]
         ]  # fmt: skip
         return {
-            "at": page.wall, "wall": page.wall, "mono": page.mono, "cause": page.cause,
+            "at": page.wall, "wall": page.wall, "mono": page.mono, "crossed": page.crossed,
+            "cause": page.cause,
             "run_id": self._sheet.run_id, "reason": page.reason, **page.data, **report,
             "killed": killed, "window": self._window.to_json(),
         }  # fmt: skip
@@ -198,14 +208,32 @@ def page_of(breach: Breach, wall: float) -> Page:
     """What the judge found, as a page."""
     return Page("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
-        "of": breach.of, "tte_s": breach.tte_s, "rate": breach.rate,
-    })  # fmt: skip
+        "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,
+    }, breach.crossed_at)  # fmt: skip
+
+
+def held(
+    targets: Sequence[Target],
+    loads: Sequence[Load],
+    now: float,
+    read: Callable[[Target], tuple[float, int] | None] = lambda target: None,
+) -> dict[str, dict[str, Any]]:
+    """What each target held when it was read last; `read`: what is known of it since the loads."""
+    found = {}
+    for target in targets:
+        load = next((x for x in loads if (x.kind, x.name) == (target.kind, target.name)), None)
+        at, ram = read(target) or ((load.at, load.ram) if load is not None else (now, None))
+        found[target.who] = {
+            "ram": ram, "swap": load.swap if load is not None else None,
+            "age_s": None if ram is None else round(max(0.0, now - at), 3),
+        }  # fmt: skip
+    return found
 
 
 def lease_page(length_s: float, now: float, wall: float) -> Page:
     """A lease that ran out: nobody is killed here, the ladder stops what runs."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
-    return Page("lease", words, wall, now, {"reasons": [words], "limit": {}})
+    return Page("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
 def start_rollback(calm: Callable[[int], None]) -> None:

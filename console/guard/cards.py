@@ -43,9 +43,12 @@ class Cards:
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
         return f"the GPU reader has been silent for {now - self._heard:.0f} s{how}"
 
-    def tend(self) -> None:
-        for line in self.child.tend():
+    def tend(self) -> bool:
+        """Take what the reader wrote; whether it wrote anything."""
+        lines = self.child.tend()
+        for line in lines:
             self.take(line, self._clock.monotonic())
+        return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
         """One line of the reader; one that is not whole changes nothing."""

@@ -13,15 +13,17 @@ from console.clock import Clock
 from console.guard import page
 from console.guard import sheet as sheets
 from console.guard.alive import Alive
-from console.guard.breach import Aftermath, Page, lease_page, page_of, reap
+from console.guard.breach import Aftermath, Page, held, lease_page, page_of, reap
 from console.guard.calm import Calm
 from console.guard.defaults import defaults
+from console.guard.fast import FastReader
 from console.guard.inbox import Inbox
-from console.guard.judge import POLL_S, Judge, Judgement
+from console.guard.judge import POLL_S, Breach, Judge, Judgement
 from console.guard.kill import Killer
 from console.guard.lease import Lease
 from console.guard.look import Look
 from console.guard.protect import Protections
+from console.guard.quick import gap_s
 from console.guard.recorder import Recorder
 from console.guard.scribe import Scribe
 from console.guard.sheet import SHEET, Sheet
@@ -33,7 +35,6 @@ from console.text import one_line
 
 SECOND_S = 1.0
 COLLECT_S = 60.0
-ATTENDED_S = 5.0
 ADVISED_S = 5.0
 """A rollback says once a second that it climbs; a word that nobody repeats disarms nothing."""
 LEFT_S = 60.0
@@ -58,6 +59,20 @@ class Means:
 def poll(descriptors: list[int], seconds: float) -> bool:
     """See `Wait`."""
     return bool(select.select(descriptors, [], [], max(0.0, seconds))[0])
+
+
+def judge_of(sheet: Sheet, fast: FastReader, now: float) -> Judge:
+    """Raises OSError where memory is not known, ValueError for a limit that is none."""
+    memory = fast.read(now)
+    if memory is None:
+        raise OSError(fast.why)
+    found = defaults(memory.total, memory.swap_total)
+    return Judge(sheet.limits, found, sheet.envelope, sheet.gpus)
+
+
+def limits_of(judge: Judge, sheet: Sheet) -> list[dict[str, Any]]:
+    """Everything that is judged, for the page."""
+    return [one.to_json() for one in (*judge.defaults.limits, *sheet.limits)]
 
 
 def go_on(judge: Judge, before: Judge, look: Look) -> Judge:
@@ -87,15 +102,14 @@ class Duty:
         self.over = False
         self._means, self._wait = means, wait
         self._clock = means.clock
-        self._judge = self._new_judge(sheet)
-        self._limits = self._judged_limits()
+        self._judge = judge_of(sheet, means.watch.fast, means.clock.monotonic())
+        self._limits = limits_of(self._judge, self.sheet)
         self._lease = Lease(sheet.lease_s)
         self._scribe, self._calm = Scribe(means.ring, means.clock), Calm()
         self._aftermath: Aftermath | None = None
         self._known: set[str | tuple[int, int]] = set()
         self._error = ""
-        self._asked_to_arm = self._outage = self._attended = False
-        self._attended_at = float("-inf")
+        self._asked_to_arm = self._outage = False
         self._second_at = self._advised_at = float("-inf")
         self._collect_at = self._left_at = self._clock.monotonic()
         self._wait_s = 0.0
@@ -142,28 +156,31 @@ class Duty:
         if now - self._second_at >= SECOND_S:
             self._second(now)
         memory = means.watch.memory()
-        if self._aftermath is None and self._calm.holds(memory):
+        over = means.watch.quick.tick(memory.at if memory is not None else now)
+        if not over and self._aftermath is None and self._calm.holds(memory):
             self._scribe.sample(memory)
-            return
-        look = means.watch.look(memory)
+        else:
+            self._look(means.watch.look(memory))
+        self._wait_s = means.watch.quick.wait_s(self._calm.wait_s)
+
+    def _look(self, look: Look) -> None:
         self._arm(look)
         judged = self._judge.look(look)
-        self._calm.judged(memory, judged)
+        self._calm.judged(self._judge, look.memory, judged)
         if judged.fresh and judged.breach is not None:
-            self._begin(page_of(judged.breach, self._clock.now()), kill=True)
+            self._strike(judged.breach, look)
         self._scribe.record(look, judged, lambda: self._page(look, judged))
         if self._aftermath is not None and not self._aftermath.over:
             self._aftermath.look()
-        self._wait_s = judged.wait_s
 
     def _page(self, look: Look, judged: Judgement) -> dict[str, Any]:
         copied = self._means.watch.outer.copied_at
         return page.status(
             look, judged,
-            rate=self._judge.forecast.rate,
+            countdown=self._judge.sight.countdown,
             limits=self._limits,
             protections=self.protections,
-            lease=(self._lease.left(look.at), self._is_attended(look.at)),
+            lease=(self._lease.left(look.at), self._lease.is_attended(look.at)),
             more={
                 "advisory": self._judge.advised, "armed": self._judge.armed,
                 "acted": self._aftermath is not None, "outage": self._outage,
@@ -180,6 +197,7 @@ class Duty:
     def _second(self, now: float) -> None:
         means = self._means
         self._second_at = now
+        self._calm.forget()
         means.watch.tend()
         reap()
         if means.alive.grew():
@@ -191,7 +209,8 @@ class Duty:
             self._judge.advisory(False)
             means.ring.event("acting", "nobody says any more that a rollback climbs")
         if self._lease.expired(now) and self._aftermath is None:
-            self._begin(lease_page(self.sheet.lease_s, now, self._clock.now()), kill=False)
+            self._begin(what := lease_page(self.sheet.lease_s, now, self._clock.now()))
+            means.ring.event("lease", one_line(what.reason))
         self._scribe.second(means.watch.look())
         if now - self._collect_at >= COLLECT_S:
             self._collect_at = now
@@ -217,7 +236,9 @@ class Duty:
     def _reread(self) -> None:
         """The records anew."""
         alive, killer = self._means.alive, self._means.killer
-        killer.deny = alive.read(lambda entries: deny_of(self.sheet, entries), self._now())
+        killer.deny = alive.read(
+            lambda entries: deny_of(self.sheet, entries), self._clock.monotonic()
+        )
         self._targets_changed()
 
     def _targets_changed(self) -> None:
@@ -238,7 +259,8 @@ class Duty:
             self._asked_to_arm = False
             return
         now = {one.container or (one.pid, one.start) for one in alive.targets}
-        if now <= self._known or (self._aftermath is not None and not self._may_again()):
+        before = self._aftermath
+        if now <= self._known or (before and not (self._asked_to_arm and before.over)):
             return
         self._known = now
         self._aftermath, self._asked_to_arm = None, False
@@ -246,34 +268,44 @@ class Duty:
         names = ", ".join(one.title for one in alive.targets)
         self._means.ring.event("armed", one_line(names))
 
-    def _may_again(self) -> bool:
-        return self._asked_to_arm and self._aftermath is not None and self._aftermath.over
+    def _strike(self, breach: Breach, look: Look) -> None:
+        """The first blow. Before it only what costs some 50 µs and no disk: what is about to
+        happen, since whoever is killed a moment later says nothing any more."""
+        means, wall = self._means, self._clock.now()
+        what = page_of(breach, wall)
+        aftermath = self._begin(what)
+        try:
+            means.ring.event("breach", one_line(what.reason))
+            what.held = held(means.alive.targets, look.loads, look.at, means.watch.quick.held)
+        finally:
+            aftermath.strike(means.killer, means.alive.targets)
+        more = means.watch.quick.points(breach.limit, breach.of)
+        what.data["curve"] = self._scribe.curves.of(breach, self._judge.sight, more, wall)
+        what.data["gap_s"] = round(gap_s(more, breach), 4)
 
-    def _begin(self, what: Page, *, kill: bool) -> None:
-        """A breach, or a lease that ran out: the first blow comes before any word."""
-        means = self._means
+    def _begin(self, what: Page) -> Aftermath:
         self._asked_to_arm = False
         self._aftermath = Aftermath(
-            self.sheet, what, self._scribe.window, self._clock, means.ring.event,
-            lambda: means.spawn(self.sheet),
+            self.sheet, what, self._scribe.window, self._clock, self._means.ring.event,
+            lambda: self._means.spawn(self.sheet),
         )  # fmt: skip
-        if kill:
-            self._aftermath.strike(means.killer, means.alive.targets)
-        means.ring.event("breach" if kill else "lease", one_line(what.reason))
+        return self._aftermath
 
     # -- what it is told -------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        self._means.watch.tend()
+        if self._means.watch.tend():
+            self._calm.forget()
         for message in self._means.inbox.read():
             self._take(message)
 
     def _take(self, message: dict[str, Any]) -> None:
-        now, word, on = self._now(), message["do"], message.get("on") is True
-        self._calm.forget()
-        if word == "beat":
+        now, word, on = self._clock.monotonic(), message["do"], message.get("on") is True
+        if word == "beat":  # the one word that nothing has to be judged for
             self._means.watch.beat_at = now
-        elif word == "arm":
+            return
+        self._calm.forget()
+        if word == "arm":
             # what begins while a ladder is being called is the ladder's to end
             self._asked_to_arm = self._aftermath is None or self._aftermath.over
             self._reread()
@@ -286,7 +318,6 @@ class Duty:
             self._outage = on
             self._lease.outage(on, now)
         elif word == "attended":
-            self._attended_at = now
             self._lease.attended(now)
         elif word == "quit":
             self._end("the run is over")
@@ -302,28 +333,12 @@ class Duty:
             )  # fmt: skip
             judge = self._judge
             if not same:
-                judge = go_on(self._new_judge(fresh), self._judge, self._means.watch.look())
+                made = judge_of(fresh, self._means.watch.fast, self._clock.monotonic())
+                judge = go_on(made, self._judge, self._means.watch.look())
         except (OSError, ValueError) as error:
             self._means.ring.event("refused", one_line(f"a new sheet: {error}"))
             return
         self.sheet, self._judge = fresh, judge
-        self._limits = self._judged_limits()
+        self._limits = limits_of(self._judge, self.sheet)
         self._lease.length_s = max(0.0, fresh.lease_s)
         self._reread()
-
-    def _new_judge(self, sheet: Sheet) -> Judge:
-        fast = self._means.watch.fast
-        memory = fast.read(self._now())
-        if memory is None:
-            raise OSError(fast.why)
-        found = defaults(memory.total, memory.swap_total)
-        return Judge(sheet.limits, found, sheet.envelope, sheet.gpus)
-
-    def _judged_limits(self) -> list[dict[str, Any]]:
-        return [one.to_json() for one in (*self._judge.defaults.limits, *self.sheet.limits)]
-
-    def _is_attended(self, now: float) -> bool:
-        return bool(self.sheet.lease_s) and now - self._attended_at < ATTENDED_S
-
-    def _now(self) -> float:
-        return self._clock.monotonic()

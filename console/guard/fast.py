@@ -1,6 +1,6 @@
-"""RAM, swap and memory pressure twenty to fifty times a second, on descriptors that stay open.
+"""RAM, swap and memory pressure four to fifty times a second, on descriptors that stay open.
 
-A look is one pread of meminfo and one of pressure/memory, searched with `find`: ~10 µs. Where a
+A look is one pread of meminfo and one of pressure/memory, ~12 µs, most of it the kernel's. Where a
 cgroup bounds this process each bounding level adds two more.
 """
 
@@ -14,7 +14,33 @@ from console.guard.look import Memory
 from console.text import one_line
 
 _CHUNK = 8192
+_MEMINFO = 2048
+"""Bytes; what is wanted stands in its first 600."""
+_UNIT = b" kB\n"
 MEMINFO, PRESSURE = "proc/meminfo", "proc/pressure/memory"
+
+
+class Row:
+    """One figure of a table whose rows stay where they are, in KiB: where it stood the last time
+    is looked at first, and believed only if name and unit are there."""
+
+    __slots__ = ("_at", "_end", "_from", "_name")
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._at = self._from = self._end = 0
+
+    def read(self, text: bytes) -> int | None:
+        """The figure; None where the table has no such row."""
+        if text.startswith(self._name, self._at) and text.startswith(_UNIT, self._end):
+            try:
+                return int(text[self._from : self._end])
+            except ValueError:
+                pass
+        self._at = max(0, text.find(self._name))
+        self._from = self._at + len(self._name)
+        self._end = max(0, text.find(_UNIT, self._from))
+        return field(text, self._name)
 
 
 class FastReader:
@@ -26,6 +52,8 @@ class FastReader:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._meminfo = self._pressure = -1
+        self._total, self._available = Row(b"MemTotal:"), Row(b"\nMemAvailable:")
+        self._swap, self._swap_free = Row(b"\nSwapTotal:"), Row(b"\nSwapFree:")
         self.why = ""
         self._open()
         first = self._machine(0.0)
@@ -63,16 +91,16 @@ class FastReader:
 
     def _machine(self, at: float) -> Memory | None:
         try:
-            text = os.pread(self._meminfo, _CHUNK, 0)
+            text = os.pread(self._meminfo, _MEMINFO, 0)
         except OSError as error:
             self.why = one_line(f"meminfo cannot be read: {error.strerror}")
             self._open()
             return None
-        total, available = field(text, b"MemTotal:"), field(text, b"\nMemAvailable:")
+        total, available = self._total.read(text), self._available.read(text)
         if total is None or available is None:
             self.why = "meminfo has no MemTotal or no MemAvailable"
             return None
-        swap, free = field(text, b"\nSwapTotal:") or 0, field(text, b"\nSwapFree:") or 0
+        swap, free = self._swap.read(text) or 0, self._swap_free.read(text) or 0
         some, full = self._waited()
         self.why = ""
         return Memory(
@@ -86,9 +114,8 @@ class FastReader:
             return None, None
         try:
             text = os.pread(self._pressure, 512, 0)
-            some = text.find(b"total=")
-            full = text.find(b"total=", text.find(b"\nfull"))
-            return _number(text, some + 6, some), _number(text, full + 6, full)
+            some, _, full = text.partition(b"\nfull ")
+            return _total(some), _total(full)
         except (OSError, ValueError):
             return None, None
 
@@ -106,11 +133,10 @@ def field(text: bytes, name: bytes) -> int | None:
         return None
 
 
-def _number(text: bytes, at: int, found: int) -> int | None:
-    if found < 0:
-        return None
-    end = text.find(b"\n", at)
-    return int(text[at : end if end >= 0 else len(text)])
+def _total(line: bytes) -> int | None:
+    """PSI's total, the last word of a line."""
+    _, found, number = line.rpartition(b"total=")
+    return int(number) if found else None
 
 
 def opened(path: Path) -> int:

@@ -7,9 +7,11 @@ import os
 import re
 import signal
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 from console.text import LINE_LIMIT, clean, decode, one_line
 
@@ -19,6 +21,9 @@ BLOCK = 1 << 18
 PATIENCE_S = 0.2
 """A pattern may take so long over one line; one that took longer three times is not used again."""
 STRIKES = 3
+LOST_S = 3.0
+"""A log that is not there for longer cannot be watched; it may come a moment after its service."""
+TOO_LONG = "the pattern takes too long: it is not looked for any more"
 _NEEDLE = 4096
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
 
@@ -30,6 +35,7 @@ class Tail:
     def __init__(self, path: str) -> None:
         self.path = path
         self.why = ""
+        self._lost_at = 0.0
         self._file = -1
         self._identity = (0, 0)
         self._at = 0
@@ -55,10 +61,20 @@ class Tail:
             yield from (line[:LINE_LIMIT] for line in whole)
             self._rest = self._rest[: 2 * LINE_LIMIT]
 
+    @property
+    def lost(self) -> str:
+        """`why`, once it has lasted."""
+        return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
+
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _lose(self, why: str | None) -> None:
+        if not self.why:
+            self._lost_at = time.monotonic()
+        self.why = one_line(f"the log cannot be read: {why}")
 
     def _size(self) -> int | None:
         """How long the open file is; another one that took its name comes after its last byte."""
@@ -73,7 +89,7 @@ class Tail:
             if self._file < 0 or (found.st_dev, found.st_ino) != self._identity:
                 return self._size() if self._open(end=False) else None
         except OSError as error:
-            self.why = one_line(f"the log cannot be read: {error.strerror}")
+            self._lose(error.strerror)
             return None
         if size < self._at:
             self._go_on()
@@ -84,12 +100,12 @@ class Tail:
         try:
             descriptor = os.open(self.path, flags)
         except OSError as error:
-            self.why = one_line(f"the log cannot be read: {error.strerror}")
+            self._lose(error.strerror)
             return False
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
-            self.why = "the log cannot be read: it is not a file"
+            self._lose("it is not a file")
             return False
         self.close()
         self._file, self.why = descriptor, ""
@@ -130,9 +146,13 @@ class Logs:
     watched: list[Watched] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
     """Limits that are not looked for, and why."""
+    _armed: frozenset[str] = frozenset()
+    _unfit: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
-        """Follow these files (service → path) for these (limit, service, regex)."""
+        """Follow those of these files (service → path) that one of these (limit, service, regex)
+        is about."""
+        files = {one: files[one] for _, one, _ in patterns if one in files}
         for service in [one for one in self.tails if files.get(one) != self.tails[one].path]:
             self.tails.pop(service).close()
         for service, path in files.items():
@@ -140,16 +160,22 @@ class Logs:
                 self.tails[service] = Tail(path)
         before = {(one.limit, one.service, one.pattern.pattern): one for one in self.watched}
         self.watched, self.bad = [], {}
+        self._unfit = [(limit, service) for limit, service, _ in patterns]
         for limit, service, text in patterns:
             try:
                 made = Watched(limit, service, re.compile(text))
             except (re.error, RecursionError, OverflowError) as error:
                 self.bad[limit] = one_line(f"no pattern: {error}")
                 continue
-            self.watched.append(before.get((limit, service, text), made))
+            one = before.get((limit, service, text), made)
+            self.watched.append(one)
+            self._unfit.remove((limit, service))
+            if one.strikes >= STRIKES:
+                self.bad[limit] = TOO_LONG
 
     def arm(self, armed: dict[str, int]) -> None:
         """Which arming each service is in: a new one counts from zero, without one none counts."""
+        self._armed = frozenset(armed)
         for one in self.watched:
             number = armed.get(one.service, -1)
             if number != one.armed:
@@ -167,6 +193,25 @@ class Logs:
                         one.count, one.line, rose = one.count + 1, text[:200], True
         return rose
 
+    def hits(self) -> list[dict[str, Any]]:
+        """What was counted of each limit whose service is alive, and `why` no more can be."""
+        found = [
+            {
+                "limit": one.limit, "count": one.count, "line": one.line,
+                "why": self.bad.get(one.limit) or self._lost(one.service),
+            }
+            for one in self.watched if one.armed >= 0
+        ]  # fmt: skip
+        found += [
+            {"limit": limit, "count": 0, "line": "", "why": self.bad[limit]}
+            for limit, service in self._unfit if service in self._armed
+        ]  # fmt: skip
+        return found
+
+    def _lost(self, service: str) -> str:
+        tail = self.tails.get(service)
+        return tail.lost if tail is not None else "no log of it is known"
+
     def close(self) -> None:
         for tail in self.tails.values():
             tail.close()
@@ -179,7 +224,7 @@ class Logs:
         except TooSlow:
             one.strikes += 1
             if one.strikes >= STRIKES:
-                self.bad[one.limit] = "the pattern takes too long: it is not looked for any more"
+                self.bad[one.limit] = TOO_LONG
             return False
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

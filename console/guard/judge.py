@@ -35,7 +35,10 @@ Level = Literal["ok", "warn", "act"]
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What was passed, at which monotonic second, with all the reasons of that look."""
+    """What was passed, at which monotonic second it was judged, with all the reasons of that look.
+
+    `crossed_at`: when the sample was taken that passed the limit first, plus the time it had to be
+    passed for; `gap_s`: how long before that sample nobody had looked. `index`: see `Track`."""
 
     at: float
     limit: Limit
@@ -45,6 +48,9 @@ class Breach:
     of: str = ""
     tte_s: float | None = None
     rate: float = 0.0
+    crossed_at: float = 0.0
+    gap_s: float = 0.0
+    index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +87,41 @@ class Judge:
         self.armed = self.advised = False
         self.breach: Breach | None = None
         self.forecast = Forecast(defaults, envelope)
-        self._sight = Sight(self.forecast, gpus)
-        self._tracks = [Track(limit, index) for index, limit in enumerate(limits)]
-        self._tracks += [Track(limit, -1) for limit in defaults.limits]
-        self._tracks.sort(key=lambda track: not track.kills)
-        self._fast = [track for track in self._tracks if track.fast]
-        self._slow = [track for track in self._tracks if not track.fast]
-        self._slow_at = self._outside_at = -math.inf
+        self.sight = Sight(self.forecast, gpus)
+        self.tracks = [Track(limit, index) for index, limit in enumerate(limits)]
+        self.tracks += [Track(limit, -1) for limit in defaults.limits]
+        self.tracks.sort(key=lambda track: not track.kills)
+        self.fast = [track for track in self.tracks if track.fast]
+        self._slow = [track for track in self.tracks if not track.fast]
+        self._slow_due = self._outside_at = -math.inf
         self._parts: tuple[object, ...] = ()
         self._outside = ""
-        self._near = NEAR_FACTOR * max(
+        self.highest = max(
             track.limit.below or 0.0
-            for track in self._tracks
+            for track in self.tracks
             if track.kills and track.limit.metric == "host.ram_available"
         )
+        """The highest level of RAM that kills, bytes."""
 
     def arm(self, look: Look) -> None:
         """Something of the run came alive: it may be killed, once. What swap grew by counts from
         here; what the load has taken counts from the first arming until `disarm`, since a
         prediction is about all of it."""
         self.armed, self.breach = True, None
-        self._sight.take(look)
-        memory = self._sight.memory
-        self._sight.grown_from = memory.swap_used if memory else None
+        self.sight.take(look)
+        memory = self.sight.memory
+        self.sight.grown_from = memory.swap_used if memory else None
         if not self.forecast.started:
             self.forecast.start(memory, look.cards)
-        for track in self._tracks:
+        for track in self.tracks:
             track.forget()
-        self._slow_at = -math.inf
+        self._slow_due = -math.inf
 
     def disarm(self) -> None:
         """Nothing of the run is alive any more."""
         self.armed = False
         self.breach = None
-        self._sight.grown_from = None
+        self.sight.grown_from = None
         self.forecast.stop()
 
     def advisory(self, on: bool) -> None:
@@ -123,19 +130,21 @@ class Judge:
 
     def look(self, look: Look) -> Judgement:
         """Judge what is seen. Looks come in order of time."""
-        sight = self._sight
+        sight = self.sight
         sight.take(look)
         if self.armed and sight.grown_from is None and sight.memory is not None:
             # memory was not known when it was armed
             sight.grown_from = sight.memory.swap_used
             self.forecast.start(sight.memory, look.cards)
-        for track in self._fast:
+        for track in self.fast:
             track.look(sight)
         parts = (look.loads, look.cards, look.disks, look.hits, look.swap)
-        if parts != self._parts or look.at - self._slow_at >= SLOW_S:
-            self._parts, self._slow_at = parts, look.at
+        if parts != self._parts or look.at >= self._slow_due:
+            self._parts = parts
             for track in self._slow:
                 track.look(sight)
+            due = [track.due(look.at) for track in self._slow]
+            self._slow_due = min([look.at + SLOW_S, *due])
         if look.at - self._outside_at >= OUTSIDE_S:
             self._outside_at = look.at
             self._outside = self._deviation(look)
@@ -143,7 +152,7 @@ class Judge:
         return self._judgement(look, fresh)
 
     def _deviation(self, look: Look) -> str:
-        memory = self._sight.memory
+        memory = self.sight.memory
         found = self.forecast.outside(memory, look.cards) if memory and self.armed else None
         return f"not as predicted: {found}" if found else ""
 
@@ -151,20 +160,22 @@ class Judge:
         """The first limit that kills makes the breach; True when it is new."""
         if not self.armed or self.advised or self.breach is not None:
             return False
-        first = next((track for track in self._tracks if track.kills and track.fired), None)
+        first = next((track for track in self.tracks if track.kills and track.fired), None)
         if first is None:
             return False
-        reasons = tuple(one.words(self._sight) for one in self._tracks if one.shown)
+        reasons = tuple(one.words(self.sight) for one in self.tracks if one.shown)
         self.breach = Breach(
-            at=look.at, limit=first.limit, reason=first.words(self._sight), reasons=reasons,
+            at=look.at, limit=first.limit, reason=first.words(self.sight), reasons=reasons,
             value=first.value, of=first.of, tte_s=self.forecast.tte_s, rate=self.forecast.rate,
+            crossed_at=min(look.at, first.crossed_at + first.limit.for_s), gap_s=first.gap_s,
+            index=first.index,
         )  # fmt: skip
         return True
 
     def _judgement(self, look: Look, fresh: bool) -> Judgement:
-        sight, reasons, unknown = self._sight, [], []
+        sight, reasons, unknown = self.sight, [], []
         blind = would = passing = False
-        for track in self._tracks:
+        for track in self.tracks:
             if track.shown:
                 reasons.append(track.words(sight))
                 would = would or (track.kills and track.fired)
@@ -193,8 +204,8 @@ class Judge:
         return "only watched: a rollback is on its way"
 
     def _wait(self, passing: bool) -> float:
-        memory, tte_s = self._sight.memory, self.forecast.tte_s
-        near = passing or memory is None or memory.available < self._near
+        memory, tte_s = self.sight.memory, self.forecast.tte_s
+        near = passing or memory is None or memory.available < NEAR_FACTOR * self.highest
         if near or (tte_s is not None and tte_s < NEAR_S):
             return NEAR_POLL_S
         return POLL_S

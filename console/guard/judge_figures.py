@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from console.guard.countdown import Countdown
 from console.guard.forecast import Forecast, Stall
 from console.guard.limits import OF_CARD, Limit
 from console.guard.look import Card, Load, Look, Memory
@@ -31,11 +32,14 @@ class Sight:
     def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
         self.forecast = forecast
         self.gpus = gpus
+        self.countdown = Countdown()
         self.some, self.full = Stall(), Stall()
         self.look = Look(0.0, None)
         self.fast: dict[str, float | None] = {}
         """What is read at every tick, as of this look; nothing where memory is not known now."""
         self.read_at = 0.0
+        self.before_at: float | None = None
+        """When memory was read last, and the time before."""
         self.memory: Memory | None = None
         """The last one known; its age tells whether it still is."""
         self.grown_from: int | None = None
@@ -47,12 +51,18 @@ class Sight:
         if memory is None:
             self.fast = {}
             return
+        self.feed(memory)
+        self.fast = {} if look.at - memory.at > FAST_GRACE_S else self._figures(memory)
+
+    def feed(self, memory: Memory) -> None:
+        """A sample for forecast and pressure; the same one again changes nothing."""
         if self.memory is None or memory.at != self.memory.at:
+            self.before_at = None if self.memory is None else self.read_at
             self.memory, self.read_at = memory, memory.at
             self.forecast.look(memory)
+            self.countdown.look(memory, self.forecast)
             self.some.look(memory.at, memory.some_us)
             self.full.look(memory.at, memory.full_us)
-        self.fast = {} if look.at - memory.at > FAST_GRACE_S else self._figures(memory)
 
     def _figures(self, memory: Memory) -> dict[str, float | None]:
         used, grown = memory.swap_used, self.grown_from
@@ -75,7 +85,7 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
     """How to read the figure of a limit, its grace in seconds, and whether it is to be read at
     every tick. `index` is the limit's place in the sheet. Raises ValueError."""
     if limit.log:
-        return _hits(index), SLOW_GRACE_S, False
+        return _hits(index, limit.count), SLOW_GRACE_S, False
     kind, _, what = limit.metric.partition(".")
     if limit.metric in _FAST:
         return _at_once(limit.metric), FAST_GRACE_S, True
@@ -137,12 +147,14 @@ def _swap(what: str) -> Reader:
     return read
 
 
-def _hits(index: int) -> Reader:
+def _hits(index: int, enough: int) -> Reader:
     def read(sight: Sight) -> Figure | None:
-        for hit in sight.look.hits:
-            if hit.limit == index:
-                return Figure(hit.count, sight.look.at, of=hit.line)
-        return None
+        hit = next((one for one in sight.look.hits if one.limit == index), None)
+        if hit is None:
+            return None
+        if hit.why and hit.count < enough:
+            return Figure(None, why=hit.why)
+        return Figure(hit.count, sight.look.at if hit.at is None else hit.at, of=hit.line)
 
     return read
 

@@ -37,6 +37,10 @@ class Track:
         """Not known, although it was, or for longer than its grace: at first nothing is."""
         self._ever = False
         self._good_at: float | None = None
+        self._before_at: float | None = None
+        self.crossed_at, self.gap_s = 0.0, 0.0
+        """When the figure was read that passed the limit first, monotonic, and how long before it
+        nobody had looked."""
         self.forget()
 
     def forget(self) -> None:
@@ -49,8 +53,8 @@ class Track:
         """Judge one look; nothing there to judge clears it."""
         quick = sight.fast.get(self.limit.metric) if self.fast else None
         if quick is not None:
-            self.value, self.unknown, self._good_at = quick, "", sight.read_at
-            self.blind = False
+            self.value, self.unknown, self.blind = quick, "", False
+            self._good_at, self._before_at = sight.read_at, sight.before_at
             passed = quick < self._below or quick > self._above
             if passed or self.shown or self.since is not None:
                 self._judge(sight.look.at, self._passed(sight))
@@ -62,6 +66,8 @@ class Track:
             return
         now = sight.look.at
         if found.value is not None:
+            if found.at != self._good_at:
+                self._before_at = self._good_at
             self.value, self.of, self._good_at = found.value, found.of, found.at
         elif self._good_at is None:
             self._good_at = now  # the grace begins with the first look
@@ -74,6 +80,18 @@ class Track:
         if age > self.grace_s:
             self.value = None
         self._judge(now, self._passed(sight))
+
+    def due(self, now: float) -> float:
+        """The next moment, monotonic, at which this may say something else although nothing new
+        was seen; inf for none."""
+        moments = []
+        if self.since is not None and not self.fired:
+            moments.append(self.since + self.limit.for_s)
+        if self._good_at is not None and not self.fast:
+            moments.append(self._good_at + self.grace_s)
+        if self.limit.metric == "runner.silent" and self.value is not None:
+            moments.append((self._good_at or now) - self.value + self._above)
+        return min((one for one in moments if one >= now), default=math.inf)
 
     def _passed(self, sight: Sight) -> bool:
         limit, value = self.limit, self.value
@@ -91,6 +109,7 @@ class Track:
         if passed:
             if self.since is None:
                 self.since = now
+                self._crosses(now)
             # A gap between two looks is bridged: on a machine that thrashes they come late.
             self.fired = now - self.since >= self.limit.for_s
             self.shown = self.shown or self.fired
@@ -105,6 +124,12 @@ class Track:
             self._clear_since = now
         elif now - self._clear_since >= CLEAR_S:
             self.shown = False
+
+    def _crosses(self, now: float) -> None:
+        known = self._good_at if self.value is not None else None
+        self.crossed_at = now if known is None else min(known, now)
+        before = self._before_at
+        self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:
         """Within the quarter that hysteresis asks for."""
@@ -133,9 +158,9 @@ class Track:
     def words(self, sight: Sight) -> str:
         """Why, with the figure and where the limit is from."""
         limit, value = self.limit, self.value
-        if limit.log:
+        if limit.log and value is not None:
             line = f": {one_line(self.of, 120)}" if self.of else ""
-            count = f"{value or 0:.0f} fatal line{'s' if value != 1 else ''}"
+            count = f"{value:.0f} fatal line{'s' if value != 1 else ''}"
             return f"{count} in the log of {limit.log}{line} ({limit.source})"
         if value is None:
             return f"{self.unknown or self.name} ({limit.source})"
@@ -157,4 +182,9 @@ class Track:
         speed = rate(sight.forecast.rate)
         if not value:
             return f"RAM full: less than the reserve of {kept} left, and filling at {speed}"
-        return f"RAM full in {value:.1f} s at {speed}, with {kept} kept"
+        if self.kills and self.fired:
+            return f"RAM full in {value:.1f} s at {speed}, with {kept} kept"
+        steady = sight.countdown
+        if steady.tte_s is None or math.isinf(steady.tte_s):
+            return f"RAM is filling at {speed}, not for long yet"
+        return f"RAM full in {steady.tte_s:.0f} s at {rate(steady.rate)}, with {kept} kept"

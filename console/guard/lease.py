@@ -3,6 +3,9 @@ back. Pure countdown, monotonic seconds."""
 
 from __future__ import annotations
 
+HEARD_S = 5.0
+"""Who is attached says so once a second."""
+
 
 class Lease:
     """`length_s` 0: no lease, it never runs out."""
@@ -23,6 +26,10 @@ class Lease:
         """An operator is attached: the countdown begins anew."""
         if self._attended is None or at > self._attended:
             self._attended = at
+
+    def is_attended(self, now: float) -> bool:
+        """Whether an operator is attached to a run that has a lease."""
+        return self.length_s > 0 and self._attended is not None and now - self._attended < HEARD_S
 
     def left(self, now: float) -> float | None:
         """Seconds left, 0 when it has run out; None while nothing counts down."""

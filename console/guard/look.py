@@ -72,11 +72,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LogHit:
-    """Fatal lines of a service since it was armed: `limit` is the index in the sheet's limits."""
+    """Fatal lines of a service since it was armed: `limit` is the index in the sheet's limits.
+    `why`: why no more can be counted; `at`: when they were counted, None for just now."""
 
     limit: int
     count: int
     line: str = ""
+    why: str = ""
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class Outer:
         self._groups: dict[int, dict[str, Any]] = {}
         self._heard = clock.monotonic()
         self.disks: tuple[Disk, ...] = ()
-        self.hits: tuple[LogHit, ...] = ()
+        self._hits: tuple[LogHit, ...] = ()
+        self._patterns: list[tuple[int, str, str]] = []
         self.copied_at: float | None = None
         """When the ring was last on disk, monotonic."""
         self._troubles: tuple[str, ...] = ()
@@ -44,13 +45,13 @@ class Outer:
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
             self._armed[name] = self._next
+        patterns = [(i, one.log, one.matches) for i, one in enumerate(sheet.limits) if one.log]
+        if patterns != self._patterns:
+            self._patterns, self._hits = patterns, ()  # what was counted is another limit's now
         told = {
             "ring": str(ring), "copy": str(sheet.directory / RING), "disks": list(sheet.disks),
             "logs": sheet.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
-            "patterns": [
-                [index, limit.log, limit.matches]
-                for index, limit in enumerate(sheet.limits) if limit.log
-            ],
+            "patterns": patterns,
             "groups": [[one.pid, one.start] for one in self._processes],
         }  # fmt: skip
         for name in gone:
@@ -72,12 +73,24 @@ class Outer:
         words = f"disks and logs have not been looked at for {now - self._heard:.0f} s{how}"
         return (words, *self._troubles)
 
-    def tend(self) -> None:
+    @property
+    def hits(self) -> tuple[LogHit, ...]:
+        """Fatal lines of each limit whose service is alive; of one that was not told yet none, as
+        of its arming: it grows old like any other figure."""
+        told = {hit.limit: hit for hit in self._hits}
+        return tuple(
+            told.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
+            for limit, service, _ in self._patterns if service in self._armed
+        )  # fmt: skip
+
+    def tend(self) -> bool:
+        """Take what the child wrote; whether it wrote anything."""
         lines = self.child.tend()
         if self.child.fresh and self._told and self.child.send(self._told):
             self.child.fresh = False
         for line in lines:
             self.take(line, self._clock.monotonic())
+        return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
         """One report; one that is not whole changes nothing."""
@@ -85,11 +98,16 @@ class Outer:
             found = json.loads(line)
             disks = tuple(_disk(one, now) for one in found["disks"])
             hits = tuple(
-                LogHit(int(one["limit"]), int(one["count"]), one_line(str(one["line"])))
+                LogHit(
+                    int(one["limit"]),
+                    int(one["count"]),
+                    one_line(str(one["line"])),
+                    one_line(str(one.get("why", "")), 120),
+                    now,
+                )
                 for one in found["hits"]
             )
-            groups = {int(one["pid"]): {**one, "at": now - float(one["age"] or 0)}
-                      for one in found["groups"]}  # fmt: skip
+            groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
             copy = found["copy"] or {}
             troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
             troubles += [f"log limit {index}: {why}" for index, why in found["bad"].items()]
@@ -97,10 +115,15 @@ class Outer:
                 troubles.append(f"the recorder is not copied to disk: {copy['why']}")
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        self._heard, self.disks, self.hits, self._groups = now, disks, hits, groups
+        self._heard, self.disks, self._hits, self._groups = now, disks, hits, groups
         self._troubles = tuple(one_line(str(one)) for one in troubles)
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
+
+    def members(self) -> Iterator[tuple[int, list[int], int, int]]:
+        """Of each process group: its leader, its largest members, bytes and number of all."""
+        for pid, group in self._groups.items():
+            yield pid, group["largest"], int(group["ram"]), int(group["pids"])
 
     def loads(self) -> tuple[Load, ...]:
         """The process groups of the targets, as they were when they were looked at."""
@@ -117,6 +140,11 @@ class Outer:
     def close(self, wait_s: float) -> None:
         """Let it copy the ring for the last time and end."""
         self.child.close(wait_s)
+
+
+def _group(fields: dict[str, Any], now: float) -> dict[str, Any]:
+    largest = [int(pid) for pid in fields.get("largest", ())]
+    return {**fields, "largest": largest, "at": now - float(fields["age"] or 0)}
 
 
 def _disk(fields: dict[str, Any], now: float) -> Disk:

@@ -5,8 +5,8 @@
 Reads one JSON line a change from stdin, ends with it, and prints one JSON line a second (and one at
 once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
 `patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start]]. Out:
-`disks` [{path, free, why, age}], `hits` [{limit, count, line}], `bad` {limit: why},
-`groups` [{pid, ram, pids, age}], `copy` {age, why}; an age of None: not yet.
+`disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad` {limit: why},
+`groups` [{pid, ram, pids, largest, age}], `copy` {age, why}; an age of None: not yet.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from console.services import process
 from console.text import one_line
 
 EVERY_S = 1.0
-LOOK_S = 0.1
-SCAN_S = 2.0
+LOOK_S = 0.25
+"""Between two looks at the logs, if any are followed: each costs a wake of the processor."""
+SCAN_S, ALL_S = 2.0, 60.0
 PAGE = 4096
 LAST_COPY_S = 5.0
+LARGEST = 16
+"""Members of a process group that are named, so that the sentinel can read them more often."""
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -111,20 +114,37 @@ class Groups:
     def __init__(self, leaders: list[tuple[int, int]]) -> None:
         self._leaders = leaders
         self._members: dict[int, list[int]] = {}
-        self._scanned = float("-inf")
+        self._strangers: set[int] = set()
+        self._scanned = self._all_at = float("-inf")
 
-    def __call__(self) -> list[dict[str, int]]:
+    def __call__(self) -> list[dict[str, Any]]:
         now = time.monotonic()
         if now - self._scanned >= SCAN_S:
             self._scanned = now
-            every = process.all_stats()
-            self._members = {pid: _members(every, pid, start) for pid, start in self._leaders}
+            self._scan(now)
         found = []
         for leader, pids in self._members.items():
-            sizes = [size for pid in pids if (size := own_memory(pid)) is not None]
+            sizes = sorted(
+                ((size, pid) for pid in pids if (size := own_memory(pid)) is not None),
+                reverse=True,
+            )
             if sizes:
-                found.append({"pid": leader, "ram": sum(sizes), "pids": len(sizes)})
+                found.append({
+                    "pid": leader, "ram": sum(size for size, _ in sizes), "pids": len(sizes),
+                    "largest": [pid for _, pid in sizes[:LARGEST]],
+                })  # fmt: skip
         return found
+
+    def _scan(self, now: float) -> None:
+        """Who is in no session of these never comes into one, so that it need not be looked at
+        again; numbers are used again, though, hence all of them now and then."""
+        if now - self._all_at >= ALL_S:
+            self._all_at, self._strangers = now, set()
+        there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        every = [one for pid in there - self._strangers if (one := process.stat(pid))]
+        self._members = {pid: _members(every, pid, start) for pid, start in self._leaders}
+        known = {pid for pids in self._members.values() for pid in pids}
+        self._strangers = there - known - {pid for pid, _ in self._leaders}
 
 
 def _members(every: list[process.Stat], pid: int, start: int) -> list[int]:
@@ -177,6 +197,11 @@ class Outside:
         self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
         self._told = told
 
+    @property
+    def follows(self) -> bool:
+        """Whether there is a log to look at before the next report."""
+        return bool(self._logs.tails)
+
     def look(self) -> bool:
         """Whether a fatal line came."""
         with contextlib.suppress(TooSlow):  # the alarm rang when the pattern had just ended
@@ -191,10 +216,7 @@ class Outside:
         groups, copy = self._groups, self._copy
         line = {
             "disks": disks,
-            "hits": [
-                {"limit": one.limit, "count": one.count, "line": one.line}
-                for one in self._logs.watched if one.armed >= 0
-            ],
+            "hits": self._logs.hits(),
             "bad": {str(limit): why for limit, why in self._logs.bad.items()},
             "logs": {name: one.why for name, one in self._logs.tails.items() if one.why},
             "groups": [{**one, "age": groups.age()} for one in groups.found or []]
@@ -218,7 +240,8 @@ def main() -> int:
     outside, rest, due = Outside(), b"", 0.0
     os.set_blocking(0, False)
     while True:
-        readable, _, _ = select.select([0], [], [], LOOK_S)
+        left = max(0.0, due - time.monotonic())
+        readable, _, _ = select.select([0], [], [], min(LOOK_S, left) if outside.follows else left)
         if readable:
             data = os.read(0, 1 << 16)
             if not data:

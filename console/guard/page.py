@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from console.guard.countdown import Countdown
 from console.guard.fast import opened, pread
 from console.guard.judge import Judgement
 from console.guard.look import Card, Disk, Load, Look
@@ -48,14 +49,15 @@ def status(
     look: Look,
     judged: Judgement,
     *,
-    rate: float,
+    countdown: Countdown,
     limits: Sequence[dict[str, Any]],
     protections: Protections,
     lease: tuple[float | None, bool],
     more: dict[str, Any],
 ) -> dict[str, Any]:
-    """The status page. Bytes, seconds, bytes a second; None is "not known". `lease`: seconds left
-    and whether somebody is attached; `more`: keys that are shown as they are."""
+    """The status page. Bytes, seconds, bytes a second; None is "not known". `tte_s` and `rate` are
+    the steady ones, `tte_now_s` is what is judged; `lease`: seconds left and whether somebody is
+    attached; `more`: keys that are shown as they are."""
     left, attended = lease
     counting = left is not None or attended
     memory = look.memory
@@ -63,9 +65,10 @@ def status(
         "level": judged.level,
         "reasons": list(judged.reasons),
         "unknown": list(judged.unknown),
-        "tte_s": finite(judged.tte_s),
+        "tte_s": finite(countdown.tte_s),
+        "tte_now_s": finite(judged.tte_s),
         "filling": FILLING,
-        "rate": finite(rate),
+        "rate": finite(countdown.rate),
         "on_course": judged.on_course,
         "lease_s": left,
         "lease": {"left_s": left, "attended": attended} if counting else None,

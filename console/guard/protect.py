@@ -5,6 +5,8 @@ Everything is read back. A protection that was refused is no reason not to watch
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import resource
@@ -40,6 +42,7 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     if score != OOM:
         missing.append(f"oom_score_adj: {got['oom_score_adj']} and not {OOM}, not permitted")
     gc.collect()
+    _give_back()
     gc.freeze()
     gc.disable()
     got["collector"] = "frozen"
@@ -47,6 +50,12 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     if not got["memory"].startswith("all"):
         missing.append(f"memory: {got['memory']}")
     return Protections(got, tuple(missing), nice_before, before or 0)
+
+
+def _give_back() -> None:
+    """What compiling and reading modules left over, up to some MB: it would be locked for good."""
+    with contextlib.suppress(OSError, AttributeError):  # no other C library has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def calm(pid: int, got: Protections) -> None:

@@ -63,6 +63,19 @@ def unpacked(slot: bytes) -> tuple[int, bytes] | None:
     return number, text
 
 
+def newest(data: bytes) -> tuple[int, int, int]:
+    """The highest number of a fast, a slow record and an event in what follows the status; 0 for
+    none."""
+    fast, rest = data[: SLOW_AT - FAST_AT], data[SLOW_AT - FAST_AT :]
+    slow, events = rest[: EVENT_AT - SLOW_AT], rest[EVENT_AT - SLOW_AT :]
+    whole = (one for slot in slots(fast, FAST_SLOT) if (one := unsealed(slot, FAST.size)))
+    texts = [
+        max((pair[0] for slot in slots(area, size) if (pair := unpacked(slot))), default=0)
+        for area, size in ((slow, SLOW_SLOT), (events, EVENT_SLOT))
+    ]
+    return max((FAST.unpack(one)[0] for one in whole), default=0), texts[0], texts[1]
+
+
 def slots(data: bytes, size: int) -> Iterator[bytes]:
     """The slots of one area, whole ones only."""
     for at in range(0, len(data) - size + 1, size):

@@ -8,22 +8,23 @@ from typing import Any
 from console.clock import Clock
 from console.guard import page
 from console.guard.breach import Window
+from console.guard.curve import Curves
 from console.guard.judge import Judgement
 from console.guard.look import Look, Memory
 from console.guard.pressure import Pressure
 from console.guard.recorder import Recorder
 from console.text import one_line
 
-PAGE_S = 0.5
+PAGE_S, CALM_PAGE_S = 0.5, 1.0
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
 
 class Scribe:
-    """`window` are the last samples, `own` what the sentinel itself takes."""
+    """`window` and `curves` are the last samples, `own` what the sentinel itself takes."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
-        self.window = Window()
+        self.window, self.curves = Window(), Curves()
         self.own: dict[str, Any] = {}
         self._ring, self._clock = ring, clock
         self._pressure, self._upkeep = Pressure(), page.Upkeep()
@@ -37,7 +38,8 @@ class Scribe:
         if changed:
             self._level = judged.level
             self._say_level(judged, look.at)
-        if changed or look.at - self._page_at >= PAGE_S:
+        due = CALM_PAGE_S if judged.level == "ok" else PAGE_S
+        if changed or look.at - self._page_at >= due:
             self._page_at = look.at
             self._ring.status(shown())
 
@@ -51,6 +53,7 @@ class Scribe:
     def second(self, look: Look) -> None:
         """The record of a second."""
         self.own = self._upkeep.look()
+        self.curves.add(look)
         self._ring.second({**page.parts(look), "own": self.own})
 
     def close(self) -> None:

@@ -2,9 +2,10 @@
 
     python -P -m console.guard.sentinel RUN/guard
 
-One thread, ticks on absolute deadlines, 50 ms apart, 20 ms near a limit. It reads the sheet, takes
-its protections, says in sentinel.json that it watches, and then touches a disk only to say what it
-did. Exit codes: 0 the run is over, 2 the sheet cannot be used, 3 another one watches this run.
+One thread, ticks on absolute deadlines: up to 250 ms apart while nothing can happen for that long,
+50 ms under a load, 20 ms near a limit. It reads the sheet, takes its protections, says in
+sentinel.json that it watches, and then touches a disk only to say what it did. Exit codes: 0 the
+run is over, 2 the sheet cannot be used, 3 another one watches this run.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def watch_over(directory: Path, sheet: Sheet) -> None:
     clock = SystemClock()
     inbox = Inbox(directory / sheets.INBOX)
     ring = recorder.create(sheet.ring, directory, sheet.run_id, clock)
+    if ring.before:
+        ring.event("took over", f"the sentinel before this one, pid {ring.before}, has ended")
     killer = Killer(sheet.run_id, deny_of(sheet), engine=sheet.engine)
     watch = Watch(clock)
     means = Means(

@@ -10,6 +10,7 @@ from console.guard.cards import Cards
 from console.guard.fast import FastReader
 from console.guard.look import Load, Look, Memory, Swap
 from console.guard.outer import Outer
+from console.guard.quick import Quick
 from console.guard.sheet import Sheet
 from console.guard.slow import SlowReader
 from console.guard.target import Target
@@ -33,6 +34,7 @@ class Watch:
         self.fast = FastReader(root)
         self._slow = SlowReader(root)
         self.outer = Outer(clock, outside)
+        self.quick = Quick()
         self.cards: Cards | None = None
         self.beat_at: float | None = None
         self._swap: Swap | None = None
@@ -51,6 +53,7 @@ class Watch:
             self.cards = Cards(self._clock, self._gpu_argv)
             self.cards.child.calm = self._calm
         self._slow.watch(targets)
+        self.quick.watch(sheet.limits, targets, self._slow.groups)
         self.outer.tell(sheet, ring, targets)
 
     def descriptors(self) -> list[int]:
@@ -58,11 +61,13 @@ class Watch:
         children = [self.outer.child, *([self.cards.child] if self.cards else [])]
         return [one.descriptor for one in children if one.descriptor >= 0]
 
-    def tend(self) -> None:
-        """Read what the children wrote; start one that has died."""
-        self.outer.tend()
-        if self.cards is not None:
-            self.cards.tend()
+    def tend(self) -> bool:
+        """Read what the children wrote; start one that has died. Whether something was heard."""
+        heard = self.outer.tend()
+        if heard:
+            for group in self.outer.members():
+                self.quick.tell(*group)
+        return (self.cards is not None and self.cards.tend()) or heard
 
     def second(self) -> None:
         """Swap traffic and control groups."""
@@ -81,14 +86,20 @@ class Watch:
         cards = self.cards
         return Look(
             at, memory, self._swap, cards.cards if cards else (), cards.trouble if cards else "",
-            self.outer.disks, (*self._groups, *self.outer.loads()), self.outer.hits,
+            self.outer.disks, self._loads(), self.outer.hits,
             self.beat_at, self.fast.why,
         )  # fmt: skip
+
+    def _loads(self) -> tuple[Load, ...]:
+        """As they were in the last second; those over a limit as they are now."""
+        loads, now = (*self._groups, *self.outer.loads()), self.quick.loads
+        return tuple(now.get((one.kind, one.name), one) for one in loads) if now else loads
 
     def close(self) -> None:
         """End the children; the recorder is copied to disk once more."""
         self.outer.close(ENDING_S)
         if self.cards is not None:
             self.cards.close()
+        self.quick.close()
         self._slow.close()
         self.fast.close()

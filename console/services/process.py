@@ -44,7 +44,7 @@ KILL_WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The fields of /proc/PID/stat that are used here; `start` in ticks since boot."""
+    """Fields of /proc/PID/stat; `start` in ticks since boot, state z: zombie with live threads."""
 
     pid: int
     state: str
@@ -62,7 +62,8 @@ def stat(pid: int) -> Stat | None:
         # The command may hold spaces and parentheses; the last one closes it.
         fields = data[data.rindex(b")") + 2 :].split()
         numbers = [int(fields[i]) for i in (1, 2, 3, 19)]
-        return Stat(pid, fields[0].decode("ascii", "replace"), *numbers)
+        state = fields[0].decode("ascii", "replace")
+        return Stat(pid, "z" if state == "Z" and int(fields[17]) > 1 else state, *numbers)
     except (OSError, ValueError, IndexError):
         return None
 

@@ -194,11 +194,11 @@ def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
         say(
             f"armed and idle for {took:.0f} s: the sentinel {shares[0]:.2f} % of a core, with "
             f"{len(tree) - 1} children {sum(shares):.2f} %; RSS {sizes[0]:.1f} MB, with them "
-            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {page.get('costs')}"
+            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {page.get('own')}"
         )
         return [
             Figure("CPU of the sentinel, armed and idle", "% of a core", shares[:1], CPU_PERCENT),
-            Figure("CPU with its children", "% of a core", [sum(shares)]),
+            Figure("CPU with its children", "% of a core", [sum(shares)], CPU_PERCENT),
             Figure("RSS of the sentinel", "MB", sizes[:1], RSS_MB),
             Figure("RSS with its children", "MB", [sum(sizes)]),
             Figure("descriptors more than before", "", [float(more)], 0.0),

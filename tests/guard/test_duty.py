@@ -330,3 +330,23 @@ def test_descriptors_stay_as_they_are(sites: list[Site], tmp_path: Path) -> None
     before = os.listdir("/proc/self/fd")
     one.pass_time(50)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_limit_of_the_slow_tier_is_judged_in_the_tick_that_read_it(
+    sites: list[Site], tmp_path: Path
+) -> None:
+    one = site(sites, tmp_path, Limit("host.swap_out_rate", above=1e6))
+    child = one.load()
+    put(one.machine, "proc/vmstat", "nr 1\npswpin 0\npswpout 0\n")
+    one.pass_time(3)
+    put(one.machine, "proc/vmstat", "nr 1\npswpin 0\npswpout 100000\n")
+    ticks = 0
+    while child.poll() is None and ticks < 40:
+        before = one.duty._second_at
+        one.pass_time(0.05)
+        ticks += 1
+        if one.duty._second_at != before:
+            break
+    assert one.means.watch._swap is not None
+    assert one.means.watch._swap.at == one.clock.time
+    assert child.wait(60) == -9

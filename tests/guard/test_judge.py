@@ -292,3 +292,37 @@ def test_a_look_is_cheap() -> None:
     for look in looks:
         bench.judge.look(look)
     assert (time.process_time() - begun) / len(looks) < 0.001
+
+
+def test_a_breach_is_counted_from_the_sample_that_passed_the_limit() -> None:
+    bench = Bench(Limit("host.ram_available", below=100 * GIB))
+    bench.at += 0.05
+    before = bench.at
+    bench.judge.look(bench.see())
+    bench.at += 0.02
+    found = bench.judge.look(bench.see(90 * GIB)).breach
+    assert found is not None
+    assert (found.at, found.crossed_at) == (bench.at, bench.at)
+    assert found.gap_s == pytest.approx(bench.at - before)
+
+
+def test_what_has_to_last_is_counted_from_when_it_has() -> None:
+    bench = Bench(Limit("host.ram_available", below=100 * GIB, for_s=0.12))
+    begun = bench.at + 0.05
+    found = bench.go(1, available=90 * GIB).breach
+    assert found is not None
+    assert found.crossed_at == pytest.approx(begun + 0.12)
+    assert found.at == pytest.approx(begun + 0.15)
+    assert found.gap_s == pytest.approx(0.05)
+
+
+def test_a_figure_that_came_late_is_counted_from_when_it_was_read() -> None:
+    bench = Bench(Limit("service.ram_used", above=10 * GIB, of="a"))
+    small = Load("a", "process", bench.at, ram=GIB)
+    bench.go(0.5, loads=(small,))
+    read = bench.at - 0.4
+    found = bench.go(0.05, loads=(dataclasses.replace(small, at=read, ram=20 * GIB),)).breach
+    assert found is not None
+    assert found.crossed_at == read
+    assert found.at == bench.at
+    assert found.gap_s == pytest.approx(read - small.at)

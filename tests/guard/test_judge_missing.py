@@ -9,7 +9,7 @@ from console.guard.defaults import GIB, defaults
 from console.guard.judge import NEAR_POLL_S, Judge
 from console.guard.judge_figures import FAR_GRACE_S
 from console.guard.limits import Limit
-from console.guard.look import Card, Look, Memory
+from console.guard.look import Card, LogHit, Look, Memory
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 
 A, B = "GPU-aaaa", "GPU-bbbb"
@@ -131,3 +131,34 @@ def test_no_swap_is_no_swap_full() -> None:
         found = judge.look(look)
     assert found.breach is None
     assert found.unknown == ("swap free: no figure for 5 s, this machine has no swap",)
+
+
+TOO_LONG = "the pattern takes too long"
+
+
+@pytest.mark.parametrize("missing", ["say", "breach"])
+def test_fatal_lines_that_are_not_looked_for(missing: str) -> None:
+    bench = Bench(Limit(log="cand", matches="x", count=3, missing=missing, source="playbook"))
+    assert bench.go(1, hits=(LogHit(0, 1, at=bench.at + 1),)).level == "ok"
+    found = bench.go(4.8, hits=(LogHit(0, 1, why=TOO_LONG),))
+    assert (found.level, found.breach) == ("warn", None)
+    assert found.unknown == (f"log of cand: {TOO_LONG}",)
+    found = bench.go(0.5, hits=(LogHit(0, 1, why=TOO_LONG),))
+    if missing == "say":
+        assert (found.level, found.breach) == ("warn", None)
+        return
+    assert found.breach is not None
+    reason = f"log of cand: no figure for 5 s, {TOO_LONG} (playbook)"
+    assert found.breach.reason == reason
+
+
+def test_fatal_lines_that_were_enough_before_the_pattern_was_given_up() -> None:
+    bench = Bench(Limit(log="cand", matches="x", count=3))
+    assert bench.go(0.05, hits=(LogHit(0, 3, "line", TOO_LONG),)).breach is not None
+
+
+def test_fatal_lines_that_nobody_has_counted_for_long() -> None:
+    bench = Bench(Limit(log="cand", matches="x", missing="breach"))
+    seen = LogHit(0, 0, at=bench.at)
+    assert bench.go(4.9, hits=(seen,)).breach is None
+    assert bench.go(0.3, hits=(seen,)).breach is not None

@@ -144,6 +144,32 @@ def test_a_catastrophic_pattern_is_given_up(
     assert "too long" in logs.bad[0]
     add(log, "aaa\n")
     assert counts(logs) == [0, 4]
+    told = {one["limit"]: (one["count"], one["why"]) for one in logs.hits()}
+    assert told[1] == (4, "")
+    assert told[0] == (0, follow.TOO_LONG)
+    assert told[2][1].startswith("no pattern")
+    # another limit is added: one that was given up is not tried again
+    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
+    assert logs.hits()[0]["why"] == follow.TOO_LONG
+
+
+def test_a_log_that_stays_away_is_not_watched(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x")])
+    logs.arm({"big": 1, "other": 1})
+    logs.look()
+    assert [one["why"] for one in logs.hits()] == ["", "no log of it is known"]
+    monkeypatch.setattr(follow, "LOST_S", 0.0)
+    assert "No such file" in logs.hits()[0]["why"]
+    add(tmp_path / "none", "x\n")
+    logs.look()
+    assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")
+
+
+def test_only_logs_that_a_limit_is_on_are_followed(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log), "other": str(log)}, [(0, "big", "x")])
+    assert list(logs.tails) == ["big"]
 
 
 # -- the process ----------------------------------------------------------------------------------
@@ -337,6 +363,12 @@ def test_reports_become_values(tmp_path: Path) -> None:
     for garbage in (b"", b"[]", b"{}", b'{"disks": [{}]}', b"\xff"):
         outer.take(garbage, clock.time)
     assert (outer.disks, outer.hits) == before
+    (hit,) = outer.hits
+    assert (hit.at, hit.why) == (clock.time, "")
+    outer.tell(Sheet("r", str(tmp_path), "ring", (Limit(log="big", matches="OOM"),)), tmp_path,
+               [target])  # fmt: skip
+    (hit,) = outer.hits
+    assert (hit.limit, hit.count, hit.at) == (0, 0, clock.time), "as of the arming"
     clock.sleep(7)
     assert "have not been looked at for 7 s" in outer.troubles[0]
 

@@ -315,3 +315,48 @@ def test_what_a_dead_sentinel_left_in_shared_memory_is_swept(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         path.name for path in (alive, garbage, other)
     )
+
+
+def test_a_sentinel_that_takes_over_goes_on_with_the_recording(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    first = Recorder(tmp_path / "ring", "run-1", clock)
+    fill(first, clock, 30)
+    first.second({"n": 1})
+    first.event("breach", "RAM available")
+    first.close()  # as if it had been killed: nothing says that it ended
+    second = Recorder(tmp_path / "ring", "run-1", clock)
+    assert second.before == os.getpid()
+    fill(second, clock, 10)
+    second.second({"n": 2})
+    second.event("armed", "big")
+    one = found(second)
+    assert [line["text"] for line in one.events()] == ["RAM available", "big"]
+    assert [sample.available for sample in one.fast()] == [*range(30), *range(10)]
+    assert [line["n"] for line in one.slow()] == [1, 2]
+    second.close()
+
+
+@pytest.mark.parametrize("run_id", ["run-1", "run-2"])
+def test_nothing_of_another_run_or_boot_is_taken_over(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, run_id: str
+) -> None:
+    first = Recorder(tmp_path / "ring", "run-1", clock)
+    first.event("breach", "RAM available")
+    first.close()
+    if run_id == "run-1":
+        monkeypatch.setattr(process, "boot_id", lambda: "another boot")
+    second = Recorder(tmp_path / "ring", run_id, clock)
+    assert (second.before, found(second).events()) == (0, [])
+    second.close()
+
+
+def test_a_torn_recording_is_taken_over_as_far_as_it_is_whole(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    path = tmp_path / "ring"
+    for size in (0, 100, ring.SIZE - 1, ring.SIZE):
+        path.write_bytes(random.Random(size).randbytes(size))
+        one = Recorder(path, "run-1", clock)
+        assert (one.before, found(one).events(), found(one).fast()) == (0, [], [])
+        one.close()

@@ -240,3 +240,25 @@ def test_driver_wants_a_process(tmp_path: Path) -> None:
     spec = ServiceSpec("x", "http://x", ExistingContainer("x"))
     with pytest.raises(ServiceError):
         process.ProcessDriver(spec, tmp_path)
+
+
+HEADLESS = """
+import ctypes, platform, threading, time
+kept = bytearray(b"x" * (64 << 20))
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+"""
+
+
+def test_a_leader_that_ended_before_its_threads_is_alive(start: Start) -> None:
+    pid, begun = start(sys.executable, "-c", HEADLESS)
+    until(lambda: "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text())
+    found = process.stat(pid)
+    assert found is not None
+    assert found.state == "z"
+    assert process.alive(pid, begun)
+    assert [one.pid for one in process.members(pid, begun)] == [pid]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not process.alive(pid, begun))
+    assert process.exit_code(pid, begun) in (None, -signal.SIGKILL)

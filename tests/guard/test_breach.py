@@ -1,0 +1,85 @@
+"""What is written of a breach, and in which order: recorder, blow, breach.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+
+from console.guard.limits import Limit
+from tests.guard.made_site import Site
+from tests.guard.test_duty import LOW, site
+
+
+@pytest.fixture
+def sites() -> Iterator[list[Site]]:
+    made: list[Site] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_what_a_victim_held_and_which_curve_crossed(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, Limit("service.ram_used", above=64 << 20, of="big"))
+    child = one.load()
+    one.pass_time(1)
+    source = one.means.watch.quick._watched[0]
+    held = chain([10, 20], repeat(80))
+    source.source.guess = lambda: next(held) << 20  # type: ignore[method-assign]
+    one.pass_time(0.15)
+    assert child.wait(60) == -9
+    one.pass_time(1)
+    found = one.breach()
+    assert found["killed"][0]["held"] == {"ram": 80 << 20, "swap": None, "age_s": 0}
+    curve = found["curve"]
+    assert (curve["metric"], curve["of"]) == ("service.ram_used", "big")
+    assert [value >> 20 for _, value in curve["points"]][-3:] == [10, 20, 80]
+    assert curve["points"][-1][0] == pytest.approx(found["wall"], abs=0.01)
+    assert found["crossed"] == found["mono"]
+    assert found["gap_s"] == pytest.approx(0.05)
+
+
+def test_of_ram_the_window_has_the_curve(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.load()
+    one.available(7)
+    one.pass_time(1)
+    assert one.breach()["curve"] == {"metric": "host.ram_available", "of": "", "column": 1}
+    assert one.breach()["killed"][0]["held"]["ram"] is None, "nothing was read of it"
+
+
+def test_what_is_about_to_happen_is_recorded_before_the_blow(
+    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.load()
+    seen: list[list[str]] = []
+
+    def killed_at_the_blow(*_: object) -> None:
+        seen.append(one.events("breach"))
+        raise SystemExit(9)
+
+    monkeypatch.setattr(one.means.killer, "strike", killed_at_the_blow)
+    one.available(7)
+    with pytest.raises(SystemExit):
+        one.pass_time(0.1)
+    assert len(seen) == 1
+    assert seen[0][0].startswith("RAM available 7.0 GiB, below 8.0 GiB")
+
+
+def test_a_recorder_that_fails_holds_no_blow_up(
+    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = site(sites, tmp_path, LOW)
+    child = one.load()
+
+    def fails(*_: object) -> None:
+        raise ValueError("the map is closed")
+
+    monkeypatch.setattr(one.means.ring, "event", fails)
+    one.available(7)
+    with pytest.raises(ValueError, match="closed"):
+        one.pass_time(0.1)
+    assert child.wait(60) == -9
