@@ -84,6 +84,7 @@ def host(args: Namespace) -> int:
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
         cuda=_pair("--cuda", args.cuda), compute=_pair("--compute", args.compute),
         driver=_driver(args.driver), engine=site.model.engine.host,
+        compose_env=tuple(site.compose_env.items()),
     )  # fmt: skip
     return _findings(args, findings(ask, machine_for(site.model, ask.disk), lambda: _docker(site)))
 

@@ -75,5 +75,10 @@ def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:
 def schema(args: Namespace) -> int:
     from console.playbook.schema import playbook_schema
 
+    if args.markdown:
+        from console.playbook.reference import reference
+
+        print(reference(), end="")
+        return int(Exit.OK)
     print(json.dumps(playbook_schema(), indent=None if args.json else 1))
     return int(Exit.OK)

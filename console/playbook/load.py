@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from console.document.reader import Document, Loc, parse, read_text
 from console.document.validate import validate
 from console.errors import InvalidFile, Problem, Problems, UsageError
+from console.playbook.alias import rename
 from console.playbook.inputs import InputModel, InputValue, Secret, convert, expected_form, resolve
 from console.playbook.interpolate import substitute
 from console.playbook.mend import mend
@@ -32,20 +33,19 @@ def load_playbook(
     given: Mapping[str, str] | None = None,
     *,
     site_services: frozenset[str] = frozenset(),
+    aliases: Mapping[str, str] | None = None,
     base: Path | None = None,
     planning: bool = False,
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
-    `given`: inputs as text, from the command line. `base`: directory for relative paths
-    (the playbook's own). `planning`: accept what is not built yet, listed in `.unbuilt`, and
-    inputs without a value. Raises InvalidFile (exit 2) with all problems, or UsageError for
+    `given`: inputs as text, from the command line. `aliases`: the site's old names of services,
+    replaced by today's and told in `.notes`. `base`: directory for relative
+    paths (the playbook's own). `planning`: accept what is not built yet, listed in `.unbuilt`,
+    and inputs without a value. Raises InvalidFile (exit 2) with all problems, or UsageError for
     an unknown input.
     """
-    text = read_text(path, TITLE)
-    document = parse(text, str(path), TITLE)
-    if not isinstance(document.data, dict):
-        raise InvalidFile(TITLE, [document.problem((), "not a mapping", "schema: …")], HINT)
+    text, document = _read(path)
     problems = Problems(list(document.problems))
     base = (base or path.resolve().parent).absolute()
     models = _input_models(document, problems)
@@ -55,6 +55,7 @@ def load_playbook(
         key: value if key == "inputs" else substitute(document, value, values, problems, (key,))
         for key, value in document.data.items()
     }
+    notes = rename(filled, aliases or {})
     model, found = validate(PlaybookModel, document, filled)
     for problem in found:
         problems.add(problem)
@@ -74,8 +75,16 @@ def load_playbook(
         raise InvalidFile(TITLE, problems.sorted(), HINT)
     return Playbook(
         model, path, base, text, inputs, secrets, tuple(later), tuple(missing & set(inputs)),
-        guard_limits(document, model, site_services)[0],
+        guard_limits(document, model, site_services)[0], notes,
     )  # fmt: skip
+
+
+def _read(path: Path) -> tuple[str, Document]:
+    text = read_text(path, TITLE)
+    document = parse(text, str(path), TITLE)
+    if not isinstance(document.data, dict):
+        raise InvalidFile(TITLE, [document.problem((), "not a mapping", "schema: …")], HINT)
+    return text, document
 
 
 def _values(

@@ -58,6 +58,8 @@ class Playbook:
     """Required inputs that a plan was made without; a stand-in takes their place."""
     guards: tuple[Limit, ...] = ()
     """What it adds to the site's guards and the console's own, each with its line."""
+    notes: tuple[str, ...] = ()
+    """Old names that the site's aliases replaced, in words."""
 
     @property
     def name(self) -> str:

@@ -241,6 +241,8 @@ DEFAULT_TIMEOUT = {
 
 
 class Step(Strict):
+    """One step: an `id`, exactly one kind (`run` to `cutover`), and what goes with it."""
+
     id: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")
     title: str = ""
     why: str = ""

@@ -30,7 +30,7 @@ class HostAsk:
 
     `gpus` are UUIDs, `compute` the least capability of every card, `driver` the oldest that will
     do. `torch` are images whose PyTorch has to have kernels for the cards; `cuda` is a toolkit's
-    version.
+    version. `compose_env`: variables that the compose files are read with.
     """
 
     method: str = ""
@@ -46,6 +46,7 @@ class HostAsk:
     cuda: tuple[int, int] | None = None
     driver: str = ""
     engine: str = ""
+    compose_env: tuple[tuple[str, str], ...] = ()
 
 
 def findings(
@@ -62,7 +63,9 @@ def findings(
     if ask.disk is not None:
         yield host.disk(ask.disk, ask.need)
     if ask.compose:
-        yield from host.compose_file(ask.compose, host=engine_host(ask.engine or None))
+        yield from host.compose_file(
+            ask.compose, env=dict(ask.compose_env), host=engine_host(ask.engine or None)
+        )
     for ref in dict.fromkeys((*ask.images, *ask.torch)):
         yield from _image(ref, ref in ask.torch, machine.cards, connect)
 

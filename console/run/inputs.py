@@ -82,4 +82,5 @@ def _load(context: Context, changes: dict[str, Any]) -> Playbook:
         context.run.playbook, {**context.meta.inputs, **_texts(changes)},
         base=context.plan.playbook.base,
         site_services=frozenset(context.plan.site.model.services),
+        aliases=context.plan.site.model.aliases,
     )  # fmt: skip

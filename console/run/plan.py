@@ -60,7 +60,8 @@ class Plan:
 
 def make_plan(playbook: Playbook, site: Site, restore_s: float | None = None) -> Plan:
     """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
-    services = {**site.service_specs(), **playbook.services()}
+    specs = {**site.service_specs(), **playbook.services()}
+    services = {name: site.equipped(spec) for name, spec in specs.items()}
     planner = _Planner(playbook, services, restore_s)
     return Plan(playbook, site, tuple(planner.steps()), services)
 

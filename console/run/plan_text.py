@@ -31,6 +31,7 @@ def as_json(made: Plan) -> dict[str, object]:
         "digest": made.playbook.digest,
         "site": made.site.name,
         "inputs": made.playbook.inputs,
+        "notes": list(made.playbook.notes),
         "takes_baseline_down": made.takes_down,
         "guards": [{**one.to_json(), "words": limit_words(one)} for one in limits_of(made)],
         "guards_always": always(made),
@@ -57,6 +58,7 @@ def lines(made: Plan) -> list[str]:
         out.append(f"  objective  {clean(model.objective)}")
     out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")
     out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
+    out += [f"  note       {clean(words)}" for words in made.playbook.notes]
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
         out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")

@@ -137,7 +137,8 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     site.path = Path(meta.site)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base),
-        site_services=frozenset(site.model.services), planning=closing,
+        site_services=frozenset(site.model.services), aliases=site.model.aliases,
+        planning=closing,
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field, model_validator
 
 from console.document.validate import Arg, Duration, Strict, Text
 from console.guard.limits import Limit
-from console.services.base import ExistingContainer, Ready, Runs, ServiceSpec
+from console.services.base import ComposeSpec, ExistingContainer, Ready, Runs, ServiceSpec
 from console.site.guard import LEASE, GuardModel
 from console.site.machine import GpuModel, MachineModel
 from console.site.service import (
@@ -76,8 +77,18 @@ class SiteModel(Strict):
     gpus: list[GpuModel] = []
     protected: list[Text] = []
     services: dict[ServiceName, ServiceModel] = {}
+    aliases: dict[Text, Text] = {}
     lease: Annotated[Duration | None, LEASE] = None
     guards: list[GuardModel] = []
+
+    @model_validator(mode="after")
+    def _names(self) -> SiteModel:
+        for old, new in self.aliases.items():
+            if new in self.aliases:
+                raise ValueError(f"!alias {old} leads to {new}, which is an old name itself")
+            if old in self.services:
+                raise ValueError(f"!alias {old} is a service of this site: one of the two is gone")
+        return self
 
 
 class Site:
@@ -108,7 +119,21 @@ class Site:
             assert model.process is not None
             runs = model.process.spec(self.base)
         ready = Ready(model.ready.http, model.ready.timeout, model.ready.stable_for)
-        return ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+        spec = ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+        return self.equipped(spec)
+
+    @property
+    def compose_env(self) -> dict[str, str]:
+        """What every compose file may use of the site: the cards, in its order."""
+        cards = ",".join(gpu.uuid for gpu in self.model.gpus)
+        return {"OMNI_GPUS": cards} if cards else {}
+
+    def equipped(self, spec: ServiceSpec) -> ServiceSpec:
+        """A compose service with `compose_env`; any other as it is."""
+        if not isinstance(spec.runs, ComposeSpec):
+            return spec
+        env = tuple({**self.compose_env, **dict(spec.runs.env)}.items())
+        return replace(spec, runs=replace(spec.runs, env=env))
 
     def service_specs(self) -> dict[str, ServiceSpec]:
         return {name: model.spec(name, self.base) for name, model in self.model.services.items()}

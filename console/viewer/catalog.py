@@ -110,7 +110,8 @@ def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
     """The playbook as `run` would take it. Raises InvalidFile or UsageError."""
     from console.playbook.load import load_playbook
 
-    return load_playbook(path, inputs, site_services=frozenset(site.model.services))
+    known = frozenset(site.model.services)
+    return load_playbook(path, inputs, site_services=known, aliases=site.model.aliases)
 
 
 def form(path: Path, site: Site) -> list[Field]:
@@ -167,7 +168,9 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     from console.run.plan import make_plan
 
     known = frozenset(site.model.services)
-    playbook = load_playbook(path, inputs, planning=True, site_services=known)
+    playbook = load_playbook(
+        path, inputs, planning=True, site_services=known, aliases=site.model.aliases
+    )
     made = make_plan(playbook, site, restore_time(site.name))
     return Preview(
         lines=plan_text.lines(made),

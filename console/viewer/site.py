@@ -50,7 +50,10 @@ def services(given: str | None) -> frozenset[str]:
         from console.demo.site import NAMES
 
         return frozenset(NAMES[1:])
-    return frozenset(load_site(path).model.services)
+    model = load_site(path).model
+    return frozenset(model.services) | {
+        old for old, new in model.aliases.items() if new in model.services
+    }
 
 
 def shipped() -> Path:

@@ -14,7 +14,7 @@ from console.gguf.write import probe
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 
-SITE = Path(__file__).parents[2] / "playbooks/sites/example.yaml"
+SITE = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 INT8 = "meituan/DeepSeek-R1-Block-INT8"
 R1 = "unsloth/DeepSeek-R1-GGUF"
 DISTILL = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"

@@ -18,7 +18,7 @@ from tests.ui.test_screens import run as run
 from widgets.pick_list import TextView
 from widgets.rows import width_of
 
-SITE = Path(__file__).parents[2] / "playbooks/sites/example.yaml"
+SITE = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 DISTILL = "unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF"
 
 

@@ -71,12 +71,14 @@ def _cwd(context: Context, step: Step) -> str:
 
 
 def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
-    """The step's own variables: inputs as OMNI_INPUT_*, then `env`, secrets resolved now."""
+    """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then
+    `env`, secrets resolved now."""
     env = {
         f"OMNI_INPUT_{name.upper().replace('-', '_')}": _text(value)
         for name, value in context.plan.playbook.inputs.items()
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
+    env |= context.plan.site.compose_env
     for name, value in step.env.items():
         if isinstance(value, Secret):
             env[name] = context.secret(value)

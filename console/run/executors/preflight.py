@@ -119,6 +119,7 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         gpus=tuple(gpu.uuid for gpu in site.gpus) if asked.gpus else (), compute=asked.compute,
         torch=tuple(asked.torch), cuda=asked.cuda, driver=asked.driver or "",
         engine=site.engine.host,
+        compose_env=tuple(context.plan.site.compose_env.items()),
     )  # fmt: skip
     return _found(
         context, step, attempt,

@@ -1,0 +1,56 @@
+"""The format's description is what the models say; the walk through a playbook can be walked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.playbook.load import load_playbook
+from console.playbook.reference import reference
+from console.playbook.steps import KINDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_file_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--markdown"]) == 0
+    assert capsys.readouterr().out == (DOCS / "format.md").read_text(), (
+        "omni-console schema --markdown > docs/format.md"
+    )
+
+
+def test_every_kind_and_every_link_leads_somewhere() -> None:
+    text = reference()
+    step = text.split("\n## step\n")[1].split("\n## ")[0]
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in step] == []
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert len(titles) == len(set(titles)) > 25
+    anchors = {re.sub(r"[^a-z0-9 _-]", "", title.lower()) for title in titles}
+    assert [link for link in re.findall(r"\(#(.+?)\)", text) if link not in anchors] == []
+
+
+def test_defaults_are_as_they_would_be_written() -> None:
+    text = reference()
+    for row in (
+        "| `timeout` | duration like `15m` | `15m` |", "| `expires` | duration like `15m` | `1d` |",
+        "| `exclusive` | true or false | `false` |", "| `name` | text | required |",
+        "| `runs` | whole number, at least 1, at most 200 | `9` |",
+    ):  # fmt: skip
+        assert row in text
+
+
+def test_the_walked_playbook_loads(tmp_path: Path) -> None:
+    text = (DOCS / "write-a-playbook.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "my-trial.yaml"
+    path.write_text(blocks[0])
+    demo = frozenset({"fast", "slow"})
+    assert load_playbook(path, site_services=demo).name == "my-trial"
+    head, tail = blocks[0].split("phases:")
+    path.write_text(
+        f"{head}{blocks[1]}phases:{tail.replace('${{ inputs.candidate }}', 'candidate')}"
+    )
+    assert load_playbook(path).services()["candidate"].exclusive

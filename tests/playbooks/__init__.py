@@ -1,0 +1,1 @@
+"""Tests of what ships: playbooks, the stack, the mapping."""

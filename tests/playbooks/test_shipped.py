@@ -1,0 +1,107 @@
+"""Every shipped playbook loads, lints and plans on the example site, found by its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.errors import Exit
+from console.playbook.load import load_playbook
+from console.run.plan import Plan, make_plan
+from console.site.load import load_site
+from console.viewer.site import shipped
+
+SITE = shipped() / "sites/omni.yaml"
+NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")
+EXPECTED = [
+    "baseline-verify", "download-checkpoint", "ik-llama-phase2", "kt-sglang-evaluation",
+    "kt-sglang-resurrection", "operation-lazarus", "reboot-recovery",
+]  # fmt: skip
+TRIALS = [name for name in EXPECTED if name.startswith(("ik", "kt", "operation"))]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("OMNI_SITE", str(SITE))
+
+
+def planned(name: str, **inputs: str) -> Plan:
+    site = load_site(SITE)
+    playbook = load_playbook(shipped() / f"{name}.yaml", inputs, planning=True)
+    return make_plan(playbook, site)
+
+
+def test_these_ship() -> None:
+    assert NAMES == EXPECTED
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_lints_clean_but_for_what_is_not_built(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["lint", "--json", str(shipped() / f"{name}.yaml")])
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [one for one in problems if "is not built yet" not in one] == []
+    assert code == (Exit.LINT if problems else Exit.OK)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_plans_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["plan", name, "--json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["playbook"], plan["site"]) == (name, "omni")
+    assert code == (Exit.USAGE if plan["refused"] else Exit.OK)
+    assert plan["takes_baseline_down"] == (name in TRIALS)
+    assert [s["id"] for s in plan["steps"]].count("report") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_step_that_takes_long_says_how_long_and_fits_its_limit(name: str) -> None:
+    for step in planned(name).steps:
+        assert step.takes_s is None or step.takes_s <= step.limit_s, step.id
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_trial_keeps_its_guards_a_lease_and_a_way_back(name: str) -> None:
+    plan = planned(name)
+    metrics = {guard.metric for guard in plan.playbook.guards}
+    assert {"host.ram_available", "host.swap_in_rate"} <= metrics
+    assert any(guard.log == "candidate" for guard in plan.playbook.guards)
+    assert plan.playbook.model.lease == 1800
+    assert any(step.id == "restore" for step in plan.steps)
+    gates = [s.step for s in plan.steps if s.kind == "gate" and s.baseline_down]
+    assert gates
+    assert {gate.on_no_go for gate in gates if gate} == {"rollback"}
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_what_looks_stands_before_what_costs(name: str) -> None:
+    """A trial asks about machine and checkpoint before its first build, download or outage."""
+    kinds = [step.kind for step in planned(name).steps]
+    paid = min(kinds.index(k) for k in ("build", "download", "run", "script") if k in kinds)
+    assert "host" in kinds[:paid]
+    assert "baseline:stop" not in kinds[:paid]
+
+
+def test_compose_gets_the_cards_of_the_site_in_its_order() -> None:
+    runs = planned("ik-llama-phase2").services["candidate"].runs
+    env = dict(getattr(runs, "env", ()))
+    first, second = env["OMNI_GPUS"].split(",")
+    assert first == "GPU-f4f210c1-5a52-7267-979e-fe922961190a"
+    assert second == "GPU-bfbb9aa1-3d36-b47b-988f-5752cfc54601"
+    assert env["IK_GPU_LAYERS"] == "19"
+
+
+def test_a_build_without_nccl_is_another_build() -> None:
+    plan = planned("ik-llama-phase2", nccl="false")
+    assert "build-nccl-false/bin/llama-server" in plan.at("build").effects[0]
+    assert plan.at("linked").effects == ("skipped: not applicable (when is false)",)
+
+
+def test_fewer_experts_reach_the_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = planned("kt-sglang-resurrection", gpu_experts="16").services["candidate"].runs
+    assert dict(getattr(runs, "env", ()))["KT_GPU_EXPERTS"] == "16"

@@ -1,0 +1,153 @@
+"""Shipped trials on the example site's machine end before anything is paid for, with the sum."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.document.reader import parse
+from console.viewer.site import shipped
+from tests.run.e2e.world import World
+from tests.testbed import hub_shapes
+from tests.testbed.engine import Engine
+from tests.testbed.hub import LocalHub
+from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
+from tests.testbed.python_image import ensure_packages_image
+
+R1 = "deepseek-ai/DeepSeek-R1"
+GGUF = "unsloth/DeepSeek-R1-GGUF"
+DECLARED = ("machine", "gpus", "aliases")
+UUIDS = ("GPU-f4f210c1-5a52-7267-979e-fe922961190a", "GPU-bfbb9aa1-3d36-b47b-988f-5752cfc54601")
+TORCH = {"torch.py": "class cuda:\n    get_arch_list = staticmethod(lambda: ['sm_90', 'sm_120'])\n"}
+KT = {
+    "kt_kernel.py": "", "ktransformers/__init__.py": "", "ktransformers/server/__init__.py": "",
+    "ktransformers/server/main.py": "import ktransformers.custom_cache\n",
+    "ktransformers/local_chat.py": "import ktransformers.custom_cache\n",
+}  # fmt: skip
+
+
+@pytest.fixture
+def omni(world: World) -> Iterator[World]:
+    """The world's own baseline on the machine that the example site declares, and its hub."""
+    text = (shipped() / "sites/omni.yaml").read_text()
+    example = parse(text, "omni.yaml", "").data
+    mine = json.loads(world.site.read_text())
+    world.site.write_text(json.dumps(mine | {key: example[key] for key in DECLARED}))
+    with LocalHub() as hub:
+        hub.add(*(hub_shapes.repo(name) for name in (R1, GGUF)))
+        world.env |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(world.root / "hf")}
+        yield world
+
+
+def run(omni: World, name: str, **inputs: str) -> str:
+    """Run a shipped one by its name; the output of its only step that ran."""
+    reports = omni.root / "reports"
+    given = {"ram_floor": "64MiB", "reports": str(reports), **inputs}
+    if name == "kt-sglang-resurrection":
+        given["models"] = str(omni.root)
+    pairs = [word for key, value in given.items() for word in ("--input", f"{key}={value}")]
+    done = omni.console("run", name, "--json", *pairs)
+    assert done.code == 3, done
+    assert done.json["decision"] == "no_go"
+    states = {step.id: str(step.state) for step in omni.view().steps}
+    assert states["fits"] == "succeeded"
+    assert states["here"] == "pending"
+    assert states["build" if "build" in states else "kernel"] == "pending"
+    assert omni.serves(), "the baseline never stopped"
+    (report,) = reports.glob("*.md")
+    assert "NO-GO" in report.read_text()
+    return " ".join(omni.run.attempt_log("fits", 1).read_text().split())
+
+
+def packages(engine: Engine, files: dict[str, str]) -> str:
+    return ensure_packages_image(engine, {name: text.encode() for name, text in files.items()})
+
+
+def test_the_resurrection_ends_at_format_processor_and_size(omni: World) -> None:
+    said = run(omni, "kt-sglang-resurrection")
+    for words in (
+        "163 files, 641.3 GiB (688.6 GB)",
+        "converting FP8 experts ended in a segmentation fault",
+        "AMX kernels run on processors with AMX",
+        "host RAM has 354.0 GiB and needs", "GiB short",
+    ):  # fmt: skip
+        assert words in said
+
+
+def test_a_gguf_is_no_input_for_the_conversion(omni: World) -> None:
+    said = run(omni, "kt-sglang-resurrection", source=GGUF, include="*Q4_K_M*")
+    assert "GGUF of any quantization is no input" in said
+    assert "download the safetensors checkpoint" in said
+
+
+def test_the_evaluation_ends_at_memory(omni: World) -> None:
+    said = run(omni, "kt-sglang-evaluation")
+    assert "converting FP8 experts ended in a segmentation fault" in said
+    assert "624 GB of INT8 experts met 474 GB of memory" in said
+    assert "host RAM has 354.0 GiB and needs 699.3 GiB: 345.3 GiB short" in said
+
+
+def test_the_evaluation_of_int4_ends_at_the_processor(omni: World) -> None:
+    said = run(omni, "kt-sglang-evaluation", method="MOE_INT4")
+    assert "compiled for ARM (KML) and Intel (AMX) only, not for AMD's BLIS" in said
+
+
+def test_nothing_was_written_beside_the_shipped_files(omni: World) -> None:
+    def files() -> set[Path]:
+        return {path for path in shipped().rglob("*") if "__pycache__" not in path.parts}
+
+    before = files()
+    run(omni, "kt-sglang-evaluation")
+    assert files() == before
+
+
+@pytest.mark.engine
+def test_lazarus_ends_at_the_import_chain(
+    omni: World, engine: Engine, nvml: Nvml, tmp_path: Path
+) -> None:
+    """Images stand in for the built ones, and without a driver nothing can be given a card."""
+    torch = packages(engine, TORCH)
+    broken = packages(engine, TORCH | KT | {"ktransformers/custom_cache.py": "import sched_ext\n"})
+    book = tmp_path / "lazarus"
+    shutil.copytree(shipped(), book)
+    text = (book / "operation-lazarus.yaml").read_text()
+    assert "gpus: all, " in text
+    (book / "operation-lazarus.yaml").write_text(text.replace("gpus: all, ", ""))
+    cards = (RTX_PRO_6000.but(uuid=UUIDS[0]), RTX_5090.but(uuid=UUIDS[1]))
+    env = {**engine.env(), **nvml.env(nvml.write(tmp_path / "cards", cards))}
+    given = {
+        "models": omni.root, "ram_floor": "64MiB", "images_disk": omni.root,
+        "images_free": "1MiB", "reports": omni.root,
+        "torch_image": torch, "image": broken,
+    }  # fmt: skip
+    pairs = [word for key, value in given.items() for word in ("--input", f"{key}={value}")]
+    path = str(book / "operation-lazarus.yaml")
+    done = omni.console("run", path, "--json", *pairs, **env)
+    assert done.code == 3, done
+    states = {step.id: str(step.state) for step in omni.view().steps}
+    assert (states["build-torch"], states["sm120"], states["build"]) == (
+        "skipped", "succeeded", "skipped",
+    )  # fmt: skip
+    assert states["up"] == "pending"
+    said = " ".join(omni.run.attempt_log("chain", 1).read_text().split())
+    assert "ModuleNotFoundError: No module named 'sched_ext'" in said
+    assert "F-018, F-023" in said
+    assert omni.serves()
+
+
+@pytest.mark.engine
+def test_a_missing_image_is_a_clear_answer(omni: World, engine: Engine) -> None:
+    text = (shipped() / "operation-lazarus.yaml").read_text()
+    start, end = text.index("      - id: chain"), text.index("  - title: Benchmark")
+    (step,) = [text[start:end]]
+    head = "schema: omni.playbook/v1\nname: chain\ntitle: The chain\n"
+    head += 'inputs: {image: {type: string, default: "omni/ktransformers:phase3"}}\n'
+    book = omni.write("b.yaml", f"{head}phases:\n  - title: Only\n    steps:\n{step}")
+    done = omni.console("run", str(book), "--json", **engine.env())
+    assert done.code == 3, done
+    said = " ".join(omni.run.attempt_log("chain", 1).read_text().split())
+    assert "image omni/ktransformers:phase3: is not on this machine" in said
