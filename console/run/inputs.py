@@ -80,6 +80,6 @@ def _texts(changes: dict[str, Any]) -> dict[str, str]:
 def _load(context: Context, changes: dict[str, Any]) -> Playbook:
     return load_playbook(
         context.run.playbook, {**context.meta.inputs, **_texts(changes)},
-        base=context.plan.playbook.base,
+        base=context.plan.playbook.base, pinned=True,
         site_services=frozenset(context.plan.site.model.services),
     )  # fmt: skip

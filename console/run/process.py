@@ -137,7 +137,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     site.path = Path(meta.site)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base),
-        site_services=frozenset(site.model.services), planning=closing,
+        site_services=frozenset(site.model.services), planning=closing, pinned=True,
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)
@@ -245,7 +245,8 @@ def _created(context: Context) -> None:
         targets=header.targets(context.plan),
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "implicit": s.implicit, "final": s.final, "effects": list(s.effects)}
+             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
+             "lessons": list(s.lessons)}
             for s in context.plan.steps
         ],
     )  # fmt: skip
