@@ -58,6 +58,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("runs", ("3",), "Runs", "Every run, newest first; Enter shows one.", "app"),
     Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
     Action("preflight", ("5",), "Preflight", "Can a checkpoint work here? Size, architecture and memory before a download.", "app", footer=False),
+    Action("lessons", ("6",), "Lessons", "What was learnt before; what bears on the step, plan or playbook shown stands first.", "app", footer=False),
     Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
     Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
     Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
@@ -97,6 +98,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("start", ("S",), "Start", "Start the run that the plan shows.", "plan", changes=True),
     Action("edit", ("i",), "Inputs", "Back to the inputs.", "plan"),
     Action("ask", ("i",), "Ask", "What to look at: repository, address or file, and how it is loaded.", "preflight"),
+    # the lessons
+    Action("filter_lessons", ("slash",), "Search", "Search the lessons: every word has to be in one; empty shows all.", "lessons"),
+    Action("due", ("d",), "Due", "Only what is due for review, or all again.", "lessons"),
 )  # fmt: skip
 
 

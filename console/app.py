@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -249,29 +250,27 @@ class ConsoleApp(App[int]):
             self.pop_screen()
 
     def action_playbooks(self) -> None:
-        from screens.playbooks import PlaybooksScreen
-
-        self._open(PlaybooksScreen)
+        self._page("playbooks")
 
     def action_runs(self) -> None:
-        from screens.runs import RunsScreen
-
-        self._open(RunsScreen)
+        self._page("runs")
 
     def action_host(self) -> None:
-        from screens.host import HostScreen
-
-        self._open(HostScreen)
+        self._page("host")
 
     def action_preflight(self) -> None:
-        from screens.preflight import PreflightScreen
+        self._page("preflight")
 
-        self._open(PreflightScreen)
+    def action_lessons(self) -> None:
+        self._page("lessons", over=True)
 
     def action_show_help(self) -> None:
-        from screens.help import HelpScreen
+        self._page("help", over=True)
 
-        self._open(HelpScreen, over=True)
+    def _page(self, name: str, *, over: bool = False) -> None:
+        """A screen by its module, which is loaded when it is wanted."""
+        module = import_module(f"screens.{name}")
+        self._open(getattr(module, f"{name.capitalize()}Screen"), over=over)
 
     def _open(self, screen: type[Screen[None]], *, over: bool = False) -> None:
         if isinstance(self.screen, screen):

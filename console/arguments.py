@@ -132,6 +132,17 @@ def _look_commands(commands: Any) -> None:
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", default=None, metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
+    lessons = _add(commands, "lessons", "lessons:lessons", "what was learnt before, by word or id")
+    lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
+    lessons.add_argument("--due", action="store_true", help="what is due for review, oldest first")
+    lessons.add_argument(
+        "--run", action="store_true", help="with --due: run the commands; changes no status"
+    )
+    lessons.add_argument("--draft", metavar="RUN", help="a new lesson from a run that is over")
+    lessons.add_argument(
+        "--as", dest="as_", choices=["F", "S", "P"], default="",
+        help="with --draft: failure, success or pivot (default: by how the run ended)",
+    )  # fmt: skip
     _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
 
 
@@ -227,7 +238,7 @@ def _emergency_commands(commands: Any) -> None:
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
     (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
-                                "keys"})),
+                                "lessons", "keys"})),
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_emergency_commands, frozenset({"rollback", "demo"})),

@@ -40,6 +40,11 @@ def runs_dir() -> Path:
     return state_dir() / "runs"
 
 
+def lessons_dir() -> Path:
+    """Lessons of the operator's own, beside the shipped ones."""
+    return config_dir() / "lessons"
+
+
 def default_site() -> Path:
     return config_dir() / "site.yaml"
 

@@ -19,6 +19,7 @@ SCOPES = (
     ("runs", "The list of runs"),
     ("plan", "A playbook's plan"),
     ("preflight", "Preflight"),
+    ("lessons", "The lessons"),
 )
 MOVING = (
     "j k, arrows, PgUp PgDn, ^U ^D, g G move in every list; Tab goes to the next part; Enter "

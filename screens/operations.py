@@ -24,7 +24,7 @@ from widgets.pick_list import TextView
 from widgets.rows import Row, Rows, RowsView
 from widgets.status_line import STANDING, TENS, StatusLine, status
 from widgets.step_list import StepList
-from widgets.step_text import detail_rows, result_row, summary_rows, wrapped
+from widgets.step_text import detail_rows, lessons_of, result_row, summary_rows, wrapped
 
 TICK_S = 2.5
 STALE_S = 2.5
@@ -243,6 +243,9 @@ class OperationsScreen(Guarded):
         return [*before, *detail_rows(view, step, can, width)]
 
     # -- looking around ----------------------------------------------------------------------
+
+    def lessons_here(self) -> tuple[str, ...]:
+        return lessons_of(self.view, self.query_one(StepList).step)
 
     def on_step_list_selected(self, event: StepList.Selected) -> None:
         self.draw_steps()

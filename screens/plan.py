@@ -145,6 +145,10 @@ class PlanScreen(Page):
             self.problem = "\n".join(error.lines())
             self._draw()
 
+    def lessons_here(self) -> tuple[str, ...]:
+        """Ids of the lessons that the plan names."""
+        return self.preview.lessons if self.preview else ()
+
     def in_trouble(self, words: str) -> None:
         self.starting = ""
         super().in_trouble(words)

@@ -94,6 +94,12 @@ class PlaybooksScreen(Page):
             return [((line, ""),) for line in wrapped(words, width)]
         return entry_rows(self.entries[cursor], width)
 
+    def lessons_here(self) -> tuple[str, ...]:
+        """Ids of the lessons that the playbook under the cursor wants read first."""
+        cursor = self.query_one(PickList).cursor
+        known = cursor is not None and cursor < len(self.entries)
+        return self.entries[cursor].lessons if known and cursor is not None else ()
+
     def on_pick_list_moved(self, event: PickList.Moved) -> None:
         self._show_detail()
 
@@ -125,9 +131,10 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     rows.append(())
     if entry.objective:
         rows += [((line, ""),) for line in wrapped(f"Objective: {clean(entry.objective)}", width)]
+    for title in entry.read_first:
+        rows += [((line, "warn"),) for line in wrapped(f"Read first: {title}", width, "  ")]
     if entry.lessons:
-        words = f"Read first: {', '.join(clean(x) for x in entry.lessons)}"
-        rows += [((line, "warn"),) for line in wrapped(words, width)]
+        rows.append((("6 opens them", "dim"),))
     if entry.problem:
         rows += [(), (("It cannot be used:", "bad"),)]
         for line in entry.problem.splitlines():

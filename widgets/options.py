@@ -103,7 +103,7 @@ class KeyLine(Rows):
             here = of_scope(scope)
             wanted += [a for a in here if a.footer and not (readonly and a.changes)]
             tail.insert(0, action("back"))
-            if scope in ("playbooks", "runs"):
+            if scope in ("playbooks", "runs", "lessons"):
                 wanted.append(OPEN)
         width = self.size.width or 80
         # what is left out first: the scope's keys, then help and quit, the emergency never

@@ -144,6 +144,8 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
             rows += [(("| ", "bad"), (text, "")) for text in wrapped(clean(line), width - 2)]
     for effect in step.effects:
         rows += [((line, "dim"),) for line in wrapped(clean(effect), width, "  ")]
+    for lesson in step.lessons:
+        rows += [((line, "warn"),) for line in wrapped(f"lesson {clean(lesson)}", width, "  ")]
     rows += _metric_rows(view, step, width)
     return rows
 
@@ -169,6 +171,13 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
         rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
     next_words = "o reads the report, 2 picks the next playbook"
     return [*rows, *[((line, "dim"),) for line in wrapped(next_words, width)]]
+
+
+def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
+    """Ids of the lessons that bear on a step, then of those that the playbook wants read first."""
+    step, asked = view.step(step_id), view.header.get("lessons")
+    bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
+    return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
 
 
 def result_row(step: StepView, width: int) -> Row:

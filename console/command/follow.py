@@ -158,6 +158,8 @@ class Follow:
             self._line(f"{head}{again}: {clean(step.title)}")
             for effect in step.effects:
                 self._line(f"        {clean(effect)}")
+            for lesson in step.lessons:
+                self._line(f"        lesson {clean(lesson)}")
             return
         took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
         cause = f" [{step.cause}]" if step.cause else ""

@@ -16,6 +16,7 @@ TITLES = {
     "runs": "The list of runs",
     "plan": "A playbook's plan",
     "preflight": "Preflight",
+    "lessons": "The lessons",
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from console.command.common import playbook_of, site_of
 from console.document.reader import parse, read_text
 from console.errors import Exit, InvalidFile
+from console.lessons.load import load_lesson
 from console.playbook.load import load_playbook
 from console.run.baseline import restore_time
 from console.run.plan import make_plan
@@ -61,11 +62,14 @@ def lint(args: Namespace) -> int:
 
 
 def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:
-    """A site file by its schema line, else a playbook. Raises InvalidFile."""
+    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
     title = "the file cannot be used"
     data = parse(read_text(path, title), str(path), title).data
-    if isinstance(data, dict) and str(data.get("schema", "")).startswith("omni.site/"):
+    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
+    if schema.startswith("omni.site/"):
         load_site(path)
+    elif schema.startswith("omni.lesson/"):
+        load_lesson(path)
     else:
         playbook = load_playbook(path, planning=True, site_services=site_services)
         if playbook.unbuilt:

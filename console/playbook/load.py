@@ -16,7 +16,7 @@ from console.playbook.inputs import InputModel, InputValue, Secret, convert, exp
 from console.playbook.interpolate import substitute
 from console.playbook.mend import mend
 from console.playbook.model import Playbook, PlaybookModel
-from console.playbook.rules import check_rules, guard_limits, unbuilt
+from console.playbook.rules import check_rules, guard_limits, unbuilt, unknown_lessons
 from console.text import one_line
 
 TITLE = "the playbook cannot be used"
@@ -36,17 +36,18 @@ def load_playbook(
     aliases: Mapping[str, str] | None = None,
     base: Path | None = None,
     planning: bool = False,
+    pinned: bool = False,
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
     `given`: inputs as text, from the command line. `aliases`: the site's old names of services,
-    replaced by today's and told in `.notes`. `base`: directory for relative
-    paths (the playbook's own). `planning`: accept what is not built yet, listed in `.unbuilt`,
-    and inputs without a value. Raises InvalidFile (exit 2) with all problems, or UsageError for
-    an unknown input.
+    replaced by today's and told in `.notes`. `base`: directory for relative paths (the playbook's
+    own). `planning`: accept what is not built yet, listed in `.unbuilt`, and inputs without a
+    value. `pinned`: a run's own copy; its lessons may have gone since. Raises InvalidFile (exit 2)
+    with all problems, or UsageError for an unknown input.
     """
     text, document = _read(path)
-    problems = Problems(list(document.problems))
+    problems = Problems([*document.problems, *(() if pinned else unknown_lessons(document))])
     base = (base or path.resolve().parent).absolute()
     models = _input_models(document, problems)
     inputs, secrets = _resolve(document, models, dict(given or {}), base, problems, planning)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from console.document.reader import Document, Loc
 from console.errors import Problem, Problems
 from console.guard.limits import Limit
+from console.lessons import ids
 from console.playbook.captured import base_unit
 from console.playbook.decidable import Bounds, check_criterion, never_both
 from console.playbook.measuring import (
@@ -27,12 +28,26 @@ from console.playbook.preflight import LOOKS
 from console.playbook.steps import UNBUILT, CriterionModel, Step
 from console.playbook.verdict import Criterion
 from console.site.guard import limits
+from console.text import one_line
 from console.units import format_duration
 
 SOAK_END_S = 600.0
 """After a soak's time is over its last request may go on, at most as long as one may take."""
 RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
+
+
+def unknown_lessons(document: Document) -> list[Problem]:
+    """Ids that are not in the registry: a typing error would hide the lesson it was meant for."""
+    named, known = document.data.get("lessons"), ids.known()
+    found = []
+    for at, lesson in enumerate(named if isinstance(named, list) else []):
+        if isinstance(lesson, str) and lesson not in known:
+            near = ids.near(lesson, known)
+            hint = f"did you mean {near}?" if near else "omni-console lessons lists them"
+            what = f"unknown lesson '{one_line(lesson, 60)}'"
+            found.append(document.problem(("lessons", at), what, "an id of the registry", hint))
+    return found
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:

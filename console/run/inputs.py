@@ -80,7 +80,7 @@ def _texts(changes: dict[str, Any]) -> dict[str, str]:
 def _load(context: Context, changes: dict[str, Any]) -> Playbook:
     return load_playbook(
         context.run.playbook, {**context.meta.inputs, **_texts(changes)},
-        base=context.plan.playbook.base,
+        base=context.plan.playbook.base, pinned=True,
         site_services=frozenset(context.plan.site.model.services),
         aliases=context.plan.site.model.aliases,
     )  # fmt: skip

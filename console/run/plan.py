@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from console.lessons.bearing import bearing
 from console.playbook.model import Playbook
 from console.playbook.steps import Step
 from console.run.effect import effects
@@ -38,6 +39,8 @@ class PlannedStep:
     final: bool = False
     baseline_down: bool = False
     service: str = ""
+    lessons: tuple[str, ...] = ()
+    """Lessons that bear on it, `F-013 its title – why`, one line each."""
 
 
 @dataclass(frozen=True)
@@ -164,18 +167,20 @@ class _Planner:
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
         spec = self.services.get(step.service.target) if step.service else None
+        does = tuple(effects(step, self.services))
         return PlannedStep(
             id=step.id,
             phase=phase,
             kind=step.kind,
             title=step.title or _default_title(step),
-            effects=tuple(effects(step, self.services)),
+            effects=does,
             limit_s=_limit_s(step, spec),
             takes_s=step.takes,
             step=step,
             final=final,
             baseline_down=bool(self.down_for),
             service=spec.name if spec else "",
+            lessons=tuple(one.words for one in bearing(step.kind, does)) if step.when else (),
         )
 
     def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:

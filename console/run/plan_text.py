@@ -7,6 +7,7 @@ from pathlib import Path
 
 from console.fit.machine import Machine
 from console.guard.defaults import defaults
+from console.lessons.load import titles
 from console.preflight.cards import Cards
 from console.preflight.machine import look
 from console.run import guard_now
@@ -39,7 +40,7 @@ def as_json(made: Plan) -> dict[str, object]:
         "steps": [
             {"id": s.id, "phase": s.phase, "kind": s.kind, "title": s.title,
              "effects": list(s.effects), "timeout_s": s.limit_s, "planned_s": s.takes_s,
-             "implicit": s.implicit, "baseline_down": s.baseline_down}
+             "implicit": s.implicit, "baseline_down": s.baseline_down, "lessons": list(s.lessons)}
             for s in made.steps
         ],
         "refused": [str(p) for p in made.playbook.unbuilt],
@@ -61,7 +62,7 @@ def lines(made: Plan) -> list[str]:
     out += [f"  note       {clean(words)}" for words in made.playbook.notes]
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
     if model.lessons:
-        out.append(f"  lessons    read first: {', '.join(clean(x) for x in model.lessons)}")
+        out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
     out.append(f"  lease      {lease_words(lease_of(made, None))}")
@@ -151,7 +152,8 @@ def step_lines(number: int, step: PlannedStep) -> list[str]:
     mark = "!" if step.kind == "baseline:stop" else "│" if step.baseline_down else " "
     head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
     head += f"  ({takes}at most {format_duration(step.limit_s)})"
-    return [head, *(f"{mark}       {clean(effect)}" for effect in step.effects)]
+    effects = [f"{mark}       {clean(effect)}" for effect in step.effects]
+    return [head, *effects, *(f"{mark}       lesson {clean(one)}" for one in step.lessons)]
 
 
 def _baseline(made: Plan) -> str:

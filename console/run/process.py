@@ -138,7 +138,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base),
         site_services=frozenset(site.model.services), aliases=site.model.aliases,
-        planning=closing,
+        planning=closing, pinned=True,
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)
@@ -252,7 +252,8 @@ def _created(context: Context) -> None:
         targets=header.targets(context.plan),
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "implicit": s.implicit, "final": s.final, "effects": list(s.effects)}
+             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
+             "lessons": list(s.lessons)}
             for s in context.plan.steps
         ],
     )  # fmt: skip

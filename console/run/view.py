@@ -27,6 +27,8 @@ class StepView:
     detail: str = ""
     lines: list[str] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
+    lessons: list[str] = field(default_factory=list)
+    """Lessons that bear on it, `F-013 its title – why`."""
     said: str = ""
     started: float = 0.0
     duration_s: float | None = None

@@ -44,6 +44,8 @@ class Entry:
     lessons: tuple[str, ...] = ()
     source: str = ""
     problem: str = ""
+    read_first: tuple[str, ...] = ()
+    """Its lessons with their titles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Preview:
     refused: bool
     missing: tuple[str, ...] = ()
     digest: str = ""
+    lessons: tuple[str, ...] = ()
 
 
 def entries(extra_dirs: Iterable[Path] = (), *, site: str | None = None) -> list[Entry]:
@@ -177,6 +180,10 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
         refused=bool(playbook.unbuilt),
         missing=playbook.missing,
         digest=digest(playbook, site),
+        lessons=(
+            *made.playbook.model.lessons,
+            *(x.split()[0] for s in made.steps for x in s.lessons),
+        ),
     )
 
 
@@ -215,6 +222,7 @@ def _head(path: Path) -> bytes:
 
 
 def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
+    from console.lessons.load import titles
     from console.playbook.load import load_playbook
 
     try:
@@ -225,6 +233,7 @@ def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
     return Entry(
         path, model.name, clean(model.title, 200), clean(model.objective, 400),
         tuple(clean(lesson, 80) for lesson in model.lessons), source,
+        read_first=tuple(clean(title) for title in titles(model.lessons)),
     )  # fmt: skip
 
 

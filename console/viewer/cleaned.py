@@ -14,7 +14,7 @@ WORDS = frozenset({
     "title", "trigger", "verb", "verdict", "who", "why",
 })  # fmt: skip
 """Keys of an event, of its steps and criteria that readers take for text."""
-LISTS = frozenset({"criteria", "effects", "lines", "steps"})
+LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
 DEEPEST = 12
 """No real value is nested deeper; what is, is cut off."""
 

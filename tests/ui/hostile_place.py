@@ -42,7 +42,6 @@ schema: omni.playbook/v1
 name: a-good-one
 title: {quoted("playbook title")}
 objective: {quoted("objective")}
-lessons: [{quoted("lesson")}]
 inputs:
   pick: {{type: choice, choices: [fine, {quoted("choice")}], default: fine,
          title: {quoted("input title")}}}
@@ -64,6 +63,8 @@ phases:
     word = quoted("unknown service")
     steps = f"phases: [{{title: t, steps: [{{id: x, service: {{start: {word}}}}}]}}]\n"
     place.write("e-service.yaml", f"{broken.replace('name: b', 'name: e')}{steps}")
+    read = f"lessons: [{quoted('lesson')}]\n{steps.replace(word, 'baseline')}"
+    place.write("f-lesson.yaml", f"{broken.replace('name: b', 'name: f')}{read}")
 
 
 def cards(place: Place, words: Words, nvml: Nvml) -> None:

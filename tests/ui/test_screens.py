@@ -320,6 +320,7 @@ async def test_the_palette_has_every_action_of_the_registry(run: RunDir) -> None
 
 async def test_every_action_of_the_registry_is_bound_and_does_something(run: RunDir) -> None:
     from console.actions import ACTIONS
+    from screens.lessons import LessonsScreen
     from screens.plan import PlanScreen
     from screens.preflight import PreflightScreen
     from screens.runs import RunsScreen
@@ -327,7 +328,7 @@ async def test_every_action_of_the_registry_is_bound_and_does_something(run: Run
 
     owners = {
         "app": ConsoleApp, "run": OperationsScreen, "log": LogPane, "plan": PlanScreen,
-        "preflight": PreflightScreen, "runs": RunsScreen,
+        "preflight": PreflightScreen, "runs": RunsScreen, "lessons": LessonsScreen,
     }  # fmt: skip
     for found in ACTIONS:
         owner = owners[found.scope]

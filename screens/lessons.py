@@ -1,0 +1,195 @@
+"""What was learnt before: a list to search, and one lesson to read."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+
+from console.text import clean
+from screens.page import Page
+from widgets.badge import BaselineBadge
+from widgets.glyph import glyphs
+from widgets.keys import bindings
+from widgets.log_prompt import LogPrompt
+from widgets.options import KeyLine
+from widgets.pick_list import PickList, TextView
+from widgets.rows import Row, Rows, fit
+from widgets.step_text import wrapped
+
+if TYPE_CHECKING:
+    from console.lessons.load import Registry
+    from console.lessons.model import Lesson
+
+FILTER = "lessons"
+
+
+class LessonsScreen(Page):
+    """The registry. What bears on the step or playbook that it was opened from stands first."""
+
+    SCOPE = "lessons"
+    BINDINGS = bindings("lessons")
+    DEFAULT_CSS = "LessonsScreen #head { background: $panel; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.about: tuple[str, ...] = ()
+        self.registry: Registry | None = None
+        self.query_text = ""
+        self.due_only = False
+        self.found: list[Lesson] = []
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield Rows(id="head")
+        yield PickList(id="list")
+        yield LogPrompt()
+        yield KeyLine()
+
+    def stand(self) -> None:
+        below = self.app.screen_stack[-2]
+        self.about = getattr(below, "lessons_here", tuple)()
+        self.set_focus(self.query_one(PickList))
+        self._draw()
+        self.in_thread(self._load)
+
+    def _load(self) -> None:
+        from console.lessons.load import load_registry
+
+        self.on_loop(self._loaded, load_registry())
+
+    def _loaded(self, registry: Registry) -> None:
+        self.registry = registry
+        self._look()
+
+    def redraw(self) -> None:
+        self._draw()
+
+    # -- what is listed ------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Search anew; the cursor goes to the first."""
+        from console.lessons.model import due_by
+        from console.lessons.search import search
+
+        if self.registry is None:
+            return
+        found = search(self.registry.lessons, self.query_text)
+        if self.due_only:
+            found = [one for one in found if due_by(one, today())]
+        if not self.query_text:
+            found.sort(key=lambda one: one.id not in self.about)
+        self.found = found
+        self.query_one(PickList).cursor = 0
+        self._draw()
+
+    def action_filter_lessons(self) -> None:
+        """Type words; every one of them has to be in a lesson."""
+        self.query_one(LogPrompt).ask(FILTER, "/", empty=True)
+
+    def on_log_prompt_answered(self, event: LogPrompt.Answered) -> None:
+        event.stop()
+        self.set_focus(self.query_one(PickList))
+        if event.words is not None:
+            self.query_text = event.words.strip()
+            self._look()
+
+    def action_due(self) -> None:
+        """What is due for review only, or all again."""
+        self.due_only = not self.due_only
+        self._look()
+
+    def action_back(self) -> None:
+        """Out of a search first."""
+        if self.query_text or self.due_only:
+            self.query_text, self.due_only = "", False
+            self._look()
+        else:
+            self.app.pop_screen()
+
+    def on_pick_list_picked(self, event: PickList.Picked) -> None:
+        if self.registry is not None and event.index < len(self.found):
+            self.app.push_screen(LessonScreen(self.registry, self.found[event.index]))
+
+    # -- drawing -------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        picker = self.query_one(PickList)
+        width = max(20, picker.size.width - 1)
+        self.query_one("#head", Rows).show(self._head(width))
+        picker.fill([lesson_row(one, width, here=one.id in self.about) for one in self.found])
+
+    def _head(self, width: int) -> list[Row]:
+        if self.registry is None:
+            return [(("reading the lessons …", "dim"),)]
+        words = f"{len(self.found)} of {len(self.registry.lessons)} lessons"
+        rest = "   Enter reads one, / searches"
+        if self.query_text or self.due_only:
+            due = "due for review" if self.due_only else ""
+            asked = f"with {clean(self.query_text, 100)}" if self.query_text else ""
+            words += f" {' '.join(one for one in (asked, due) if one)}"
+            rest = "   Esc shows all"
+        elif self.about:
+            rest = f"   {glyphs().dot} bears on what was shown{rest}"
+        rows: list[Row] = [fit(((words, "bold"), (rest, "dim")), width)]
+        for problem in self.registry.problems[:3]:
+            rows += [((line, "bad"),) for line in wrapped(clean(str(problem), 600), width)]
+        return rows
+
+
+class LessonScreen(Page):
+    """One lesson, whole."""
+
+    SCOPE = "lesson"
+    DEFAULT_CSS = "LessonScreen TextView { padding: 0 1; }"
+
+    def __init__(self, registry: Registry, lesson: Lesson) -> None:
+        super().__init__()
+        self.registry, self.lesson = registry, lesson
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield TextView(id="lesson")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.set_focus(self.query_one(TextView))
+        self._draw()
+
+    def redraw(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        from console.lessons.text import entry
+
+        view = self.query_one(TextView)
+        if not view.size.width:
+            return  # it is drawn when its size is known
+        width = max(20, view.size.width - 3)
+        lines = entry(self.registry, self.lesson, width, today())
+        view.show([
+            ((text, tone),)
+            for line, tone in lines
+            for text in (wrapped(line, width, "      ") if len(line) > width else [line])
+        ])  # fmt: skip
+
+
+def lesson_row(lesson: Lesson, width: int, *, here: bool) -> Row:
+    """`• F-022   rejected      Loading Meituan's INT8 weights took the machine down`."""
+    from console.lessons.text import tone_of
+
+    model = lesson.model
+    own = "  yours" if lesson.own else ""
+    return fit(
+        (
+            (f"{glyphs().dot} " if here else "  ", "warn"), (f"{model.id:<7} ", "bold"),
+            (f"{model.status:<12} ", tone_of(lesson)), (clean(model.title), ""), (own, "accent"),
+        ),
+        width,
+    )  # fmt: skip
+
+
+def today() -> date:
+    return date.fromtimestamp(time.time())

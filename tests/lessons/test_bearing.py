@@ -1,0 +1,56 @@
+"""Which lessons bear on a step: by what it does, in whole words."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.lessons.bearing import bearing
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect", "wanted"),
+    [
+        ("run", "$ git clone --depth 1 https://x", "F-013"),
+        ("run", "$ llama-server --split-mode graph -m x", "F-024"),
+        ("script", "  | cmake -DGGML_CUDA_NO_VMM=ON", "F-003"),
+        ("service", "creates and starts a container of x: python -m sglang.launch_server", "F-022"),
+        ("run", "$ docker exec -d foo bash", "S-012"),
+        ("run", "$ pkill -f sglang", "D-003"),
+        ("build", "$ docker build -t omni/x:nightly .", "F-011"),
+        ("build", "$ docker build -t omni/x:phase2 .", "F-014"),
+        ("checkpoint", "looks up a/b", "F-022"),
+        ("gguf", "looks up a/b", "F-008"),
+        ("download", "downloads a/b", "S-010"),
+        ("imports", "imports a", "F-018"),
+        ("service", "starts X --kv-cache-dtype   fp8_e4m3", "F-009"),
+        ("run", "$ python convert_cpu_weights.py --input-type fp8", "F-019"),
+    ],
+)  # fmt: skip
+def test_it_bears(kind: str, effect: str, wanted: str) -> None:
+    assert wanted in [one.lesson for one in bearing(kind, [effect])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect"),
+    [
+        ("run", "$ echo --depth 10"), ("run", "$ git clone --recursive https://x"),
+        ("run", "$ llama-server --split-mode layer"), ("run", "$ nproc"),
+        ("service", "creates and starts a container of llama:cpu: llama-server -m x.gguf"),
+        ("benchmark", "9 runs of 256 tokens"), ("note", "hello"), ("run", "$ latest-news"),
+    ],
+)  # fmt: skip
+def test_it_does_not(kind: str, effect: str) -> None:
+    assert bearing(kind, [effect]) == []
+
+
+def test_words_may_be_on_two_lines_of_a_script() -> None:
+    lines = ["$ sh -eu, a script of its own:", "  | git clone \\", "  |   --depth", "  |   1 x"]
+    assert [one.lesson for one in bearing("script", lines)] == ["F-013"]
+
+
+def test_each_lesson_once_with_title_and_reason() -> None:
+    (one,) = bearing("run", ["$ git clone --depth 1 --shallow-submodules x"])
+    assert one.words == (
+        "F-013 A shallow clone breaks the submodules – submodules pinned to commits are missing "
+        "in a shallow clone"
+    )

@@ -1,0 +1,59 @@
+"""Drafts: they load as they are, and nothing is written over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.lessons import draft
+from console.lessons.draft import Found
+from console.lessons.load import load_lesson
+
+FOUND = Found(
+    run="20261122-031245-demo-5750", day="2026-11-22", title="Is it faster? – NO-GO (retain)",
+    playbook="demo", outcome="succeeded, NO-GO (retain)",
+    symptom='Gate go said NO-GO: bench.tok_s 36.91 tok/s: "too slow".',
+    candidates=("Attempted: x. Result: NO-GO.",), figures=("bench: tok_s 36.91 tok/s",),
+    lines=("CUDA error: no kernel image",), lessons=("F-002", "F-777"),
+)  # fmt: skip
+
+
+def test_a_draft_loads_with_all_that_is_on_record(tmp_path: Path) -> None:
+    lesson = load_lesson(draft.write("F-028", draft.drafted("F-028", FOUND), tmp_path))
+    model = lesson.model
+    assert (model.id, model.status, model.date) == ("F-028", "draft", "2026-11-22")
+    assert model.symptom == FOUND.symptom
+    assert model.cause == draft.TO_BE_FOUND
+    assert model.runs == [FOUND.run]
+    assert model.evidence == [
+        "run 20261122-031245-demo-5750: succeeded, NO-GO (retain)", "Attempted: x. Result: NO-GO.",
+        "bench: tok_s 36.91 tok/s", "log: CUDA error: no kernel image",
+    ]  # fmt: skip
+    assert [link.to for link in model.links] == ["F-002"]
+
+
+def test_the_next_look_is_proposed_a_quarter_later() -> None:
+    assert "# due: 2027-02-21 " in draft.drafted("F-028", FOUND)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: b # c", "- x", "\x1b[2Jboo\u202e", 'q"\\', "{[*&!|>%@`", "x\n  y: z", "", "yes",
+             "\ud800", "é" * 700]
+)  # fmt: skip
+def test_no_text_breaks_the_file(tmp_path: Path, text: str) -> None:
+    found = replace(FOUND, title=text, symptom=text, lines=(text,), playbook=text)
+    model = load_lesson(draft.write("F-028", draft.drafted("F-028", found), tmp_path)).model
+    assert all(one.isprintable() for one in (model.title, model.symptom, *model.evidence))
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    path = draft.write("F-028", "first", tmp_path)
+    with pytest.raises(FileExistsError):
+        draft.write("F-028", "second", tmp_path)
+    assert path.read_text() == "first"
+    (tmp_path / "F-029.yaml").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        draft.write("F-029", "x", tmp_path)
+    assert not (tmp_path / "elsewhere").exists()

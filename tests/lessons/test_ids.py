@@ -1,0 +1,49 @@
+"""Ids as they are typed, meant and given."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.lessons import ids
+from tests.lessons.conftest import Put
+
+KNOWN = frozenset({"F-002", "F-022", "F-006B", "S-014"})
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("F-022", "F-022"), ("f22", "F-022"), ("f-22", "F-022"), (" F022 ", "F-022"),
+        ("f-6b", "F-006B"), ("A1", "A-001"), ("x-1", ""), ("F-1000", ""), ("F", ""), ("", ""),
+        ("F-022 x", ""), ("fast", ""),
+    ],
+)  # fmt: skip
+def test_an_id_in_any_form(text: str, meant: str) -> None:
+    assert ids.typed(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("F-22", "F-022"), ("f2", "F-002"), ("F-220", "F-022"), ("F-099", ""), ("hello", "")],
+)
+def test_near_misses(text: str, meant: str) -> None:
+    assert ids.near(text, KNOWN) == meant
+
+
+def test_the_next_free_id() -> None:
+    assert ids.next_free("F", KNOWN) == "F-023"
+    assert ids.next_free("S", KNOWN) == "S-015"
+    assert ids.next_free("P", KNOWN) == "P-001"
+    with pytest.raises(ValueError, match="no number"):
+        ids.next_free("F", {"F-999"})
+
+
+def test_ones_own_are_found_by_their_file_name(put: Put) -> None:
+    path = put("F-028")
+    (path.parent / "notes.yaml").write_text("x")
+    (path.parent / "F-029.txt").write_text("x")
+    assert ids.files()["F-028"] == path
+    assert {"F-028", "F-001"} <= ids.known()
+    assert "F-029" not in ids.known()
+    assert ids.is_own(path)
+    assert not ids.is_own(ids.files()["F-001"])

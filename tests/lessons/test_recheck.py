@@ -1,0 +1,104 @@
+"""Asking again: an argv with a deadline and a cap; what it says changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.lessons import recheck as module
+from console.lessons.load import load_lesson
+from console.lessons.model import Recheck
+from console.lessons.recheck import Answer, ask, recheck
+from tests.lessons.conftest import Put
+
+
+def asked(*argv: str, timeout: float = 20.0, **changes: str) -> Recheck:
+    data = {"output": list(argv), "words": "w", **(changes or {"matches": "yes"})}
+    return Recheck.model_validate(data).model_copy(update={"timeout": timeout})
+
+
+@pytest.mark.parametrize(
+    ("output", "rule", "answer"),
+    [
+        ("yes", {"matches": "^yes$"}, Answer.PASSED), ("no", {"matches": "yes"}, Answer.CHANGED),
+        ("no", {"not_matches": "yes"}, Answer.PASSED),
+        ("a\nyes\nb", {"not_matches": "^yes$"}, Answer.CHANGED),
+        ("", {"matches": "yes"}, Answer.CHANGED),
+    ],
+)  # fmt: skip
+def test_the_answer_is_in_the_output(
+    put: Put, output: str, rule: dict[str, str], answer: Answer
+) -> None:
+    lesson = load_lesson(put("F-028"))
+    found = recheck(lesson, asked("x", **rule), lambda _: (0, output))
+    assert found.answer is answer
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ((3, "boom"), "it ended with 3"), (TimeoutError(), "no answer within 20 s"),
+        (FileNotFoundError(2, "No such file or directory"), "x: No such file or directory"),
+        (ValueError("more than 5 bytes"), "more than 5 bytes"),
+    ],
+)  # fmt: skip
+def test_no_answer_is_no_news(put: Put, outcome: tuple[int, str] | Exception, words: str) -> None:
+    def run(_: Recheck) -> tuple[int, str]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    found = recheck(load_lesson(put("F-028")), asked("x"), run)
+    assert found.answer is Answer.FAILED
+    assert words in found.words
+
+
+def test_the_lesson_is_as_it_was(put: Put) -> None:
+    path = put("F-028")
+    before = path.read_bytes()
+    recheck(load_lesson(path), asked("true", matches="never"))
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_a_shell(put: Put, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    found = recheck(load_lesson(put("F-028")), asked("echo", f"yes; touch {mark} $(id)"))
+    assert found.answer is Answer.PASSED
+    assert found.lines == (f"yes; touch {mark} $(id)",)
+    assert not mark.exists()
+
+
+def test_hostile_output_is_shown_harmless(put: Put) -> None:
+    found = recheck(load_lesson(put("F-028")), asked("printf", r"yes \033[2J\r\n\302\233x"))
+    assert all(line.isprintable() for line in found.lines)
+
+
+def test_only_the_end_is_shown(put: Put) -> None:
+    found = recheck(load_lesson(put("F-028")), asked("seq", "100", matches="^42$"))
+    assert (found.answer, found.lines) == (Answer.PASSED, ("96", "97", "98", "99", "100"))
+
+
+def test_what_never_ends_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    code = f"sleep 300 & echo $! > {note}; wait"
+    with pytest.raises(TimeoutError):
+        ask(asked("sh", "-c", code, timeout=1.0))
+    child = int(note.read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split(")")[1].split()[0] == "Z"
+
+
+def test_what_says_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    with pytest.raises(ValueError, match="more than 100000 bytes"):
+        ask(asked("yes"))
+
+
+def test_it_reads_no_keyboard_and_sees_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN_OF_MINE", "hunter2")
+    code = "import os, sys; print(sys.stdin.read() == '', 'hunter2' in str(os.environ))"
+    assert ask(asked(sys.executable, "-c", code)) == (0, "True False\n")
+    assert os.environ["HF_TOKEN_OF_MINE"] == "hunter2"

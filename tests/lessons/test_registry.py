@@ -1,0 +1,128 @@
+"""The shipped registry: whole, consistent, and everything that names a lesson names one of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.lessons import bearing, ids
+from console.lessons.load import Registry, load_registry
+from console.run.effect import effects
+from console.viewer.site import shipped
+
+ROOT = Path(__file__).parents[2]
+NAMED = re.compile(r"\b[FSP]-\d{3}\b")
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return load_registry()
+
+
+def test_every_entry_of_the_log_is_there(registry: Registry) -> None:
+    wanted = {f"F-{n:03d}" for n in range(1, 28)} | {f"S-{n:03d}" for n in range(1, 15)}
+    wanted |= {f"P-{n:03d}" for n in range(1, 6)} | {"F-006B", "A-001", "A-002"}
+    wanted |= {f"D-{n:03d}" for n in range(1, 5)}
+    assert {one.id for one in registry.lessons} == wanted
+    assert registry.problems == ()
+    assert not any(one.own for one in registry.lessons)
+
+
+def named() -> Iterator[tuple[str, str]]:
+    """(file, id) of every lesson that the program, its playbooks and its documents name."""
+    for room in ("console", "screens", "widgets", "playbooks", "docs"):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".md"):
+                for found in NAMED.findall(path.read_text("utf-8")):
+                    yield str(path.relative_to(ROOT)), found
+
+
+def test_every_lesson_that_is_named_exists(registry: Registry) -> None:
+    known = {one.id for one in registry.lessons}
+    drafts = {"F-028", "S-015", "F-220"}  # the next ones, as examples
+    found = list(named())
+    assert len({file for file, _ in found}) > 10
+    assert {(file, one) for file, one in found if one not in known | drafts} == set()
+
+
+def test_every_lesson_the_table_names_exists_and_says_why(registry: Registry) -> None:
+    rows = [row for row, _ in bearing._rows()]
+    assert {row.lesson for row in rows} <= {one.id for one in registry.lessons}
+    assert all(len(row.because) < 100 for row in rows)
+
+
+def test_the_contradictions_of_the_log_are_told(registry: Registry) -> None:
+    told = {
+        frozenset((one.id, other))
+        for one in registry.lessons
+        for contradiction in one.model.contradictions
+        for other in contradiction.with_
+    }
+    for pair in (
+        ("F-006", "F-006B"), ("F-006", "S-013"), ("F-025", "S-013"), ("F-018", "D-002"),
+        ("F-011", "F-013"), ("F-008", "S-010"), ("F-019", "S-009"), ("F-020", "F-022"),
+        ("P-005", "F-022"), ("F-002", "F-024"), ("F-001", "F-027"), ("D-002", "S-003"),
+        ("D-003", "F-009"), ("S-001", "S-005"), ("F-014", "D-001"),
+    ):  # fmt: skip
+        assert frozenset(pair) in told, pair
+
+
+@pytest.mark.parametrize(
+    ("lesson", "facts"),
+    [
+        ("F-002", ["6.1 tok/s", "10.75 tok/s", "40 %", "75,25"]),
+        ("F-003", ["3.68 tok/s", "300 %", "GGML_CUDA_NO_VMM=ON"]),
+        ("F-019", ["layer 3", "49 hours", "59 layers", "163 shards", "642 GB"]),
+        ("F-020", ["642 GB", "584 GB", "207 GB", "88.5 GB", "7.03 GiB"]),
+        ("F-022", ["23 GB", "319 GB", "375 GB", "376 GB+", "23:15:21", "-9", "163 files"]),
+        ("F-024", ["31.5 GB", "100 GB", "256 experts", "-mla 2"]),
+        ("F-027", ["10.35 tok/s", "14 to 16 tok/s", "4 to 8 hours"]),
+        ("S-005", ["5.2 tok/s", "10.9 tok/s", "20.5 tok/s", "CbsDfCmnDramNpsSHP=NPS1"]),
+        ("S-010", ["38 MB/s", "56 to 60 MB/s", "12 MB/s", "163 files"]),
+        ("D-003", ["624 GB", "474 GB", "312 GB", "11 s", "7.57 tok/s", "8 to 12"]),
+    ],
+)  # fmt: skip
+def test_figures_are_carried(registry: Registry, lesson: str, facts: list[str]) -> None:
+    found = registry.get(lesson)
+    assert found is not None
+    text = str(found.model.model_dump())
+    assert [fact for fact in facts if fact not in text] == []
+
+
+def test_what_has_a_history_shows_the_turns(registry: Registry) -> None:
+    mem0 = registry.get("F-006")
+    assert mem0 is not None
+    assert [one.status for one in mem0.model.history] == ["blocked", "resurrected", "blocked"]
+
+
+def test_what_is_blocked_or_deferred_is_looked_at_again(registry: Registry) -> None:
+    waiting = [one for one in registry.lessons if one.model.status in ("blocked", "deferred")]
+    assert len(waiting) > 3
+    assert [one.id for one in waiting if one.model.due is None] == []
+
+
+def test_no_recheck_is_a_shell_line(registry: Registry) -> None:
+    for one in registry.lessons:
+        if one.model.recheck is not None:
+            assert one.model.recheck.output[0] not in ("sh", "bash", "env", "sudo"), one.id
+
+
+def test_files_are_the_packages_data() -> None:
+    packed = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert '"lessons/*.yaml", "lessons/registry/*.yaml"' in packed
+    assert all(path.parent == ids.SHIPPED for path in ids._in(ids.SHIPPED).values())
+
+
+def test_the_shipped_playbooks_find_their_lessons() -> None:
+    from console.playbook.load import load_playbook
+
+    known = frozenset({"fast", "slow"})
+    for path in shipped().glob("*.yaml"):
+        book = load_playbook(path, planning=True, site_services=known)
+        services = book.services()
+        for _, step in book.steps():
+            for one in bearing.bearing(step.kind, effects(step, services)):
+                assert one.lesson in ids.known()

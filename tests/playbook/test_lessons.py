@@ -1,0 +1,59 @@
+"""The lessons a playbook names are in the registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.errors import InvalidFile
+from console.playbook.load import load_playbook
+
+BOOK = """\
+schema: omni.playbook/v1
+name: x
+title: x
+lessons: {lessons}
+phases: [{{title: t, steps: [{{id: n, note: hi}}]}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def book(place: Path, lessons: str) -> Path:
+    path = place / "x.yaml"
+    path.write_text(BOOK.format(lessons=lessons))
+    return path
+
+
+def test_ids_of_the_registry_load(tmp_path: Path) -> None:
+    loaded = load_playbook(book(tmp_path, "[F-002, S-013, P-001, D-004]"))
+    assert loaded.model.lessons == ["F-002", "S-013", "P-001", "D-004"]
+
+
+@pytest.mark.parametrize(
+    ("lesson", "hint"),
+    [("F-22", "did you mean F-022?"), ("f002", "did you mean F-002?"),
+     ("F-028", "omni-console lessons lists them"), ("hello", "omni-console lessons lists them")],
+)  # fmt: skip
+def test_an_unknown_one_is_refused_with_its_place(tmp_path: Path, lesson: str, hint: str) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        load_playbook(book(tmp_path, f"[F-001, {lesson}]"))
+    assert f"x.yaml:4:18: unknown lesson '{lesson}'" in caught.value.detail
+    assert hint in caught.value.detail
+
+
+def test_ones_own_counts_and_a_runs_copy_outlives_it(tmp_path: Path) -> None:
+    paths.lessons_dir().mkdir(parents=True)
+    mine = paths.lessons_dir() / "F-028.yaml"
+    mine.touch()
+    path = book(tmp_path, "[F-028]")
+    assert load_playbook(path).model.lessons == ["F-028"]
+    mine.unlink()
+    with pytest.raises(InvalidFile):
+        load_playbook(path)
+    assert load_playbook(path, pinned=True).model.lessons == ["F-028"]

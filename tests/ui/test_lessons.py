@@ -1,0 +1,112 @@
+"""The lessons in the console: the list, a search, one lesson, and what bears on a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from console.run.directory import RunDir
+from screens import lessons as module
+from screens.lessons import LessonScreen, LessonsScreen
+from tests.ui import scene
+from tests.ui.test_screens import console, settled
+from tests.ui.test_screens import run as run
+from widgets.log_prompt import LogPrompt
+from widgets.pick_list import PickList, TextView
+from widgets.rows import width_of
+from widgets.step_text import detail_rows
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
+
+
+async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        await pilot.press("6")
+        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+        page = app.screen
+        assert isinstance(page, LessonsScreen)
+        await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("slash")
+        assert page.query_one(LogPrompt).asking
+        await pilot.press(*"shallow", "enter")
+        await settled(pilot, lambda: page.found[0].id == "F-013")
+        assert len(page.found) < 53
+        await pilot.press("enter")
+        await settled(pilot, lambda: isinstance(app.screen, LessonScreen))
+        view = app.screen.query_one(TextView)
+        await settled(pilot, lambda: "F-013  A shallow clone breaks" in view.text)
+        await pilot.press("escape")
+        assert app.screen is page
+        await pilot.press("escape")
+        await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("escape")
+        await settled(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_due_only_and_all_again(run: RunDir) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        await pilot.press("6")
+        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+        page = app.screen
+        assert isinstance(page, LessonsScreen)
+        await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("d")
+        await settled(pilot, lambda: len(page.found) == 19)
+        assert "due for review" in page.query_one("#head").text  # type: ignore[attr-defined]
+        await pilot.press("d")
+        await settled(pilot, lambda: len(page.found) == 53)
+
+
+async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
+    made = scene.failed()
+    made.steps[5].lessons = ["F-024 ik_llama.cpp's graph split – no MoE"]
+    made.header = {"lessons": ["F-002", 7]}
+    async with console(made, run) as (app, pilot, _):
+        assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
+        await pilot.press("6")
+        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+        page = app.screen
+        assert isinstance(page, LessonsScreen)
+        await settled(pilot, lambda: bool(page.found))
+        assert [one.id for one in page.found[:3]] == ["F-002", "F-024", "F-001"]
+        assert "bears on what was shown" in page.query_one("#head").text  # type: ignore[attr-defined]
+
+
+async def test_nothing_found_is_said(run: RunDir) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        await pilot.press("6")
+        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+        page = app.screen
+        assert isinstance(page, LessonsScreen)
+        await settled(pilot, lambda: bool(page.found))
+        await pilot.press("slash", *"zebra", "enter")
+        await settled(pilot, lambda: page.found == [])
+        head = page.query_one("#head")
+        assert "0 of 53 lessons with zebra" in head.text  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        assert app.screen is page
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 20), (120, 40)])
+async def test_rows_keep_to_the_width(run: RunDir, size: tuple[int, int]) -> None:
+    async with console(scene.ended(), run, size=size) as (app, pilot, _):
+        await pilot.press("6")
+        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+        page = app.screen
+        assert isinstance(page, LessonsScreen)
+        await settled(pilot, lambda: bool(page.found))
+        picker = page.query_one(PickList)
+        assert all(width_of(row) <= size[0] for row in picker._rows)
+
+
+def test_a_steps_lessons_are_text(run: RunDir) -> None:
+    made = scene.failed()
+    made.steps[5].lessons = ["F-024 x\x1b[2J\u202e – y"]
+    rows = detail_rows(made, made.steps[5], [], 60)
+    assert all(part.isprintable() for row in rows for part, _ in row)
