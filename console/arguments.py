@@ -79,6 +79,10 @@ def _run_commands(commands: Any) -> None:
         "--lease", default=None, metavar="TIME",
         help="the baseline comes back when nobody was attached for so long (30m; 0: no lease)",
     )  # fmt: skip
+    run.add_argument(
+        "--override", action="append", default=[], metavar="RULE=WHY",
+        help="go on past a lint error (recorded)",
+    )  # fmt: skip
     attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
     attach.add_argument("run", nargs="?", metavar="RUN")
     resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
@@ -113,8 +117,13 @@ def _look_commands(commands: Any) -> None:
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
     plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
-    lint = _add(commands, "lint", "plan:lint", "check playbooks and site files", site=True)
-    lint.add_argument("paths", nargs="+", metavar="PATH")
+    lint = _add(
+        commands, "lint", "lint:lint",
+        "faults in playbooks, sites, Dockerfiles, compose files and scripts", site=True,
+    )  # fmt: skip
+    lint.add_argument("paths", nargs="*", metavar="PATH")
+    lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
+    lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to mend it")
     schema = _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
     schema.add_argument("--markdown", action="store_true", help="as docs/format.md has it")
     _add(commands, "runs", "show:runs", "every run, newest first")

@@ -1,22 +1,15 @@
-"""`plan`, `lint`, `schema`: what would run, before anything does."""
+"""`plan`, `schema`: what would run, before anything does."""
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
-from pathlib import Path
 
 from console.command.common import playbook_of, site_of
-from console.document.reader import parse, read_text
-from console.errors import Exit, InvalidFile
-from console.lessons.load import load_lesson
-from console.playbook.load import load_playbook
+from console.errors import Exit
 from console.run.baseline import restore_time
 from console.run.plan import make_plan
 from console.run.plan_text import as_json, lines
-from console.site.load import load_site
-from console.text import clean
-from console.viewer.site import services
 
 
 def plan(args: Namespace) -> int:
@@ -32,48 +25,6 @@ def plan(args: Namespace) -> int:
     else:
         print("\n".join(lines(made)))
     return int(Exit.USAGE if playbook.unbuilt else Exit.OK)
-
-
-def lint(args: Namespace) -> int:
-    """Check files strictly; all problems of all files. Exit 9 with findings, 2 where a file cannot
-    even be read."""
-    problems, code = [], Exit.OK
-    known = services(args.site)
-    for text in args.paths:
-        try:
-            read_text(Path(text), "the file cannot be read")
-        except InvalidFile as error:
-            problems += error.problems
-            code = Exit.USAGE
-            continue
-        try:
-            lint_one(Path(text), known)
-        except InvalidFile as error:
-            problems += error.problems
-            code = code or Exit.LINT
-    if args.json:
-        print(json.dumps({"problems": [str(p) for p in problems]}))
-    else:
-        for problem in problems:
-            print(clean(str(problem), 1000))
-        if not problems:
-            print(f"{len(args.paths)} file(s), no problems")
-    return int(code)
-
-
-def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:
-    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
-    title = "the file cannot be used"
-    data = parse(read_text(path, title), str(path), title).data
-    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
-    if schema.startswith("omni.site/"):
-        load_site(path)
-    elif schema.startswith("omni.lesson/"):
-        load_lesson(path)
-    else:
-        playbook = load_playbook(path, planning=True, site_services=site_services)
-        if playbook.unbuilt:
-            raise InvalidFile(title, list(playbook.unbuilt))
 
 
 def schema(args: Namespace) -> int:

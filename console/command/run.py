@@ -42,13 +42,14 @@ def run(args: Namespace) -> int:
 
 def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
+    from console.lint.load import overrides_of
     from console.viewer.begin import begin
 
     try:
         return begin(
             site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,
             headless=not args.detach and not args.step and not at_terminal(),
-            lease_s=lease_of(args),
+            lease_s=lease_of(args), overrides=overrides_of(getattr(args, "override", [])),
         )  # fmt: skip
     except KeyboardInterrupt:
         _say(args, "\nnot started")

@@ -33,6 +33,8 @@ class RunMeta:
     created: float = 0.0
     lease_s: float | None = None
     """Seconds as the command line gave it; None: the playbook's or the site's."""
+    lint: list[dict[str, Any]] = field(default_factory=list)
+    """What lint said of the playbook and was gone past, as console.lint.load has it."""
 
 
 class RunDir:

@@ -249,7 +249,7 @@ def _created(context: Context) -> None:
         inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
         restore_s=baseline.restore_time(site.name), version=header.version(),
         machine=header.machine(), baseline=header.baseline(site),
-        targets=header.targets(context.plan),
+        targets=header.targets(context.plan), lint=meta.lint,
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
              "implicit": s.implicit, "final": s.final, "effects": list(s.effects),

@@ -20,6 +20,7 @@ from console.run.report_decision import because, headline
 from console.run.report_figures import captured_lines, drifts, gate_lines, is_benchmark, scopes
 from console.run.report_guard import guard_chart, guard_json, guard_lines
 from console.run.report_lessons import lessons
+from console.run.report_lint import findings, lint_lines
 from console.run.report_memory import memory_lines
 from console.run.report_next import next_steps, not_shown
 from console.run.report_soak import soak_lines, soak_steps
@@ -110,7 +111,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
-    lines += gate_lines(view)
+    lines += [*gate_lines(view), *lint_lines(view)]
     lines += _measured(view, drawn, asked=bool(folder))
     lines += memory_lines(view, list(found.gauges))
     lines += drawn.get("memory", [])
@@ -189,7 +190,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "envelopes": view.envelopes,
         "peaks": view.peaks,
         "verbs": view.verbs,
-        "guards": guard_json(view),
+        "guards": guard_json(view), "lint": findings(view),
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": lessons(view, list(found.gauges)),

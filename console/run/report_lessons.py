@@ -9,6 +9,7 @@ from console.run.report_data import Gauge
 from console.run.report_decision import WORD, decided, last_line, settled, slower, with_baseline
 from console.run.report_figures import drift_words, drifts, voids
 from console.run.report_guard import guard_lessons
+from console.run.report_lint import findings
 from console.run.report_memory import above, card_names, envelope_of, rise_of
 from console.run.report_soak import happened, soak_of, soak_steps
 from console.run.report_text import figure, plain, plural, took
@@ -22,7 +23,8 @@ def lessons(view: RunView, gauges: list[Gauge] | None = None) -> list[str]:
     """Plain sentences, one candidate each."""
     return [
         *guard_lessons(view), *_of_steps(view), *_of_decision(view), *_of_overrides(view),
-        *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges or []), *_of_baseline(view),
+        *_of_lint(view), *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges or []),
+        *_of_baseline(view),
     ]  # fmt: skip
 
 
@@ -68,6 +70,16 @@ def _of_overrides(view: RunView) -> Iterator[str]:
             yield (
                 f"Attempted: going on past {plain(one.step, 60)}, which held. Result: overridden "
                 f"by {plain(one.overridden, 200)}. To be added: whether that was right."
+            )
+
+
+def _of_lint(view: RunView) -> Iterator[str]:
+    for one in findings(view):
+        if one.get("override"):
+            yield (
+                f"Attempted: going on past lint's {plain(one.get('rule'), 60)} "
+                f"({plain(one.get('override'), 200)}). Result: {trial(view)} ended "
+                f"{plain(view.state)}. To be added: whether the rule is right here."
             )
 
 

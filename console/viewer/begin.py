@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError
 from console.run.directory import RunDir, RunMeta, create
@@ -29,28 +29,24 @@ def begin(
     headless: bool = False,
     expect: str = "",
     lease_s: float | None = None,
+    overrides: Mapping[str, str] | None = None,
 ) -> RunDir:
     """A new run whose runner has begun; `say` gets clean sentences while it does.
 
     `expect`: the digest of the plan that was shown; another playbook or site is refused then.
-    `lease_s`: instead of the playbook's lease. Blocks for as long as the baseline takes for one
-    completion. Raises NotStarted (the runner refused) or another ConsoleError; no trace is left.
+    `lease_s`: instead of the playbook's lease. `overrides`: lint rules to go past, with a reason
+    for each. Blocks for as long as the baseline takes for one completion. Raises NotStarted (the
+    runner refused), LintRefused or another ConsoleError; no trace is left.
     """
     from console.run.process import owner
 
-    if playbook.unbuilt or playbook.missing:
-        words = ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing))
-        raise ConsoleError("this playbook was loaded for its plan only", words)
-    if expect and expect != digest(playbook, site):
-        raise ConsoleError(
-            "the playbook or site file has changed since its plan was shown",
-            hint="read the plan again",
-        )
+    _same(playbook, site, expect)
+    found = _linted(playbook, site, overrides or {}, say)
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
         inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
-        lease_s=lease_s,
+        lease_s=lease_s, lint=found,
     )  # fmt: skip
     try:
         made = create(playbook.name, meta, playbook.text, site.text)
@@ -68,6 +64,31 @@ def begin(
     if how.warning:
         say(f"WARNING: {how.warning}")
     return made
+
+
+def _same(playbook: Playbook, site: Site, expect: str) -> None:
+    """Raises ConsoleError for a playbook that can only be planned, or is another than was shown."""
+    if playbook.unbuilt or playbook.missing:
+        words = ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing))
+        raise ConsoleError("this playbook was loaded for its plan only", words)
+    if expect and expect != digest(playbook, site):
+        raise ConsoleError(
+            "the playbook or site file has changed since its plan was shown",
+            hint="read the plan again",
+        )
+
+
+def _linted(
+    playbook: Playbook, site: Site, overrides: Mapping[str, str], say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """What lint says, told and ready to be recorded. Raises LintRefused."""
+    from console.lint import load
+    from console.lint.facts import facts_of
+
+    found = load.check(playbook, facts_of(site), overrides)
+    for one in found:
+        say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
+    return load.records(found)
 
 
 def _words(error: OSError) -> str:

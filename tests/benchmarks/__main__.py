@@ -19,6 +19,7 @@ from tests.benchmarks import (
     gguf,
     idle,
     journalled,
+    lint,
     logpane,
     restored,
     sentinel,
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "emergency": emergency.run,
     "fidelity": fidelity.run,
     "sentinel": sentinel.run,
+    "lint": lint.run,
 }
 
 

@@ -1,0 +1,126 @@
+"""`lint`: the format of playbooks and sites, and the faults of the lessons in them and beside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from console.errors import Exit, InvalidFile, Problem, UsageError
+from console.lint import sarif, text
+from console.lint.facts import Facts
+from console.lint.finding import Severity
+from console.lint.rule import rules
+from console.lint.run import Outcome
+from console.lint.run import lint as look
+from console.text import clean
+from console.viewer.site import site_file
+
+
+def lint(args: Namespace) -> int:
+    """Every finding of every file. Exit 9 with errors or warnings, 2 where a file cannot even be
+    read."""
+    if args.rules:
+        return _rules(args)
+    if not args.paths:
+        raise UsageError("lint needs a PATH", hint="omni-console lint .  or  lint --rules")
+    facts, known = _site(args)
+    outcome = look([Path(one) for one in args.paths], facts)
+    problems = _strict(outcome, known)
+    if args.sarif:
+        from console.arguments import VERSION
+
+        made = sarif.report(VERSION, outcome.findings, problems, outcome.refused)
+        print(json.dumps(made, indent=1))
+    elif args.json:
+        print(json.dumps(_json(outcome, problems)))
+    else:
+        _print(outcome, problems)
+    return int(_code(outcome, problems))
+
+
+def _code(outcome: Outcome, problems: list[Problem]) -> Exit:
+    if outcome.refused:
+        return Exit.USAGE
+    grave = outcome.worst() in (Severity.ERROR, Severity.WARNING)
+    return Exit.LINT if problems or grave else Exit.OK
+
+
+def _site(args: Namespace) -> tuple[Facts, frozenset[str] | None]:
+    """What the site says of its machine, and its services; None: no site is configured."""
+    if site_file(args.site) is None:
+        return Facts(), None
+    from console.command.common import site_of
+    from console.lint.facts import facts_of
+
+    site = site_of(args.site)
+    return facts_of(site), frozenset(site.model.services)
+
+
+def _strict(outcome: Outcome, known: frozenset[str] | None) -> list[Problem]:
+    """What the readers of playbooks and sites refuse, in their words."""
+    problems: list[Problem] = []
+    for path in outcome.strict:
+        if known is None:
+            from console.viewer.site import services
+
+            known = services(None)
+        try:
+            lint_one(path, known)
+        except InvalidFile as error:
+            problems += error.problems
+    return problems
+
+
+def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:
+    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
+    from console.document.reader import parse, read_text
+    from console.lessons.load import load_lesson
+    from console.playbook.load import load_playbook
+    from console.site.load import load_site
+
+    title = "the file cannot be used"
+    data = parse(read_text(path, title), str(path), title).data
+    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
+    if schema.startswith("omni.site/"):
+        load_site(path)
+    elif schema.startswith("omni.lesson/"):
+        load_lesson(path)
+    else:
+        playbook = load_playbook(path, planning=True, site_services=site_services)
+        if playbook.unbuilt:
+            raise InvalidFile(title, list(playbook.unbuilt))
+
+
+def _print(outcome: Outcome, problems: list[Problem]) -> None:
+    for problem in (*outcome.refused, *problems):
+        print(clean(str(problem), 1000))
+    for line in text.lines(outcome.open):
+        print(line)
+    said = f"{outcome.looked} file(s), {text.count(outcome.findings)}"
+    quiet = not (outcome.open or problems or outcome.refused)
+    print(said if quiet else _also(said, problems), file=sys.stdout if quiet else sys.stderr)
+
+
+def _also(said: str, problems: list[Problem]) -> str:
+    return f"{said}; {len(problems)} of the format" if problems else said
+
+
+def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
+    return {
+        "files": outcome.looked,
+        "problems": [str(one) for one in (*outcome.refused, *problems)],
+        "refused": [asdict(one) for one in outcome.refused],
+        "format": [asdict(one) for one in problems],
+        "findings": [text.as_json(one) for one in outcome.findings],
+    }
+
+
+def _rules(args: Namespace) -> int:
+    if args.json:
+        print(json.dumps({"rules": [text.rule_json(one) for one in rules().values()]}))
+    else:
+        print(text.document(), end="")
+    return int(Exit.OK)

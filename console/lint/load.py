@@ -1,0 +1,100 @@
+"""What a run is told of its playbook before it starts; an error needs an override with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.errors import ConsoleError, Exit, UsageError
+from console.lint import playbook as books
+from console.lint import run, source, tree
+from console.lint.facts import Facts
+from console.lint.finding import Finding, Severity
+from console.lint.rule import rules
+from console.text import one_line
+
+if TYPE_CHECKING:
+    from console.playbook.model import Playbook
+
+
+class LintRefused(ConsoleError):
+    """Errors that nobody has overridden; nothing was started."""
+
+    exit_code = Exit.LINT
+
+
+def check(playbook: Playbook, facts: Facts, overrides: Mapping[str, str]) -> list[Finding]:
+    """Open findings of a playbook and the files it builds from; an overridden one is marked.
+
+    `overrides`: rule → reason. Raises LintRefused with every error that has none.
+    """
+    found = [
+        replace(one, suppressed=f"override: {overrides[one.rule]}")
+        if one.rule in overrides else one
+        for one in _findings(playbook, facts) if not one.suppressed
+    ]  # fmt: skip
+    errors = [one for one in found if one.severity is Severity.ERROR and not one.suppressed]
+    if errors:
+        raise LintRefused(
+            "lint stops this run",
+            "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
+            f"mend it, or go on with a reason: --override {errors[0].rule}=WHY",
+        )
+    return found
+
+
+def overrides_of(pairs: list[str]) -> dict[str, str]:
+    """`RULE=reason` arguments. Raises UsageError."""
+    given: dict[str, str] = {}
+    for pair in pairs:
+        name, _, reason = pair.partition("=")
+        if name not in rules():
+            raise UsageError(
+                f"--override {one_line(pair, 60)}", f"no rule is named {one_line(name, 60)}",
+                "omni-console lint --rules lists them",
+            )  # fmt: skip
+        if len(reason.strip()) < 3:
+            raise UsageError(
+                f"--override {one_line(pair, 60)}", "an override needs a reason",
+                f'--override "{name}=why it is right here"',
+            )  # fmt: skip
+        given[name] = one_line(reason)
+    return given
+
+
+def records(found: list[Finding]) -> list[dict[str, Any]]:
+    """Findings as the journal keeps them."""
+    return [
+        {"place": f"{one.file}:{one.line}:{one.column}", "rule": one.rule, "what": one.what,
+         "severity": str(one.severity), "lessons": list(one.lessons), "override": one.suppressed}
+        for one in found
+    ]  # fmt: skip
+
+
+def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
+    given = {name: _text(value) for name, value in playbook.inputs.items()}
+    yield from _of(playbook.path, playbook.text, facts, given)
+    try:
+        root = tree.parse(playbook.text).root
+    except tree.NotYaml:
+        return  # the strict reader took it: what is left is only what libyaml reads otherwise
+    for name, _ in books.referred(root):
+        file = playbook.base / books.filled(name, given)
+        try:
+            yield from _of(file, source.read(file), facts, given)
+        except source.Unreadable:
+            continue  # the step that needs it says so, with its own words
+
+
+def _of(path: Path, text: str, facts: Facts, given: Mapping[str, str]) -> list[Finding]:
+    try:
+        unit, _ = run.unit_of(path, str(path), text, given)
+    except tree.NotYaml:
+        return []
+    return run.of_unit(unit, facts) if unit is not None else []
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,111 @@
+"""What a run is told before it starts: errors stop it, an override is kept with its reason."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.errors import Exit, UsageError
+from console.lint.load import LintRefused, check, overrides_of, records
+from console.playbook.load import load_playbook
+from console.playbook.model import Playbook
+from tests.lint.facts import NOTHING, UNEQUAL
+
+BOOK = """\
+schema: omni.playbook/v1
+name: trial
+title: A trial
+inputs:
+  mode: {type: string, default: layer}
+  folder: {type: string, default: image}
+phases:
+  - title: one
+    steps:
+      - {id: bench, timeout: 1h, run: [llama-bench, -sm, "${{ inputs.mode }}", -m, Mixtral.gguf]}
+      - {id: image, build: {context: "${{ inputs.folder }}", tag: "own:phase1"}}
+"""
+SITE = """\
+schema: omni.site/v1
+name: ws
+baseline: {container: omni-baseline, url: "http://127.0.0.1:1"}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "book.yaml").write_text(BOOK)
+    (tmp_path / "site.yaml").write_text(SITE)
+    return tmp_path
+
+
+def load(place: Path, **inputs: str) -> Playbook:
+    return load_playbook(place / "book.yaml", inputs)
+
+
+def test_a_clean_playbook_starts(place: Path) -> None:
+    assert check(load(place), UNEQUAL, {}) == []
+
+
+def test_inputs_of_the_run_are_what_is_judged(place: Path) -> None:
+    with pytest.raises(LintRefused) as caught:
+        check(load(place, mode="graph"), NOTHING, {})
+    assert "book.yaml:10:53: error: --split-mode graph" in caught.value.detail
+    assert "--override split-mode-graph-moe=" in caught.value.hint
+    assert caught.value.exit_code is Exit.LINT
+
+
+def test_the_files_it_names_are_read(place: Path) -> None:
+    (place / "image").mkdir()
+    (place / "image" / "Dockerfile").write_text("FROM x\nRUN nvidia-smi\n")
+    with pytest.raises(LintRefused) as caught:
+        check(load(place), NOTHING, {})
+    assert "image/Dockerfile:2:5: error: nvidia-smi" in caught.value.detail
+
+
+def test_an_override_is_kept_with_its_reason(place: Path) -> None:
+    given = overrides_of(["split-mode-graph-moe=a patched build = fine"])
+    (one,) = records(check(load(place, mode="graph"), NOTHING, given))
+    assert one["rule"] == "split-mode-graph-moe"
+    assert one["override"] == "override: a patched build = fine"
+    assert one["place"].endswith("book.yaml:10:53")
+
+
+@pytest.mark.parametrize(
+    "pair", ["no-such-rule=why", "split-mode-graph-moe", "pkill-f-as-rollback= "]
+)
+def test_an_override_needs_a_rule_and_a_reason(pair: str) -> None:
+    with pytest.raises(UsageError):
+        overrides_of([pair])
+
+
+def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["run", str(place / "book.yaml"), "--site", str(place / "site.yaml"), "--input"]
+    assert main([*argv, "mode=graph"]) == Exit.LINT
+    assert "split-mode-graph-moe" in capsys.readouterr().err
+    assert not (place / "state").exists()
+
+
+def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from console.command import run
+    from console.run.directory import RunDir
+    from console.run.launch import Detachment
+    from console.site.load import load_site
+
+    launched: list[RunDir] = []
+
+    def launch(made: RunDir) -> Detachment:
+        launched.append(made)
+        return Detachment(unit=False)
+
+    monkeypatch.setattr("console.viewer.begin.launch", launch)
+    args = Namespace(
+        detach=True, step=False, yes=False, json=False, lease=None,
+        override=["split-mode-graph-moe=a patched build"],
+    )  # fmt: skip
+    made = run.start(load_site(place / "site.yaml"), load(place, mode="graph"), {}, args)
+    assert launched == [made]
+    assert [one["override"] for one in made.meta().lint] == ["override: a patched build"]

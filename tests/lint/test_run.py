@@ -1,0 +1,147 @@
+"""Which files are looked at, what they are taken for, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from console.lint import source, walk
+from console.lint.run import Outcome, lint
+from console.lint.unit import Kind
+from tests.lint.facts import UNEQUAL
+
+KILL = "pkill -f sglang\n"
+IMAGE = "services:\n  a: {image: mem0/mem0-api-server}\n"
+
+
+def look(*paths: Path) -> Outcome:
+    return lint(paths, UNEQUAL)
+
+
+def rules(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(Path(one.file).name, one.rule) for one in outcome.findings]
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Path:
+    for name, text in {
+        "a/Dockerfile": "FROM x\nRUN nvidia-smi\n",
+        "a/gpu.Dockerfile": "FROM x\nRUN nvidia-smi\n",
+        "a/Dockerfile.md": "# words\n",
+        "a/run.sh": KILL,
+        "a/notes.txt": KILL,
+        "a/stack.yaml": IMAGE,
+        "a/values.yml": "{% if x %}\na: {{ b\n",
+        "a/broken.yml": "services:\n\ta: b\n",
+        "a/k8s.yaml": "kind: Pod\n---\nkind: Pod\n",
+        "node_modules/x/run.sh": KILL,
+        ".git/run.sh": KILL,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_a_directory_is_walked_and_each_file_is_known(yard: Path) -> None:
+    outcome = look(yard)
+    assert rules(outcome) == [
+        ("Dockerfile", "build-time-gpu-validation"),
+        ("gpu.Dockerfile", "build-time-gpu-validation"),
+        ("run.sh", "pkill-f-as-rollback"),
+        ("stack.yaml", "single-platform-image"),
+    ]
+    assert outcome.looked == 4
+
+
+def test_yaml_of_other_tools_is_passed_over_and_broken_yaml_is_told(yard: Path) -> None:
+    assert [Path(one.file).name for one in look(yard).refused] == ["broken.yml"]
+
+
+def test_links_are_not_followed(yard: Path) -> None:
+    os.symlink(yard, yard / "a" / "up")
+    os.symlink(yard / "a" / "run.sh", yard / "again.sh")
+    assert look(yard).looked == 4
+
+
+def test_a_named_script_is_known_by_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "start"
+    path.write_text("#!/usr/bin/env bash\n" + KILL)
+    assert rules(look(path)) == [("start", "pkill-f-as-rollback")]
+    assert look(tmp_path).looked == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"FROM x\n\xff", "not UTF-8 at byte 7"),
+        (b"FROM x\n\0", "NUL"),
+        (b"#" * (source.MOST_BYTES + 1), "bytes; at most"),
+    ],
+)
+def test_a_file_that_is_no_text_is_said(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "Dockerfile").write_bytes(data)
+    (tmp_path / "x.sh").write_text(KILL)
+    outcome = look(tmp_path)
+    assert [words in one.what for one in outcome.refused] == [True]
+    assert rules(outcome) == [("x.sh", "pkill-f-as-rollback")]
+
+
+def test_a_pipe_a_missing_file_and_an_unknown_one_are_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sh")
+    (tmp_path / "notes").write_text("words\n")
+    outcome = look(tmp_path / "pipe.sh", tmp_path / "gone.sh", tmp_path / "notes")
+    assert [one.what.split(":")[0] for one in outcome.refused] == [
+        "not a regular file", "cannot be read",
+        "neither a playbook, a site, a lesson, a compose file, a Dockerfile nor a shell script",
+    ]  # fmt: skip
+
+
+def test_too_many_files_are_said(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "MOST_FILES", 2)
+    assert "more than 2 files" in [one.what for one in look(yard).refused]
+
+
+def test_a_file_given_twice_is_looked_at_once(yard: Path) -> None:
+    path = yard / "a" / "run.sh"
+    assert rules(look(path, path)) == [("run.sh", "pkill-f-as-rollback")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Dockerfile", Kind.DOCKERFILE), ("Dockerfile.cuda", Kind.DOCKERFILE),
+        ("x.dockerfile", Kind.DOCKERFILE), ("Containerfile", Kind.DOCKERFILE),
+        ("Dockerfile.md", None), ("Dockerfile.j2", None), ("a.bash", Kind.SHELL), ("a.py", None),
+    ],
+)  # fmt: skip
+def test_names(name: str, kind: Kind | None) -> None:
+    assert source.kind_by_name(Path(name)) is kind
+
+
+def test_a_service_s_own_dockerfile_says_whether_curl_is_there(tmp_path: Path) -> None:
+    (tmp_path / "stack.yaml").write_text(
+        "services:\n  a: {build: ., healthcheck: {test: [CMD, curl, x]}}\n"
+    )
+    (tmp_path / "Dockerfile").write_text("FROM debian:12\nRUN apt-get install -y curl\n")
+    assert rules(look(tmp_path / "stack.yaml")) == []
+    (tmp_path / "Dockerfile").write_text("FROM debian:12\n")
+    assert rules(look(tmp_path / "stack.yaml")) == [("stack.yaml", "healthcheck-curl")]
+
+
+HOSTILE = [
+    "services:\n  a: {image: [1], build: {context: {}}, command: {a: b}, volumes: {x: 1}}",
+    "services:\n  d: {image: x, extends: {service: e}}\n  e: {image: x, extends: {service: d}}",
+    "services: &s\n  x: {image: y, environment: *s, command: &c [a, *c]}",
+    "schema: omni.playbook/v1\nphases: [[{steps: x}], {steps: [1, {run: {a: b}}]}]\nfinally: 1",
+    "schema: omni.playbook/v1\ninputs: [1]\nservices: {a: [1], b: {container: 3, process: [x]}}",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_values_of_another_shape_are_no_crash(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    assert look(path).looked == 1
