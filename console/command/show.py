@@ -11,6 +11,7 @@ from pathlib import Path
 
 from console.errors import Exit, UsageError
 from console.run import compare as comparison
+from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir, find_run
 from console.run.guard_words import event_words, killed_words
 from console.run.read import view_of
@@ -67,7 +68,9 @@ def _print(run: RunDir, view: RunView, state: str) -> None:
     print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
-    if view.outage:
+    if view.cutover:
+        print(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
+    elif view.outage:
         print("BASELINE DOWN: omni-console rollback brings it back")
     verbs = possible_verbs(view.state, view.reason) if not view.over else []
     if verbs and state != "interrupted":

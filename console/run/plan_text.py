@@ -9,6 +9,7 @@ from console.fit.machine import Machine
 from console.guard.defaults import defaults
 from console.preflight.cards import Cards
 from console.preflight.machine import look
+from console.run import switch
 from console.run.guard_sheet import lease_of, limits_of, misfits
 from console.run.guard_words import lease_words, limit_words
 from console.run.plan import Plan, PlannedStep
@@ -97,6 +98,7 @@ def warnings(made: Plan) -> list[str]:
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
+    found += [*switch.misfits(made), *switch.narrow(made)]
     return found + misfits(made, _machine(made))
 
 
