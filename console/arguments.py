@@ -238,10 +238,26 @@ def _emergency_commands(commands: Any) -> None:
         commands, "rollback", "rollback:rollback",
         "bring the baseline back, now; nothing is deleted", site=True,
     )  # fmt: skip
+    promote = _add(
+        commands, "promote", "promote:promote",
+        "accept the candidate that a cutover left on the production port", site=True,
+    )  # fmt: skip
+    promote.add_argument("--why", default="", metavar="TEXT", help="for the record (needed)")
+    promote.add_argument("--yes", action="store_true", help="agree beforehand, without a terminal")
     demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
     demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
     demo.add_argument("--plain", action="store_true", help="lines instead of screens")
     demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
+
+
+def _clean_commands(commands: Any) -> None:
+    clean = _add(
+        commands, "clean", "clean:clean",
+        "what old trials left, with paths and bytes; removes only what is named", site=True,
+    )  # fmt: skip
+    clean.add_argument(
+        "--yes", nargs="*", default=None, metavar="ID", help="remove these; never everything"
+    )
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
@@ -250,5 +266,6 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
                                 "lessons", "keys"})),
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
-    (_emergency_commands, frozenset({"rollback", "demo"})),
+    (_clean_commands, frozenset({"clean"})),
+    (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
 )  # fmt: skip

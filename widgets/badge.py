@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TONE = {
     "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
-    "unhealthy": "bad", "unknown": "dim", "none": "dim",
+    "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
 }  # fmt: skip
 
 

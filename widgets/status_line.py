@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.run.cutover_words import cut_over
 from console.run.state import ENDS, RunState
 from console.run.view import RunView
 from console.text import clean
@@ -33,7 +34,9 @@ def status(
         left.append((f" before {clean(at)}", "bold"))
     elif current is not None and view.state not in ENDS:
         left.append((f" {clean(current.id)}", "bold"))
-    if view.outage:
+    if view.cutover:
+        left.append((f"{dot}{cut_over(view)}", "warn"))
+    elif view.outage:
         left.append((f"{dot}BASELINE DOWN", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 
+from console.run.cutover_words import cut_over
 from console.run.state import RunState, StepState
 from console.run.view import RunView, StepView
 from console.text import clean
@@ -162,7 +163,9 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
             text = f"{step.id}: {step.cause}: {clean(step.detail)}"
             rows += [((line, "bad"),) for line in wrapped(text, width)]
     rows += _verdict_rows(view, "", width)
-    if view.outage:
+    if view.cutover:
+        rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
+    elif view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
         slow = "serves again" if view.restored_s else "serves"

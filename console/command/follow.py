@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from console.errors import ConsoleError, Exit
 from console.journal.store import Event, JournalError, Reader
 from console.run import control
+from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir
 from console.run.guard_words import event_words, killed_words
 from console.run.liveness import ladder_busy, runner_alive
@@ -200,6 +201,10 @@ class Follow:
             back = self.view.restore_s
             known = f"; a restore takes {format_duration(back)}" if back else ""
             self._line(f"        BASELINE DOWN{known}; omni-console rollback brings it back")
+
+    def _on_cutover(self, event: Event) -> None:
+        if self.view.cutover:
+            self._line(f"        {cut_over(self.view)}; {BACK}")
 
     def _on_rung(self, event: Event) -> None:
         data = event.data

@@ -13,6 +13,7 @@ from console.command.gauges import guard_json
 from console.errors import Exit, UsageError
 from console.gauges.text import plain
 from console.run import compare as comparison
+from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir, find_run
 from console.run.guard_words import event_words, killed_words
 from console.run.liveness import ladder_busy, runner_alive
@@ -127,7 +128,9 @@ def _next(run: RunDir, view: RunView, state: str) -> list[str]:
         return [f"a rollback is on: omni-console attach {short} follows it"]
     gone = state == INTERRUPTED
     out = []
-    if view.outage:
+    if view.cutover:
+        out.append(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
+    elif view.outage:
         out.append("BASELINE DOWN: omni-console rollback brings it back")
     elif view.back_at:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))

@@ -21,6 +21,7 @@ from console.units import format_duration
 
 if TYPE_CHECKING:
     from console.services.base import ComposeSpec, ProcessSpec
+    from console.services.relay import Relay
     from console.site.model import Site
 
 PROBLEMS = 20
@@ -122,12 +123,16 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether it serves at this moment; a live run may have taken it down on purpose."""
-    from console.services import probe
+    from console.services import probe, relay
 
     site = facts.site()
     if site is None:
         return
     spec = site.baseline_spec()
+    switched = relay.at(spec.url)
+    if switched is not None:
+        yield _cut_over(check, switched, spec.url)
+        return
     state, words = probe.health(spec.url, spec.ready.path, ASK_S)
     if state is probe.Health.SERVING:
         yield _serving(site, check)
@@ -147,6 +152,19 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:
         yield check.failed(said, RESTORE)
+
+
+def _cut_over(check: Check, found: Relay, url: str) -> Finding:
+    """A candidate has the production port; the baseline itself is stopped."""
+    from console.rollback import promotion
+
+    accepted = promotion.read(paths.runs_dir() / found.run)
+    words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
+    return check.warning(
+        f"CUT OVER: {found.service} answers at {url}, by {found.run or 'a relay'}; {words}; no "
+        "run starts meanwhile",
+        RESTORE + ("" if accepted else "; omni-console promote accepts"),
+    )
 
 
 def _serving(site: Site, check: Check) -> Finding:

@@ -10,6 +10,7 @@ from console.errors import Problem, Problems
 from console.guard.limits import Limit
 from console.lessons import ids
 from console.playbook.captured import base_unit
+from console.playbook.cutover_rule import cutover_problems
 from console.playbook.decidable import Bounds, check_criterion, never_both
 from console.playbook.measuring import (
     BENCHMARK_METRICS,
@@ -82,6 +83,9 @@ def check_rules(
         problems.add(
             document.problem(("services", name), f"service '{name}' is the site's", key=True)
         )
+    if not broken:
+        for problem in cutover_problems(document, model, frozenset(services)):
+            problems.add(problem)
     for loc, step in step_locs(model):
         if step.id in seen:
             line, _ = document.place((*seen[step.id], "id"))

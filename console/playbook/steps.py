@@ -22,6 +22,7 @@ from console.document.validate import (
     unusable_text,
 )
 from console.playbook.captured import OutputUnit
+from console.playbook.cutover import CutoverStep
 from console.playbook.inputs import Secret
 from console.playbook.measuring import FIGURES, BenchmarkStep, SoakStep
 from console.playbook.preflight import (
@@ -225,17 +226,18 @@ class Output(Strict):
 KINDS = (
     "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual",
     "note", "report", "checkpoint", "gguf", "host", "imports", "download", "soak",
+    "cutover",
 )  # fmt: skip
 
 JUDGES = ("gate", *LOOKS)
 """Kinds that end in GO, NO-GO or HOLD."""
-UNBUILT = ("cutover",)
+UNBUILT: tuple[str, ...] = ()
 """Kinds of the format that this version cannot run: they load for `plan`, never for `run`."""
 
 DEFAULT_TIMEOUT = {
     "run": 600.0, "script": 600.0, "build": 7200.0, "check": 60.0, "service": 1200.0,
     "benchmark": 3600.0, "gate": 60.0, "approval": 86400.0, "manual": 172800.0,
-    "note": 60.0, "report": 120.0, "soak": 14400.0, "cutover": 1200.0, "checkpoint": 600.0,
+    "note": 60.0, "report": 120.0, "soak": 14400.0, "checkpoint": 600.0,
     "gguf": 600.0, "host": 300.0, "imports": 600.0, "download": 172800.0,
 }  # fmt: skip
 
@@ -264,7 +266,7 @@ class Step(Strict):
     imports: ImportsStep | None = None
     download: DownloadStep | None = None
     soak: SoakStep | None = None
-    cutover: dict[str, Any] | None = None
+    cutover: CutoverStep | None = None
     # common
     where: Where | None = None
     env: dict[EnvName, EnvValue] = {}
@@ -300,6 +302,10 @@ class Step(Strict):
             raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
         if self.soak and self.timeout is not None and self.timeout < self.soak.duration:
             raise ValueError("!timeout ends the soak before its duration: leave it out, or longer")
+        if self.cutover and self.timeout is not None and self.timeout < self.cutover.watch:
+            raise ValueError("!timeout ends the watch before its time: leave it out, or longer")
+        if self.cutover and (self.retry or self.on_failure == "continue" or self.unless):
+            raise ValueError("!a cutover that fails goes back: no retry, unless or continue")
         if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self
@@ -313,4 +319,6 @@ class Step(Strict):
         """The step's timeout in seconds; every step has one."""
         if self.soak is not None and self.timeout is None:
             return self.soak.duration * 1.25 + 1200.0
+        if self.cutover is not None and self.timeout is None:
+            return self.cutover.watch * 1.25 + 1200.0
         return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT.get(self.kind, 600.0)

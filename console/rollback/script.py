@@ -16,7 +16,7 @@ from console.rollback.live import LIVE
 from console.rollback.plan import SealedPlan
 from console.rollback.scene import log_path
 from console.rollback.shell import BODY
-from console.services import process
+from console.services import process, relay
 
 SCRIPT = "rollback.sh"
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -70,6 +70,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BASE_ID": base.container_id,
         "BASE_NAME": base.container_name,
         "KEPT": "".join(f"|{name}|" for name in kept if name),
+        "PORT": str(relay.port_of(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,

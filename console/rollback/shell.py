@@ -102,7 +102,17 @@ strays() {
   return 0
 }
 
+# The relay of a cutover by its own command line: it holds the baseline's port.
+stop_relays() {
+  sed -s -z -n "/^console[.]services[.]relay\$/{n;/:$PORT\$/F}" /proc/[0-9]*/cmdline \
+    2>/dev/null | tr '\0' '\n' | cut -d / -f 3 | while read -r pid; do
+    start=$(start_of "$pid")
+    if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
+  done
+}
+
 stop_processes() {
+  stop_relays
   recorded process | while read -r pid start name; do
     is_kept "$name" || end_group "$pid" "$start" "$GRACE_S" stop
   done

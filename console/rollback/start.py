@@ -9,7 +9,7 @@ from pathlib import Path
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
-from console.services import process
+from console.services import process, relay
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.services.logfile import read_last
 from console.services.probe import Health, health
@@ -51,6 +51,8 @@ class Baseline:
         """Whether it answers its health path and is the one that runs there, as far as known."""
         if health(self.plan.url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
             return False
+        if relay.at(self.plan.url) is not None:
+            return False  # a candidate answers there, by a cutover that could not be ended
         return self.running() is not False
 
     def running(self, limit_s: float | None = None) -> bool | None:

@@ -16,7 +16,7 @@ from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
 from console.rollback import ram
 from console.rollback.scene import Scene, away, beside, together
-from console.services import bounded, enclosure, process
+from console.services import bounded, enclosure, process, relay
 from console.services.base import ROLE_LABEL, SERVICE_LABEL
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.text import decode
@@ -73,7 +73,9 @@ def sweep(scene: Scene, when: str) -> None:
 def _processes(scene: Scene) -> None:
     spared = scene.spared()
     mine = [e for e in scene.live if e.kind == "process" and e.pid and not _stays(scene, e.name)]
-    groups = [(e.pid, e.start) for e in mine]
+    port = relay.port_of(scene.plan.baseline.url)
+    groups = [(found.pid, found.start) for found in relay.every() if found.port == port]
+    groups += [(e.pid, e.start) for e in mine]
     for candidate in scene.plan.candidates:
         if candidate.kind == "process" and not _stays(scene, candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.

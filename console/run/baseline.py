@@ -12,6 +12,7 @@ from console import paths
 from console.errors import BaselineNotReady, ConsoleError
 from console.rollback import proof, restore
 from console.rollback.plan import Baseline, Proof
+from console.services import relay
 from console.services.base import ComposeSpec, ExistingContainer, ProcessSpec, ServiceSpec
 from console.services.probe import Completion, Health, complete, health
 from console.site.model import Site
@@ -74,12 +75,12 @@ def written(site: Site) -> Baseline:
         completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout),
         reference_tok_s=model.reference.tok_s if model.reference else None,
         tolerance=model.reference.tolerance if model.reference else 0.10,
+        records_dir=str(records_dir(site.name)),
     )
     if isinstance(spec.runs, ProcessSpec):
         log = log_path(site.name)
         log.parent.mkdir(parents=True, exist_ok=True)
-        records = str(records_dir(site.name))
-        return replace(common, kind="process", process=spec.runs, records_dir=records, log=str(log))
+        return replace(common, kind="process", process=spec.runs, log=str(log))
     if isinstance(spec.runs, ComposeSpec):
         from console.services.compose import up_argv
 
@@ -139,6 +140,14 @@ def _models_exist(site: Site) -> None:
 
 def prove(site: Site) -> Completion:
     """One completion from the baseline, now. Raises BaselineNotReady."""
+    other = relay.at(site.model.baseline.url)
+    if other is not None:
+        raise BaselineNotReady(
+            "no run starts: the baseline does not serve",
+            f"{other.service} answers at {site.model.baseline.url}, by the cutover of "
+            f"{other.run or 'another run'}",
+            HINT,
+        )
     spec, ask = site.baseline_spec(), site.model.baseline.completion
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.run.cutover_words import cut_over
 from console.run.report_bench import SPEEDS
 from console.run.report_data import number
 from console.run.report_decision import BAD, decided, decision_words, stopped_by
@@ -152,7 +153,9 @@ def wrong(view: RunView) -> str:
     found += [f"DOUBTFUL: {clean(str(one['words']), 120)}" for one in view.doubts]
     if view.overridden:
         found.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
-    if view.outage:
+    if view.cutover:
+        found.append(cut_over(view))
+    elif view.outage:
         found.append("the baseline is NOT SERVING")
     elif view.serving.get("degraded"):
         found.append("the baseline came back DEGRADED")

@@ -56,6 +56,8 @@ class RunDir:
     runner_log = property(lambda self: self.path / "runner.log")
     guard = property(lambda self: self.path / "guard")
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
+    switched = property(lambda self: self.path / "rollback" / "cut-over")
+    """There while clients are at this run's candidate, as far as anybody has said."""
     report = property(lambda self: self.path / "report.md")
     report_json = property(lambda self: self.path / "report.json")
 

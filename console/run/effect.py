@@ -10,6 +10,7 @@ from console.playbook.steps import Check, Step, Where
 from console.run.effect_look import PREFLIGHT, look_words
 from console.services import limits
 from console.services.base import (
+    BUILT_LABEL,
     ComposeSpec,
     ContainerSpec,
     ExistingContainer,
@@ -75,7 +76,7 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
     elif step.kind in PREFLIGHT:
         yield from look_words(step)
-    else:
+    elif step.cutover is None:  # what a cutover does is a question of the site: console.run.switch
         value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
         yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"
 
@@ -177,6 +178,7 @@ def build_argv(step: Step) -> list[str]:
         argv += ["--target", build.target]
     if build.platform:
         argv += ["--platform", build.platform]
+    argv += ["--label", f"{BUILT_LABEL}={build.tag}"]
     for name, value in sorted(build.args.items()):
         argv += ["--build-arg", f"{name}={value}"]
     return [*argv, "--", build.context]

@@ -13,7 +13,8 @@ from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
 from console.run.report import write_report
 from console.run.restoring import bring_back
-from console.run.state import STEP_ENDS, Cause, RunState, StepState
+from console.run.state import STEP_ENDS, Cause, Decision, RunState, StepState
+from console.services import relay
 from console.text import one_line
 
 R = RunState
@@ -53,7 +54,10 @@ class Ending:
 
     def _forward(self, failed: bool) -> None:
         """Restore what the plan undoes at its end, measure the baseline again, and say the end."""
-        for planned in self.context.plan.steps:
+        stays = not failed and self._stays()
+        if stays:
+            self._stay()
+        for planned in self.context.plan.steps if not stays else ():
             if planned.id == RESTORE and self._must_restore():
                 if run_attempts(self.context, planned) is not None:
                     self.context.enter(R.ROLLING_BACK, "restore failed")
@@ -66,7 +70,7 @@ class Ending:
             elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
                 run_attempts(self.context, planned)
                 doubt(self.context)
-        if self._must_restore():
+        if not stays and self._must_restore():
             self.roll_back("the run ended with something still up")
         elif self.context.desk.cancelled.is_set():
             self.context.enter(R.CANCELLED, "abort")
@@ -77,6 +81,25 @@ class Ending:
         view = self.context.view
         keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
         return view.outage or bool(set(view.services) - keeps)
+
+    def _stays(self) -> bool:
+        """Whether the run ends with clients at a candidate: no step is left, nothing speaks
+        against it, and candidate and relay live."""
+        view, cut = self.context.view, self.context.view.cutover
+        if cut.get("what") not in ("stays", "promoted") or self.context.desk.cancelled.is_set():
+            return False
+        ahead = [p for p in self.context.plan.steps if not (p.final or p.id in TAIL)]
+        done = all((s := view.step(p.id)) and s.state is not StepState.PENDING for p in ahead)
+        alive = all(self.context.fleet.find(n) for n in (cut["service"], relay.NAME))
+        return done and alive and view.decision in (Decision.GO, Decision.NONE)
+
+    def _stay(self) -> None:
+        words = f"clients stay at {self.context.view.cutover['service']}"
+        for planned in self.context.plan.steps:
+            if planned.id in TAIL:
+                self.context.record(
+                    "step.state", planned.id, state=str(StepState.SKIPPED), detail=words
+                )
 
     def _measured_before(self) -> bool:
         before = self.context.view.step(BASELINE_MEASURE)

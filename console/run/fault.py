@@ -13,7 +13,7 @@ import signal
 POINTS = (
     "sealed", "run_started", "before_intent", "after_intent", "baseline_stopped",
     "effect_recorded", "service_ready", "in_benchmark", "after_effect", "after_result",
-    "in_approval", "before_restore", "before_finally", "rolling_back",
+    "in_approval", "cut_over", "in_watch", "before_restore", "before_finally", "rolling_back",
 )  # fmt: skip
 FAULT = os.environ.get("OMNI_FAULT", "")
 

@@ -168,6 +168,12 @@ class Fleet:
         self.gone(name)  # it died: a new attempt starts a new one
         return self.driver(name).find()
 
+    def use(self, spec: ServiceSpec) -> None:
+        """A service of the console's own, as this step needs it."""
+        if self.specs.get(spec.name) != spec:
+            self.specs[spec.name] = spec
+            self._drivers.pop(spec.name, None)
+
     def change(self, specs: dict[str, ServiceSpec]) -> None:
         """Take new specifications; what runs under one that changed is stopped first."""
         for name, spec in specs.items():

@@ -10,6 +10,7 @@ from typing import Any
 from console.lessons.bearing import bearing
 from console.playbook.model import Playbook
 from console.playbook.steps import Step
+from console.run import switch
 from console.run.effect import effects
 from console.services.base import ServiceSpec
 from console.site.model import Site
@@ -65,17 +66,23 @@ def make_plan(playbook: Playbook, site: Site, restore_s: float | None = None) ->
     """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
-    planner = _Planner(playbook, services, restore_s)
-    return Plan(playbook, site, tuple(planner.steps()), services)
+    planner = _Planner(playbook, site, services, restore_s)
+    steps = tuple(planner.steps())
+    return Plan(playbook, site, steps, {**services, **switch.relays(playbook, site, services)})
 
 
 class _Planner:
     """Walks the playbook once, keeping track of where the baseline is."""
 
     def __init__(
-        self, playbook: Playbook, services: dict[str, ServiceSpec], restore_s: float | None
+        self,
+        playbook: Playbook,
+        site: Site,
+        services: dict[str, ServiceSpec],
+        restore_s: float | None,
     ) -> None:
         self.playbook = playbook
+        self.site = site
         self.services = services
         self.restore_s = restore_s
         self.down_for: list[str] = []
@@ -83,6 +90,7 @@ class _Planner:
         self.measured = False
         self.started: list[str] = []
         self.ever_started = False
+        self.staying = ""
 
     def steps(self) -> Iterator[PlannedStep]:
         for phase, step in self.playbook.steps():
@@ -116,21 +124,29 @@ class _Planner:
                 phase, BASELINE_MEASURE, "Measure the baseline",
                 "same prompts, tokens and runs as the candidate's benchmark, before any outage",
             )  # fmt: skip
-        if not exclusive or step.service is None:
-            return
+        if step.cutover is not None:
+            yield from self._down(phase, step.cutover.to, "takes over its port")
+        elif exclusive and step.service is not None:
+            yield from self._down(phase, step.service.target, "needs its GPU memory")
+
+    def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
+        """The baseline's outage, unless it is down already; `name` is what it is down for."""
         if not self.down_for:
             self.outages += 1
             suffix = "" if self.outages == 1 else f"-{self.outages}"
-            self.down_for.append(step.service.target)
-            what = f"THE BASELINE STOPS HERE: {step.service.target} needs its GPU memory"
-            row = self._baseline(
-                phase, BASELINE_STOP + suffix, "Stop the baseline", f"{what}; {self._back()}"
-            )
-            yield replace(row, service=step.service.target)
-        elif step.service.target not in self.down_for:
-            self.down_for.append(step.service.target)
+            what = f"THE BASELINE STOPS HERE: {name} {why}; {self._back()}"
+            row = self._baseline(phase, BASELINE_STOP + suffix, "Stop the baseline", what)
+            self.down_for.append(name)
+            yield replace(row, service=name, baseline_down=True)
+        elif name not in self.down_for:
+            self.down_for.append(name)
 
     def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        if step.cutover is not None and step.cutover.stays:
+            self.staying = step.cutover.to
+        elif step.cutover is not None:
+            yield self._restore(phase, f"baseline:restore-{self.outages}")
+            self.started, self.down_for = [], []
         if step.service is None:
             return
         target = step.service.target
@@ -167,7 +183,7 @@ class _Planner:
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
         spec = self.services.get(step.service.target) if step.service else None
-        does = tuple(effects(step, self.services))
+        does = tuple(self._effects(step))
         return PlannedStep(
             id=step.id,
             phase=phase,
@@ -183,6 +199,11 @@ class _Planner:
             lessons=tuple(one.words for one in bearing(step.kind, does)) if step.when else (),
         )
 
+    def _effects(self, step: Step) -> Iterator[str]:
+        yield from effects(step, self.services)
+        if step.cutover is not None and step.when:
+            yield from switch.words(step, self.site, self.services)
+
     def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
         return PlannedStep(
             step_id, phase, step_id.split("-")[0], title, (effect,), 3600.0, None,
@@ -194,6 +215,8 @@ class _Planner:
         text = f"stop {stops}, then " if stops else ""
         text = text if self.started or self.down_for else "only if something is still up: stop it, "
         text += "make sure the baseline serves: start, ready, one completion"
+        if self.staying and step_id == RESTORE:
+            text = f"nothing as long as clients stay at {self.staying}; any other end: {text}"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             implicit=True,

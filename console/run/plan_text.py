@@ -10,7 +10,7 @@ from console.guard.defaults import defaults
 from console.lessons.load import titles
 from console.preflight.cards import Cards
 from console.preflight.machine import look
-from console.run import guard_now
+from console.run import guard_now, switch
 from console.run.guard_sheet import lease_of, limits_of, misfits
 from console.run.guard_words import lease_words, limit_words
 from console.run.plan import Plan, PlannedStep
@@ -103,7 +103,7 @@ def warnings(made: Plan) -> list[str]:
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
-    return found + guard_warnings(made)
+    return [*found, *switch.misfits(made), *switch.narrow(made), *guard_warnings(made)]
 
 
 def guard_warnings(made: Plan) -> list[str]:

@@ -21,7 +21,7 @@ from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
-from console.run import baseline, guard_now, header
+from console.run import baseline, guard_now, header, switch
 from console.run.context import Context
 from console.run.control import Desk, Server
 from console.run.directory import RunDir
@@ -204,6 +204,9 @@ def _fits(context: Context) -> None:
     from console.preflight.machine import look
     from console.run.engines import engine
 
+    wrong = switch.misfits(context.plan)
+    if wrong:
+        raise UsageError("no run starts: a cutover does not fit this site", "\n".join(wrong))
     words = misfits(context.plan, look(cards=Cards()), always=True)
     if not words:
         pid = engine(context, "baseline").pid if context.plan.takes_down else 0

@@ -18,7 +18,7 @@ from console.services.docker_client import ask
 
 REPEATABLE = frozenset(
     {"check", "gate", "note", "report", "benchmark", "approval", "manual", "service", "build",
-     "checkpoint", "gguf", "host", "imports", "download", "soak",
+     "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
      "baseline:measure", "baseline:stop", "restore"}
 )  # fmt: skip
 """Kinds whose repetition changes nothing: they ask first, or only look."""
@@ -127,6 +127,9 @@ def close_after_rollback(context: Context) -> None:
     result = result_of(last[-1])
     for name in list(context.view.services):
         context.record("service", service=name, alive=False)
+    if context.view.cutover:
+        context.run.switched.unlink(missing_ok=True)
+        context.record("cutover", what="rolled back")
     if result.serving:
         context.record("outage", down=False, restore_s=result.restore_s)
         context.record(

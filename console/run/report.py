@@ -171,8 +171,8 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "overridden": view.overridden or None,
         "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
         "inputs": view.inputs, "machine": view.header.get("machine"),
-        "restore_s": view.restored_s,
-        "outage_s": view.down_s or None,
+        "restore_s": view.restored_s, "outage_s": view.down_s or None,
+        "cutover": view.cutover or None,
         "baseline": view.serving or None,
         "drift": [
             {"step": one.scope, "before": one.before, "after": one.after} for one in drifts(view)

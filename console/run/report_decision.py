@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.run.cutover_words import cut_over
 from console.run.report_figures import drift_words, drifts
 from console.run.report_text import figure, prose
 from console.run.state import Decision, RunState, StepState
@@ -126,7 +127,9 @@ def headline(view: RunView) -> list[str]:
     if settled(view) and view.state in UNWELL and _troubled(view):
         state = str(view.state).upper().replace("_", " ")
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
-    if view.outage:
+    if view.cutover:
+        lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
+    elif view.outage:
         lines.append("**The baseline is NOT SERVING**: run `omni-console rollback`.")
     elif view.serving.get("degraded"):
         lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
@@ -146,6 +149,8 @@ def slower(view: RunView) -> str:
 
 def baseline_words(view: RunView) -> str:
     """Where the baseline stands now, for the summary."""
+    if view.cutover:
+        return f"stopped, **{prose(cut_over(view))}**"
     if view.outage:
         return "**NOT SERVING**: run `omni-console rollback`"
     if not view.serving:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.playbook.threshold import parse_threshold
+from console.run.cutover_words import next_words, service
 from console.run.report_data import number
 from console.run.report_decision import decided, settled, slower
 from console.run.report_figures import drifts, is_benchmark, of_metric, scopes, targets, voids
@@ -73,7 +74,9 @@ def next_steps(view: RunView) -> list[str]:
 
 
 def _urgent(view: RunView) -> Iterator[str]:
-    if view.outage or view.state is RunState.ROLLBACK_FAILED:
+    if view.cutover:
+        yield next_words(view)
+    elif view.outage or view.state is RunState.ROLLBACK_FAILED:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
     elif view.serving.get("degraded"):
         yield (
@@ -114,7 +117,11 @@ def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
     name = f": the playbook calls this `{plain(verdict.outcome, 60)}`" if verdict.outcome else ""
     kept = [plain(n, 60) for n in view.services]
     still = f"{', '.join(kept)} is still up" if kept else "nothing of the trial is up any more"
-    yield f"GO{name}. That step is the operator's: this run switched nothing over, and {still}."
+    if view.cutover:
+        yield f"GO{name}: clients reach {plain(service(view), 60)} since this run."
+    else:
+        switched = "this run switched nothing over"
+        yield f"GO{name}. That step is the operator's: {switched}, and {still}."
     if verdict.overridden:
         yield "The GO is an override: treat it as HOLD until the missing evidence is there."
     if not_shown(view):

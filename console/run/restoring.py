@@ -45,6 +45,9 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
         result = Ladder(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.fleet.handles):
         context.fleet.gone(name)
+    if context.view.cutover:
+        context.run.switched.unlink(missing_ok=True)
+        context.record("cutover", step, attempt, what="rolled back")
     if result.serving:
         context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
         context.record(

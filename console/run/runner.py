@@ -114,6 +114,8 @@ class Runner:
             return Flow.ROLLBACK  # nobody is there and the baseline is down
         if cause is Cause.GUARD and up:
             return Flow.ROLLBACK  # nothing goes on unwatched
+        if planned.kind == "cutover":
+            return Flow.ROLLBACK  # clients are waiting
         if policy == "continue":
             return Flow.ON
         if policy == "rollback":

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import BaselineNotReady, EngineError, ServiceError
+from console import paths
+from console.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
 from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.script import render
-from console.run.baseline import facts, restore_file, written
+from console.run.baseline import facts, records_dir, restore_file, written
 from console.run.context import Context
+from console.run.directory import RunDir, all_runs
 from console.run.plan import Plan
+from console.services import process, relay
 from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
 from console.site.model import Site
 
@@ -43,7 +47,7 @@ def sealed_plan(
         site_name=site.name,
         site_path=str(site.path),
         sealed_at=time.time(),
-        candidates=tuple(_candidate(spec) for spec in specs),
+        candidates=tuple(_candidate(spec) for spec in specs) if plan else _left(site),
         engine=engine_address(site) if _uses_engine(baseline, plan) else EngineAddress(),
         protected=tuple(site.model.protected),
         gpus=tuple(gpu.uuid for gpu in site.model.gpus),
@@ -56,18 +60,48 @@ def sealed_plan(
 
 
 def site_plan(site: Site) -> SealedPlan:
-    """A plan made now, for a rollback on a site that no run has sealed one for."""
-
-    def client() -> DockerClient:
-        from console.services.docker_client import connect
-
-        return connect(site.model.engine.host or None)
+    """A plan made now, for a rollback on a site that no run has sealed one for; while clients
+    are at a candidate it is the plan of the run that switched them."""
+    switched = _switched(site)
+    if switched is not None:
+        return switched
 
     try:
-        return sealed_plan(site, facts(site, client))
+        return sealed_plan(site, facts(site, lambda: _client(site)))
     except (EngineError, ServiceError, BaselineNotReady):
         # the ladder itself waits for the engine, falls back on names and compose, and says why
         return sealed_plan(site, written(site))
+
+
+def _switched(site: Site) -> SealedPlan | None:
+    """The plan of the run whose relay is up, or was when it was killed. Where the site file has
+    changed since, its baseline is what the file says now, and the rest is the run's."""
+    found = relay.at(site.model.baseline.url)
+    marked = (run for run in all_runs() if run.switched.exists())
+    run = RunDir(paths.runs_dir() / found.run) if found and found.run else next(marked, None)
+    if run is None:
+        return None
+    try:
+        plan = sealed.read(run.sealed)
+        if plan.site_name != site.name:
+            return None
+        fresh = site.path.stat().st_mtime <= plan.sealed_at
+    except (ConsoleError, OSError):
+        return None
+    if fresh and os.path.realpath(plan.site_path) == os.path.realpath(site.path):
+        return plan
+    try:
+        now = facts(site, lambda: _client(site))
+    except (EngineError, ServiceError, BaselineNotReady):
+        now = written(site)
+    protected = tuple(dict.fromkeys((*plan.protected, *site.model.protected)))
+    return replace(plan, baseline=now, site_path=str(site.path), protected=protected)
+
+
+def _client(site: Site) -> DockerClient:
+    from console.services.docker_client import connect
+
+    return connect(site.model.engine.host or None)
 
 
 def _uses_engine(baseline: Baseline, plan: Plan | None) -> bool:
@@ -92,6 +126,17 @@ def engine_address(site: Site) -> EngineAddress:
     except EngineError:
         socket = ""
     return EngineAddress(socket, host, os.environ.get("DOCKER_CONFIG", ""))
+
+
+def _left(site: Site) -> tuple[Candidate, ...]:
+    """Host processes that earlier runs left running: with no run, only their records tell."""
+    records = records_dir(site.name)
+    names = sorted(path.stem for path in records.glob("[a-z0-9]*.json"))
+    return tuple(
+        Candidate(name, "process")
+        for name in names
+        if name != "baseline" and process.read_record(records, name) is not None
+    )
 
 
 def _candidate(spec: ServiceSpec) -> Candidate:

@@ -104,6 +104,9 @@ class RunView:
     verbs: list[dict[str, Any]] = field(default_factory=list)
     rungs: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
+    cutover: dict[str, Any] = field(default_factory=dict)
+    """Whom clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
+    switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     finished: bool = False
@@ -293,6 +296,13 @@ def _serving(view: RunView, event: Event) -> None:
     view.serving = {**event.data, "at": event.at}
 
 
+def _cutover(view: RunView, event: Event) -> None:
+    gone = event.data.get("what") in ("back", "rolled back")
+    view.cutover = {} if gone else {**view.cutover, **event.data, "at": event.at}
+    if event.step and not gone:
+        view.cutover["step"] = event.step
+
+
 def _service(view: RunView, event: Event) -> None:
     if event.data.get("alive"):
         view.services[event.data["service"]] = event.data
@@ -322,5 +332,6 @@ _HANDLERS = {
     "guard": _guard,
     "serving": _serving,
     "service": _service,
+    "cutover": _cutover,
     "run.finished": _finished,
 }

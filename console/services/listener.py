@@ -36,15 +36,25 @@ def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     return _holder(wanted, proc) if wanted else None
 
 
+def wide(port: int, proc: Path = Path("/proc")) -> bool:
+    """Whether somebody listens on a port at every address of this machine."""
+    return any(not host.strip("0") for host, _ in _doors(port, proc))
+
+
 def _inodes(port: int, proc: Path) -> set[str]:
     """The sockets that listen on it, IPv4 and IPv6."""
+    return {inode for _, inode in _doors(port, proc)}
+
+
+def _doors(port: int, proc: Path) -> set[tuple[str, str]]:
+    """(address in hexadecimal, inode) of the sockets that listen on a port."""
     found = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add(fields[9])
+                    found.add((fields[1].rpartition(":")[0], fields[9]))
     return found
 
 

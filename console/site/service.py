@@ -48,6 +48,8 @@ def _service_name(value: Any) -> str:
         raise ValueError("a service name of a-z, 0-9, - and _")
     if value == "baseline":
         raise ValueError("another name; the baseline is the site's")
+    if value == "cutover":
+        raise ValueError("another name; it is the console's own relay")
     return value
 
 

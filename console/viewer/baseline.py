@@ -15,9 +15,9 @@ from console.clock import Clock, SystemClock
 from console.demo.site import demo_dir
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
-from console.rollback import proof
+from console.rollback import promotion, proof
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
-from console.services import process
+from console.services import process, relay
 from console.text import clean, one_line
 from console.viewer.knock import answers_200
 from console.viewer.site import site_file
@@ -25,9 +25,11 @@ from console.viewer.source import Stamp, stamp
 
 if TYPE_CHECKING:
     from console.services.probe import Completion
+    from console.services.relay import Relay
 
 SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
 DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
+CUT_OVER = "cut over"
 HEALTH_S = 1.5
 ENGINE_S = 1.0
 OWNER_S = 10.0
@@ -40,9 +42,9 @@ NEWEST = 20
 class BaselineView:
     """What is known of the baseline; texts are clean, rates in tokens a second.
 
-    `word`: serving, loading, stopped, unhealthy, degraded, unknown or none (no baseline is
-    configured). `since`: monotonic time of the last change of the word; `checked_at` and
-    `proven_at`: Unix time, 0.0 when it was never proven.
+    `word`: serving, loading, stopped, unhealthy, degraded, cut over (a candidate answers in its
+    place), unknown or none (no baseline is configured). `since`: monotonic time of the last change
+    of the word; `checked_at` and `proven_at`: Unix time, 0.0 when it was never proven.
     """
 
     word: str = NONE
@@ -167,7 +169,10 @@ class BaselineWatch:
         if plan is None:
             return BaselineView()
         base = plan.baseline
-        if answers_200(base.url, base.ready_path, HEALTH_S):
+        switched = relay.recorded(plan.records_dir, base.url)
+        if switched is not None:
+            word, detail = CUT_OVER, self._switched(plan, switched)
+        elif answers_200(base.url, base.ready_path, HEALTH_S):
             word, detail = self._serving(plan)
         else:
             word, detail = self._otherwise(plan)
@@ -176,11 +181,19 @@ class BaselineWatch:
             word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
         )
         proven = proof.last(proof.proof_file(plan.site_name))
-        if proven is None:
+        if proven is None or word == CUT_OVER:
             return view
         if word == SERVING and proven.degraded:
             view = replace(view, word=DEGRADED, detail="slower than its reference")
         return replace(view, tok_s=proven.tok_s, proven_at=proven.at)
+
+    def _switched(self, plan: SealedPlan, found: Relay) -> str:
+        """Who answers in the baseline's place, whether it does, and what brings it back."""
+        accepted = promotion.read(paths.runs_dir() / found.run)
+        words = "promoted" if accepted else "not promoted"
+        if not _answers(plan.baseline.url, plan.baseline.ready_path):
+            words += ", AND DOES NOT ANSWER"
+        return f"to {found.service}, {words}; F12 brings the baseline back"
 
     def _otherwise(self, plan: SealedPlan) -> tuple[str, str]:
         """No clear yes: asked again, with words for what comes."""
@@ -285,6 +298,16 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
         return LOADING, f"pid {running[0]} is up"
     known = process.record_path(plan.records_dir, base.name).exists()
     return STOPPED, "its process has ended" if known else "connection refused"
+
+
+def _answers(url: str, path: str) -> bool:
+    """Whether anything of HTTP comes back: another engine may have another health path."""
+    if answers_200(url, path, HEALTH_S):
+        return True
+    from console.services.probe import Health, health
+
+    state, detail = health(url, path, HEALTH_S)
+    return state in (Health.SERVING, Health.LOADING) or detail.startswith("HTTP")
 
 
 def _without(detail: str, url: str) -> str:

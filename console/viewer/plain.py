@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from console.guard.aftermath import crash_words
+from console.run.cutover_words import BACK, cut_over
 from console.text import clean
 from console.units import format_duration
 from console.viewer.baseline import BaselineView, BaselineWatch
@@ -52,7 +53,9 @@ def _run(snapshot: Snapshot) -> list[str]:
     decision = str(view.decision).upper().replace("_", "-")
     said = f", decision {decision} {clean(view.outcome)}".rstrip() if decision else ""
     found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
-    if view.outage:
+    if view.cutover:
+        found.append(f"{cut_over(view)}: {BACK}")
+    elif view.outage:
         back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
         found.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
     short = snapshot.run.id[-4:]

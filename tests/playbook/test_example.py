@@ -1,4 +1,4 @@
-"""The example of the format's description: what `plan` says about it, and why it does not run."""
+"""The example of the format's description: what `plan` says about it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ schema: omni.site/v1
 name: ws
 baseline: {container: omni-baseline, url: "http://127.0.0.1:8000"}
 """
-UNBUILT = [
-    "step kind 'cutover' is not built yet",
-]
 ROWS = [
     "build", "kernels", "baseline:measure", "baseline:stop", "up", "bench", "go", "soak",
-    "stable", "cutover", "restore", "baseline:measure-again", "report",
+    "stable", "cutover", "baseline:restore-1", "restore", "baseline:measure-again", "report",
 ]  # fmt: skip
 DOWN = ["baseline:stop", "up", "bench", "go", "soak", "stable", "cutover"]
 
@@ -37,7 +34,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def shown(site: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert main(["plan", str(EXAMPLE), "--site", site]) == Exit.USAGE
+    assert main(["plan", str(EXAMPLE), "--site", site]) == Exit.OK
     return capsys.readouterr().out.splitlines()
 
 
@@ -76,43 +73,29 @@ def test_secrets_are_named_and_never_read(
     assert "hunter2" not in out
 
 
-def test_what_is_not_built_is_listed_at_its_place(shown: list[str]) -> None:
-    start = shown.index("THIS PLAYBOOK WOULD NOT RUN: this version has not built")
-    assert start == 0, "a refusal leads"
-    listed = shown[2 : shown.index("", 2)]
-    assert [line.split(": ", 1)[1] for line in listed] == UNBUILT
-    text = EXAMPLE.read_text().splitlines()
-    tokens = ["cutover:"]
-    rows = [text[int(line.split(":")[1]) - 1] for line in listed]
-    assert [t for t, row in zip(tokens, rows, strict=True) if t not in row] == []
+def test_the_cutover_says_where_clients_go(shown: list[str]) -> None:
+    (words,) = [line for line in shown if "CLIENTS REACH" in line]
+    assert words.startswith("│")
+    assert words.endswith("a relay hands 127.0.0.1:8000 to it (127.0.0.1:8001)")
+    at = shown.index(words)
+    assert any("then goes back" in line for line in shown[at : at + 8])
 
 
 def test_the_same_as_json(site: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(EXAMPLE), "--site", site, "--json"]) == Exit.USAGE
+    assert main(["plan", str(EXAMPLE), "--site", site, "--json"]) == Exit.OK
     plan = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in plan["steps"]] == ROWS
     assert [row["id"] for row in plan["steps"] if row["baseline_down"]] == DOWN
     assert [row["id"] for row in plan["steps"] if row["implicit"]] == [
-        "baseline:measure", "baseline:stop", "restore", "baseline:measure-again",
+        "baseline:measure", "baseline:stop", "baseline:restore-1", "restore",
+        "baseline:measure-again",
     ]  # fmt: skip
     assert plan["takes_baseline_down"] is True
-    assert [line.split(": ", 1)[1] for line in plan["refused"]] == UNBUILT
+    assert plan["refused"] == []
 
 
-def test_run_refuses_it_with_the_same_words(
-    site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["run", str(EXAMPLE), "--site", site, "--input", f"models={tmp_path}"]
-    assert main(arguments) == Exit.USAGE
-    said = capsys.readouterr().err
-    assert [what for what in UNBUILT if what not in said] == []
-    assert not (tmp_path / "state").exists()
-
-
-def test_lint_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", str(EXAMPLE)]) == Exit.LINT
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ", 1)[1] for line in lines] == UNBUILT
+def test_lint_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(EXAMPLE)]) == Exit.OK
 
 
 @pytest.mark.parametrize("given", ["port=80", "port=http", "port=65536"])

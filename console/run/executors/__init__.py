@@ -25,6 +25,7 @@ _MODULES = {
     "imports": "preflight",
     "download": "download",
     "soak": "soak",
+    "cutover": "cutover",
     "baseline:stop": "baseline",
     "baseline:measure": "benchmark",
     "restore": "baseline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.run.context import Attempt, Context, Done, StepFailed
+from console.run.executors import cutover
 from console.run.fault import point
 from console.run.plan import PlannedStep
 from console.run.restoring import bring_back, wait_released
@@ -15,7 +16,10 @@ SERVING = Health.SERVING
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
-    context.fleet.can_start(planned.service)  # no outage for what could be known before
+    if _for_cutover(context, planned):
+        cutover.answers(context, planned.service)
+    else:
+        context.fleet.can_start(planned.service)  # no outage for what could be known before
     context.record("outage", planned.id, attempt.number, down=True)
     begun = context.clock.monotonic()
     stopped = context.fleet.stop("baseline", attempt)
@@ -26,6 +30,12 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     released = wait_released(context, attempt)
     took = format_duration(context.clock.monotonic() - begun)
     return Done(f"baseline stopped in {took}; {released}")
+
+
+def _for_cutover(context: Context, planned: PlannedStep) -> bool:
+    rows = context.plan.steps
+    after = rows[rows.index(planned) + 1 :]
+    return bool(after) and after[0].kind == "cutover"
 
 
 def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.hub import taken
 from console.hub.amount import rate
 from console.hub.checkpoint import Contents
 from console.hub.download import Download, Phase, Plan, Progress, Result
@@ -37,6 +38,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
         born=lambda pid: _born(context, attempt, pid),
     )
+    taken.note(target, contents.listing.repo, contents.files, context.run.id)
     attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
     try:
         result = fetch(

@@ -1,0 +1,1 @@
+"""What old trials left on the disks, and its removal by a person's word."""

@@ -1,0 +1,133 @@
+"""Containers and images that trials left, by the marks that the console gave them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from console.errors import ServiceError
+from console.reclaim.model import Leftover
+from console.reclaim.spare import Spared
+from console.services.base import BUILT_LABEL, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL
+from console.services.docker_client import NotFound, ask
+from console.text import one_line
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+ROLES = ("candidate", "oneoff")
+LIST_S = 60.0
+"""Sizes are counted file by file: a big writable layer takes its time."""
+REMOVE_S = 120.0
+RUNS = ("running", "paused", "restarting")
+_ASIDE = re.compile(r"\.[0-9a-f]{6}-\d+$")
+
+
+def containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
+    """Candidates and one-offs, running or not. Raises EngineError."""
+    api: Any = client.api
+    rows = ask(
+        "Listing containers with their sizes",
+        lambda: api.containers(all=True, size=True, filters={"label": ROLE_LABEL}), LIST_S,
+    )  # fmt: skip
+    for row in rows:
+        labels = row.get("Labels") or {}
+        if labels.get(ROLE_LABEL) in ROLES:
+            yield _container(client, row, labels, spared)
+
+
+def _container(
+    client: DockerClient, row: dict[str, Any], labels: dict[str, str], spared: Spared
+) -> Leftover:
+    identity = str(row["Id"])
+    names = [str(name).lstrip("/") for name in row.get("Names") or ()]
+    name = one_line(names[0] if names else identity[:12], 80)
+    state = one_line(str(row.get("State", "")), 20)
+    role = "one-off" if labels[ROLE_LABEL] == "oneoff" else labels.get(SERVICE_LABEL, "candidate")
+    aside = ", renamed aside" if _ASIDE.search(name) else ""
+    found = Leftover(
+        f"c-{identity[:12]}", "container", f"{name}: {one_line(role, 60)}, {state}{aside}",
+        identity, int(row.get("SizeRw") or 0), float(row.get("Created") or 0),
+        one_line(labels.get(RUN_LABEL, ""), 100), remove=lambda: _remove_container(client, row),
+    )  # fmt: skip
+    if spared.names & {identity, *names}:
+        return found.kept("the baseline's, or protected")
+    if state in RUNS:
+        return found.kept(f"it is {state}: stop it first")
+    return found
+
+
+def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
+    """Never by force: what has been started since is refused by the engine itself."""
+    api: Any = client.api
+    ask(
+        f"Removing container {row['Id'][:12]}",
+        lambda: api.remove_container(row["Id"], v=True, force=False), REMOVE_S,
+    )  # fmt: skip
+    return int(row.get("SizeRw") or 0)
+
+
+def images(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
+    """Images that a `build` step made. Raises EngineError."""
+    api: Any = client.api
+    rows = ask("Listing images", lambda: api.images(filters={"label": BUILT_LABEL}), LIST_S)
+    users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
+    for row in rows:
+        yield _image(client, row, users, spared)
+
+
+def _image(
+    client: DockerClient, row: dict[str, Any], users: list[dict[str, Any]], spared: Spared
+) -> Leftover:
+    identity, labels = str(row["Id"]), row.get("Labels") or {}
+    tags = [tag for tag in row.get("RepoTags") or () if tag != "<none>:<none>"]
+    built = labels.get(BUILT_LABEL, "")
+    what = one_line(", ".join(tags) or f"an older {built}, without a tag", 120)
+    found = Leftover(
+        f"i-{identity.removeprefix('sha256:')[:12]}", "image", what, identity,
+        int(row.get("Size") or 0), float(row.get("Created") or 0),
+        one_line(labels.get(RUN_LABEL, ""), 100),
+        remove=lambda: _remove_image(client, identity, tags, int(row.get("Size") or 0)),
+    )  # fmt: skip
+    if spared.images & {identity, *tags}:
+        return found.kept("the baseline, the site or something that runs needs it")
+    if tags and built not in tags:
+        return found.kept(f"it was made from {one_line(built, 80)}, not by a build step itself")
+    holders = tuple(f"c-{one['Id'][:12]}" for one in users if one.get("ImageID") == identity)
+    if holders:
+        made = f"{', '.join(holders)} {'is' if len(holders) == 1 else 'are'} made of it"
+        return replace(found.kept(f"{made}: name that too, or first"), waits=holders)
+    return found
+
+
+def _remove_image(client: DockerClient, identity: str, tags: list[str], size: int) -> int:
+    """Tag by tag, never by force: an image with a tag of somebody else's stays."""
+    api: Any = client.api
+    for name in tags or [identity]:
+        remove = partial(api.remove_image, name, force=False)
+        ask(f"Removing image {one_line(name, 80)}", remove, REMOVE_S)
+    try:
+        ask("Looking for the image", lambda: api.inspect_image(identity))
+    except NotFound:
+        return size
+    raise ServiceError("the image is still there", "something else refers to it")
+
+
+def inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
+    """The baseline's container and everything that runs, with their arguments. Raises
+    EngineError."""
+    api: Any = client.api
+    running = [str(row["Id"]) for row in ask("Listing containers", lambda: api.containers())]
+    found = []
+    for ref in dict.fromkeys((*refs, *running)):
+        try:
+            one = ask(f"Looking at {one_line(ref, 40)}", partial(api.inspect_container, ref))
+        except NotFound:
+            continue
+        labels = (one.get("Config") or {}).get("Labels") or {}
+        if ref in refs or labels.get(ROLE_LABEL) not in ROLES:
+            found.append(one)
+    return found

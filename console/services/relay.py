@@ -1,0 +1,152 @@
+"""The relay of a cutover: a process that hands connections on the production port to a candidate.
+
+It is no engine and knows no HTTP: bytes go both ways as they come. It is known by what it is, its
+own command line, so that whoever looks can tell it from the baseline whatever record is lost.
+Standard library only; the emergency side looks for it too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from console.paths import module_argv
+from console.services import process
+from console.services.base import COOKIE
+from console.text import one_line
+
+if TYPE_CHECKING:
+    import asyncio
+
+NAME = "cutover"
+"""The relay as a service of a run: its log, its record, its line in live.jsonl."""
+MODULE = "console.services.relay"
+BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A relay that runs: where it listens, where it leads, to which service, for which run."""
+
+    pid: int
+    start: int
+    listen: str
+    to: str
+    service: str
+    run: str
+
+    @property
+    def port(self) -> int:
+        return _split(self.listen)[1]
+
+
+def argv(listen: str, to: str, service: str) -> tuple[str, ...]:
+    """How a relay is started. `listen` and `to` are HOST:PORT."""
+    return (*module_argv(MODULE), listen, to, service)
+
+
+def address(url: str) -> str:
+    """HOST:PORT of a URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"[{host}]:{port_of(url)}" if ":" in host else f"{host}:{port_of(url)}"
+
+
+def port_of(url: str) -> int:
+    """The port of a URL; 80 where it names none."""
+    return urlsplit(url).port or 80
+
+
+def at(url: str) -> Relay | None:
+    """The relay that listens on the port of a URL of this machine; None where none does."""
+    return next((found for found in every() if found.port == port_of(url)), None)
+
+
+def every() -> list[Relay]:
+    """All relays of this user (of everybody, for root)."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [found for pid in pids if (found := _relay(pid)) is not None]
+
+
+def recorded(records_dir: Any, url: str) -> Relay | None:
+    """The same as `at` by its record alone: one file is read, for whoever looks often."""
+    known = process.read_record(records_dir, NAME)
+    found = _relay(known[0]) if known is not None else None
+    return found if found is not None and found.port == port_of(url) else None
+
+
+def _relay(pid: int) -> Relay | None:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+        if MODULE.encode() not in words[:6]:
+            return None
+        listen, target, name = words[words.index(MODULE.encode()) + 1 :][:3]
+        start = process.start_time(pid)
+        if start is None or not process.alive(pid, start):
+            return None
+        _split(listen.decode())
+        at, to, service = (one_line(w.decode(), 80) for w in (listen, target, name))
+        return Relay(pid, start, at, to, service, _cookie(pid))
+    except (OSError, ValueError):
+        return None
+
+
+def _cookie(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = dict(p.partition(b"=")[::2] for p in file.read().split(b"\0"))
+    except OSError:
+        return ""
+    return one_line(pairs.get(COOKIE.encode(), b"").decode(errors="replace"), 80)
+
+
+def _split(text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT. Raises ValueError."""
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or not parts.port:
+        raise ValueError(f"not HOST:PORT: {text}")
+    return parts.hostname, parts.port
+
+
+def main(words: list[str]) -> int:
+    """Listen and hand on until SIGTERM, which cuts every connection: the port is wanted back."""
+    import asyncio
+
+    listen, to, service = words
+    return asyncio.run(_serve(_split(listen), _split(to), service))
+
+
+async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> int:
+    import asyncio
+    import signal
+
+    from console.services.relay_wire import Door
+
+    loop = asyncio.get_running_loop()
+    over: asyncio.Event = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+    door = Door(loop, to, _say)
+    try:
+        server = await loop.create_server(door.client, *listen, backlog=BACKLOG)
+    except OSError as error:
+        _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")
+        return 1
+    _say(f"{listen[0]}:{listen[1]} is handed to {service} at {to[0]}:{to[1]}")
+    await over.wait()
+    server.close()
+    door.cut()
+    _say(f"ended after {door.taken} connections, {door.failed} of them refused by {service}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""A state directory with a site, runs that have ended and downloads on record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.hub import taken
+from console.hub.listing import RemoteFile
+from console.journal.store import Journal
+from console.run.directory import RunDir, RunMeta, create
+from console.site.load import load_site
+from console.site.model import Site
+
+
+@dataclass
+class Attic:
+    """One user's machine: `root` is everything."""
+
+    root: Path
+
+    def site(self, **baseline: Any) -> Site:
+        file = self.root / "site.yaml"
+        process = {"process": {"argv": ["serve"]}, "url": "http://127.0.0.1:1", **baseline}
+        file.write_text(json.dumps(
+            {"schema": "omni.site/v1", "name": "ws", "baseline": process,
+             "engine": {"host": f"unix://{self.root}/no.sock"}}
+        ))  # fmt: skip
+        return load_site(file)
+
+    def run(self, name: str, state: str = "succeeded") -> RunDir:
+        """A run that ended so; it has a little log."""
+        meta = RunMeta("", name, "/", "d", str(self.root / "site.yaml"), str(self.root))
+        made = create(name, meta, "x", "y")
+        journal = Journal(made.journal)
+        journal.append(1.0, "run.created", "", 0, {"run_id": made.id, "title": f"The {name}"})
+        for one in ("running", state):
+            journal.append(2.0, "run.state", "", 0, {"state": one})
+        journal.close()
+        made.log("x").write_bytes(b"x" * 100_000)
+        return made
+
+    def download(self, where: str, files: dict[str, int], *, there: bool = True) -> Path:
+        """A directory as a download step leaves it."""
+        target = self.root / where
+        target.mkdir(parents=True, exist_ok=True)
+        remote = [RemoteFile(name, size) for name, size in files.items()]
+        taken.note(target, "org/name", remote, "20260101-000000-trial-abcd")
+        for name, size in files.items() if there else ():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(b"w" * size)
+        return target
+
+
+@pytest.fixture
+def attic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attic:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
+    (tmp_path / "state" / "omni-console").mkdir(parents=True)
+    (tmp_path / "host").mkdir()
+    return Attic(tmp_path)

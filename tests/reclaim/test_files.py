@@ -1,0 +1,200 @@
+"""Downloads and runs: what may go, what stays and why, and that nothing else is touched."""
+
+from __future__ import annotations
+
+import mmap
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.errors import HostBusy, UsageError
+from console.hub import taken
+from console.reclaim.model import Leftover
+from console.reclaim.survey import remove, survey
+from console.run.lock import HostLock
+from console.services import process
+from console.site.model import Site
+from tests.reclaim.conftest import Attic
+
+
+def one(site: Site, kind: str) -> Leftover:
+    [found] = [item for item in survey(site).items if item.kind == kind]
+    return found
+
+
+def gone(site: Site, *ids: str) -> list[int | None]:
+    return [done.freed for done in remove(site, list(ids))]
+
+
+def left(top: Path) -> set[str]:
+    return {str(p.relative_to(top)) for p in top.rglob("*")} if top.exists() else set()
+
+
+def test_a_download_goes_with_what_it_brought_and_nothing_else(attic: Attic) -> None:
+    target = attic.root / "big" / "kimi-k2"
+    target.mkdir(parents=True)
+    (target / "notes.txt").write_text("the operator's own")
+    attic.download("big/kimi-k2", {"q3/a-00001.gguf": 4000, "config.json": 50})
+    hidden = target / ".cache/huggingface/download/q3"
+    hidden.mkdir(parents=True)
+    (hidden / "a-00001.gguf.metadata").write_text("etag")
+    site = attic.site()
+    found = one(site, "download")
+    assert (found.bytes, found.where, found.stays) == (4050, str(target), "")
+    assert gone(site, found.id) == [4050]
+    assert left(target) == {"notes.txt"}
+    assert taken.every() == []
+    [line] = (attic.root / "state/omni-console/clean.jsonl").read_text().splitlines()
+    assert found.id in line
+
+
+def test_an_empty_directory_goes_too_but_not_above_it(attic: Attic) -> None:
+    target = attic.download("big/kimi-k2", {"a.gguf": 10})
+    site = attic.site()
+    gone(site, one(site, "download").id)
+    assert not target.exists()
+    assert target.parent.is_dir()
+
+
+def test_what_was_there_before_is_not_the_downloads(attic: Attic) -> None:
+    target = attic.root / "d-words"
+    target.mkdir()
+    (target / "mine.gguf").write_bytes(b"w" * 10)
+    attic.download("d-words", {"mine.gguf": 10, "theirs.gguf": 20})
+    site = attic.site()
+    assert one(site, "download").bytes == 20
+    gone(site, one(site, "download").id)
+    assert left(target) == {"mine.gguf"}
+
+
+def test_a_second_download_into_it_is_the_same_record(attic: Attic) -> None:
+    target = attic.download("d-words", {"a.gguf": 10})
+    attic.download("d-words", {"a.gguf": 10, "b.gguf": 5})
+    [record] = taken.every()
+    assert (record.target, record.files) == (str(target), {"a.gguf": 10, "b.gguf": 5})
+
+
+def test_a_file_that_changed_or_became_a_link_is_not_taken(attic: Attic) -> None:
+    target = attic.download("d-words", {"a.gguf": 10, "b.gguf": 10, "c.gguf": 10})
+    (target / "a.gguf").write_bytes(b"another")
+    (target / "b.gguf").unlink()
+    precious = attic.root / "precious"
+    precious.write_bytes(b"w" * 10)
+    (target / "b.gguf").symlink_to(precious)
+    site = attic.site()
+    found = one(site, "download")
+    assert found.bytes == 10
+    assert "2 more are gone or changed" in found.what
+    gone(site, found.id)
+    assert left(target) == {"a.gguf", "b.gguf"}
+    assert precious.exists()
+
+
+@pytest.mark.parametrize("name", ["../precious", "/etc/hostname", "sub/../../precious"])
+def test_a_record_cannot_reach_outside(attic: Attic, name: str) -> None:
+    precious = attic.root / "precious"
+    precious.write_bytes(b"w" * 10)
+    target = attic.root / "d-words"
+    (target / "sub").mkdir(parents=True)
+    taken._write(taken.Taken(str(target), "org/x", {name: 10}))
+    assert [i for i in survey(attic.site()).items if i.kind == "download"] == []
+    assert precious.exists()
+
+
+def test_a_directory_that_is_a_link_reaches_nowhere(attic: Attic) -> None:
+    target = attic.download("d-words", {"sub/a.gguf": 10})
+    elsewhere = attic.root / "elsewhere"
+    (target / "sub").rename(elsewhere)
+    (target / "sub").symlink_to(elsewhere)
+    assert [i for i in survey(attic.site()).items if i.kind == "download"] == []
+
+
+@pytest.mark.parametrize(
+    "baseline",
+    [
+        {"models": ["big/kimi-k2/a.gguf"]},
+        {"models": ["big/kimi-k2"]},
+        {"models": ["big"]},
+        {"args": ["-m", "/models/kimi-k2/a.gguf"]},
+        {"process": {"argv": ["serve", "--model=/elsewhere/a.gguf"]}},
+    ],
+)
+def test_what_the_baseline_names_stays(attic: Attic, baseline: dict[str, Any]) -> None:
+    target = attic.download("big/kimi-k2", {"a.gguf": 10, "config.json": 3})
+    site = attic.site(**baseline)
+    found = one(site, "download")
+    assert found.stays
+    with pytest.raises(UsageError, match="nothing was removed"):
+        gone(site, found.id)
+    assert left(target) == {"a.gguf", "config.json"}
+
+
+def test_what_a_process_uses_stays(attic: Attic) -> None:
+    target = attic.download("kimi-k2-words", {"weights-x.gguf": 8192})
+    site = attic.site()
+    child = subprocess.Popen(  # as an engine is started
+        ["sh", "-c", "sleep 60; :", "x", str(target / "weights-x.gguf")],
+        start_new_session=True,
+    )
+    try:
+        assert "command line" in one(site, "download").stays
+    finally:
+        process.stop_group(child.pid, process.start_time(child.pid) or 0, grace_s=0.0)
+        child.wait()
+    assert one(site, "download").stays == ""
+    with (target / "weights-x.gguf").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    assert "has" in one(site, "download").stays, "mapped, and closed as engines do"
+    mapped.close()
+    assert one(site, "download").stays == ""
+
+
+def test_runs_but_the_newest_and_those_that_have_not_ended_may_go(attic: Attic) -> None:
+    site = attic.site()
+    old, open_, failed = attic.run("a-old"), attic.run("b-open", "paused"), attic.run("c", "failed")
+    found = {item.where: item for item in survey(site).items if item.kind == "run"}
+    assert found[str(old.path)].stays == ""
+    assert (found[str(old.path)].bytes or 0) > 100_000
+    assert "has not ended" in found[str(open_.path)].stays
+    assert gone(site, f"r-{old.id}", f"r-{failed.id}")
+    assert left(old.path.parent) & {old.id, failed.id} == set()
+    assert open_.path.is_dir()
+
+
+def test_a_run_that_is_a_link_is_not_followed(attic: Attic) -> None:
+    site, run = attic.site(), attic.run("a-old")
+    moved = attic.root / "moved"
+    run.path.rename(moved)
+    run.path.symlink_to(moved)
+    assert one(site, "run").stays
+    assert left(moved)
+
+
+@pytest.mark.parametrize("ids", [["d-nothing"], ["all"], ["*"]])
+def test_an_unknown_id_removes_nothing_at_all(attic: Attic, ids: Iterable[str]) -> None:
+    target = attic.download("kimi-k2-words", {"a.gguf": 10})
+    site = attic.site()
+    with pytest.raises(UsageError, match="is not in the list"):
+        gone(site, one(site, "download").id, *ids)
+    assert left(target) == {"a.gguf"}
+
+
+def test_nothing_goes_while_a_run_is_on(attic: Attic) -> None:
+    target = attic.download("kimi-k2-words", {"a.gguf": 10})
+    site = attic.site()
+    found = one(site, "download")
+    lock = HostLock()
+    try:
+        with pytest.raises(HostBusy):
+            gone(site, found.id)
+    finally:
+        lock.release()
+    assert left(target) == {"a.gguf"}
+
+
+def test_an_engine_that_is_away_is_said(attic: Attic) -> None:
+    [note] = survey(attic.site()).notes
+    assert note.startswith("containers and images were not looked for")

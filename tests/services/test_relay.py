@@ -1,0 +1,206 @@
+"""The relay: bytes both ways, ends and cuts told apart, known by its own command line."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.services import listener, process, relay
+
+HOST = "127.0.0.1"
+Handler = Callable[[socket.socket], None]
+
+
+def free() -> int:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+@contextlib.contextmanager
+def server(port: int, handler: Handler) -> Iterator[None]:
+    """A candidate: one thread a connection."""
+    with socket.create_server((HOST, port)) as door:
+
+        def run() -> None:
+            while True:
+                try:
+                    peer, _ = door.accept()
+                except OSError:
+                    return
+                threading.Thread(target=handler, args=(peer,), daemon=True).start()
+
+        threading.Thread(target=run, daemon=True).start()
+        yield
+        door.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def ports() -> tuple[int, int]:
+    return free(), free()
+
+
+@pytest.fixture
+def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A relay between the two ports, listening; its log is tmp_path/log."""
+    listen, to = (f"{HOST}:{port}" for port in ports)
+    with (tmp_path / "log").open("wb") as log:
+        child = subprocess.Popen(
+            relay.argv(listen, to, "cand"), stdout=log, stderr=log,
+            env={**os.environ, "OMNI_RUN": "run-1"},
+        )  # fmt: skip
+    deadline = time.monotonic() + 20
+    while not listener.listener(f"http://{listen}"):
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.01)
+    yield child
+    child.kill()
+    child.wait()
+
+
+def echo(peer: socket.socket) -> None:
+    with peer:
+        while data := peer.recv(65536):
+            peer.sendall(data)
+
+
+def call(port: int) -> socket.socket:
+    return socket.create_connection((HOST, port), 10)
+
+
+def cut(client: socket.socket) -> bool:
+    """Whether the other end is gone, by a reset or an end."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_big_answer_through_a_slow_reader_is_whole(
+    ports: tuple[int, int], relayed: subprocess.Popen[bytes]
+) -> None:
+    body = os.urandom(1 << 20) * 16
+
+    def send(peer: socket.socket) -> None:
+        with peer:
+            peer.recv(10)
+            peer.sendall(body)
+
+    with server(ports[1], send), call(ports[0]) as client:
+        client.sendall(b"go")
+        time.sleep(0.3)  # nobody reads: the relay must not take it all into its memory
+        held = int(Path(f"/proc/{relayed.pid}/statm").read_text().split()[1]) * 4096
+        assert held < 40 << 20
+        seen = hashlib.sha256()
+        while data := client.recv(1 << 16):
+            seen.update(data)
+    assert seen.digest() == hashlib.sha256(body).digest()
+
+
+def test_a_half_closed_side_still_gets_its_answer(
+    ports: tuple[int, int], relayed: subprocess.Popen[bytes]
+) -> None:
+    def all_first(peer: socket.socket) -> None:
+        with peer:
+            said = b""
+            while data := peer.recv(100):
+                said += data
+            peer.sendall(said.upper())
+
+    with server(ports[1], all_first), call(ports[0]) as client:
+        client.sendall(b"hello")
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(100) == b"HELLO"
+        assert client.recv(100) == b""
+
+
+def test_a_candidate_that_refuses_is_a_reset_and_a_line(
+    ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    with call(ports[0]) as client, pytest.raises(ConnectionResetError):
+        client.recv(1)  # an end without a word would look like an answer
+    assert f"{HOST}:{ports[1]}: Connection refused (1 so far)" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("option", [socket.SO_REUSEPORT, socket.SO_REUSEADDR])
+def test_its_port_is_free_at_once_for_any_server(
+    ports: tuple[int, int], relayed: subprocess.Popen[bytes], number: int, option: int
+) -> None:
+    """Connections that linger must not hold the baseline up: some bind with one option alone."""
+    with server(ports[1], echo):
+        for _ in range(5):
+            with call(ports[0]) as client:
+                client.sendall(b"x")
+                assert client.recv(1) == b"x"
+        with call(ports[0]) as still_open:
+            relayed.send_signal(number)
+            relayed.wait(5)
+            with socket.socket() as baseline:
+                baseline.setsockopt(socket.SOL_SOCKET, option, 1)
+                baseline.bind((HOST, ports[0]))
+                baseline.listen()
+            assert cut(still_open), "whoever waits for an answer is told"
+
+
+def test_it_is_known_by_what_it_is(
+    ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    url = f"http://localhost:{ports[0]}"
+    found = relay.at(url)
+    assert found is not None
+    assert (found.pid, found.service, found.run, found.port) == (
+        relayed.pid, "cand", "run-1", ports[0],
+    )  # fmt: skip
+    assert relay.at(f"http://{HOST}:{ports[1]}") is None
+    assert relay.recorded(tmp_path, url) is None
+    (tmp_path / "cutover.json").write_text(
+        f'{{"pid": {found.pid}, "start": {found.start}, "boot_id": "{process.boot_id()}"}}'
+    )
+    assert relay.recorded(tmp_path, url) == found
+    relayed.kill()
+    relayed.wait()
+    assert relay.at(url) is None
+    assert relay.recorded(tmp_path, url) is None
+
+
+def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) -> None:
+    child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep")
+    talk = subprocess.Popen(
+        ["sh", "-c", "sleep 60; :", relay.MODULE, "not an address", "x"], start_new_session=True
+    )
+    try:
+        assert {one.pid for one in relay.every()} & {child.pid, talk.pid} == set()
+    finally:
+        child.kill()
+        os.killpg(talk.pid, signal.SIGKILL)
+        child.wait()
+        talk.wait()
+
+
+def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path) -> None:
+    with server(ports[0], echo):
+        done = subprocess.run(
+            relay.argv(*(f"{HOST}:{port}" for port in ports), "cand"), capture_output=True,
+            text=True, timeout=20, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot listen" in done.stdout
+
+
+def test_who_listens_at_every_address(ports: tuple[int, int]) -> None:
+    with server(ports[0], echo):
+        assert not listener.wide(ports[0])
+    with socket.create_server(("0.0.0.0", ports[1])):
+        assert listener.wide(ports[1])
