@@ -95,7 +95,7 @@ def test_a_pipe_a_missing_file_and_an_unknown_one_are_said(tmp_path: Path) -> No
     outcome = look(tmp_path / "pipe.sh", tmp_path / "gone.sh", tmp_path / "notes")
     assert [one.what.split(":")[0] for one in outcome.refused] == [
         "not a regular file", "cannot be read",
-        "neither a playbook, a site, a lesson, a compose file, a Dockerfile nor a shell script",
+        "neither a playbook, site, lesson, compose file, Dockerfile nor shell script",
     ]  # fmt: skip
 
 
