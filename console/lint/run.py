@@ -84,7 +84,7 @@ def _one(path: Path, facts: Facts, outcome: Outcome, *, asked: bool) -> None:
         outcome.strict.append(path)
     elif unit is None:
         if asked:
-            words = "neither a playbook, a site, a lesson, a compose file, a Dockerfile nor a shell script"
+            words = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
             outcome.refused.append(Problem(name, 0, 0, words))
         return
     outcome.looked += 1
