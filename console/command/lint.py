@@ -16,7 +16,7 @@ from console.lint.rule import rules
 from console.lint.run import Outcome
 from console.lint.run import lint as look
 from console.text import clean
-from console.viewer.site import site_file
+from console.viewer.site import services, site_file
 
 
 def lint(args: Namespace) -> int:
@@ -26,9 +26,9 @@ def lint(args: Namespace) -> int:
         return _rules(args)
     if not args.paths:
         raise UsageError("lint needs a PATH", hint="omni-console lint .  or  lint --rules")
-    facts, known = _site(args)
+    facts = _site(args)
     outcome = look([Path(one) for one in args.paths], facts)
-    problems = _strict(outcome, known)
+    problems = _strict(outcome, args.site)
     if args.sarif:
         from console.arguments import VERSION
 
@@ -48,25 +48,23 @@ def _code(outcome: Outcome, problems: list[Problem]) -> Exit:
     return Exit.LINT if problems or grave else Exit.OK
 
 
-def _site(args: Namespace) -> tuple[Facts, frozenset[str] | None]:
-    """What the site says of its machine, and its services; None: no site is configured."""
+def _site(args: Namespace) -> Facts:
+    """What the site says of its machine; nothing where no site is configured."""
     if site_file(args.site) is None:
-        return Facts(), None
+        return Facts()
     from console.command.common import site_of
     from console.lint.facts import facts_of
 
-    site = site_of(args.site)
-    return facts_of(site), frozenset(site.model.services)
+    return facts_of(site_of(args.site))
 
 
-def _strict(outcome: Outcome, known: frozenset[str] | None) -> list[Problem]:
+def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
     """What the readers of playbooks and sites refuse, in their words."""
     problems: list[Problem] = []
+    if not outcome.strict:
+        return problems
+    known = services(site)
     for path in outcome.strict:
-        if known is None:
-            from console.viewer.site import services
-
-            known = services(None)
         try:
             lint_one(path, known)
         except InvalidFile as error:

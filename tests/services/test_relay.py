@@ -128,7 +128,7 @@ def test_a_half_closed_side_still_gets_its_answer(
 def test_a_candidate_that_refuses_is_a_reset_and_a_line(
     ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    with call(ports[0]) as client, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), call(ports[0]) as client:
         client.recv(1)  # an end without a word would look like an answer
     assert f"{HOST}:{ports[1]}: Connection refused (1 so far)" in (tmp_path / "log").read_text()
 
