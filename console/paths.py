@@ -40,6 +40,11 @@ def runs_dir() -> Path:
     return state_dir() / "runs"
 
 
+def rehearsal_dir() -> Path:
+    """Everything of rehearsals but their runs: site, lock, commands, paths that are moved."""
+    return state_dir() / "rehearsal"
+
+
 def default_site() -> Path:
     return config_dir() / "site.yaml"
 

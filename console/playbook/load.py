@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,14 @@ def load_playbook(
     site_services: frozenset[str] = frozenset(),
     base: Path | None = None,
     planning: bool = False,
+    rewrite: Callable[[dict[str, Any], Path], dict[str, Any]] | None = None,
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
     `given`: inputs as text, from the command line. `base`: directory for relative paths
     (the playbook's own). `planning`: accept what is not built yet, listed in `.unbuilt`, and
-    inputs without a value. Raises InvalidFile (exit 2) with all problems, or UsageError for
-    an unknown input.
+    inputs without a value. `rewrite`: changes the filled-in document before it is checked.
+    Raises InvalidFile (exit 2) with all problems, or UsageError for an unknown input.
     """
     text = read_text(path, TITLE)
     document = parse(text, str(path), TITLE)
@@ -55,9 +56,9 @@ def load_playbook(
         key: value if key == "inputs" else substitute(document, value, values, problems, (key,))
         for key, value in document.data.items()
     }
-    model, found = validate(PlaybookModel, document, filled)
-    for problem in found:
-        problems.add(problem)
+    if rewrite is not None and not problems.items:
+        filled = rewrite(filled, base)
+    model = _validated(document, filled, problems)
     later: list[Problem] = []
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
     if model is None:
@@ -76,6 +77,13 @@ def load_playbook(
         model, path, base, text, inputs, secrets, tuple(later), tuple(missing & set(inputs)),
         guard_limits(document, model, site_services)[0],
     )  # fmt: skip
+
+
+def _validated(document: Document, filled: Any, problems: Problems) -> PlaybookModel | None:
+    model, found = validate(PlaybookModel, document, filled)
+    for problem in found:
+        problems.add(problem)
+    return model
 
 
 def _values(

@@ -48,6 +48,8 @@ class Plan:
     site: Site
     steps: tuple[PlannedStep, ...]
     services: dict[str, ServiceSpec] = field(default_factory=dict)
+    rehearsal: dict[str, Any] | None = None
+    """What a rehearsal puts in the place of what; None for a real run."""
 
     @property
     def takes_down(self) -> bool:
@@ -58,11 +60,14 @@ class Plan:
         return next(s for s in self.steps if s.id == step_id)
 
 
-def make_plan(playbook: Playbook, site: Site, restore_s: float | None = None) -> Plan:
+def make_plan(
+    playbook: Playbook, site: Site, restore_s: float | None = None,
+    rehearsal: dict[str, Any] | None = None,
+) -> Plan:  # fmt: skip
     """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
     services = {**site.service_specs(), **playbook.services()}
     planner = _Planner(playbook, services, restore_s)
-    return Plan(playbook, site, tuple(planner.steps()), services)
+    return Plan(playbook, site, tuple(planner.steps()), services, rehearsal)
 
 
 class _Planner:

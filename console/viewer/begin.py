@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.rehearsal.place import MAPPING
 from console.run.directory import RunDir, RunMeta, create
 from console.run.launch import launch
 from console.text import clean, one_line
@@ -29,11 +30,13 @@ def begin(
     headless: bool = False,
     expect: str = "",
     lease_s: float | None = None,
+    rehearsal: str = "",
 ) -> RunDir:
     """A new run whose runner has begun; `say` gets clean sentences while it does.
 
     `expect`: the digest of the plan that was shown; another playbook or site is refused then.
-    `lease_s`: instead of the playbook's lease. Blocks for as long as the baseline takes for one
+    `lease_s`: instead of the playbook's lease. `rehearsal`: the mapping of a rehearsal, as JSON.
+    Blocks for as long as the baseline takes for one
     completion. Raises NotStarted (the runner refused) or another ConsoleError; no trace is left.
     """
     from console.run.process import owner
@@ -52,10 +55,7 @@ def begin(
         inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
         lease_s=lease_s,
     )  # fmt: skip
-    try:
-        made = create(playbook.name, meta, playbook.text, site.text)
-    except OSError as error:
-        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
+    made = _directory(meta, playbook, site, rehearsal)
     say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
     say("checking that the baseline serves …")
     try:
@@ -67,6 +67,17 @@ def begin(
         raise
     if how.warning:
         say(f"WARNING: {how.warning}")
+    return made
+
+
+def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:
+    name = f"rehearsal-{playbook.name}" if rehearsal else playbook.name
+    try:
+        made = create(name, meta, playbook.text, site.text)
+        if rehearsal:
+            (made.path / MAPPING).write_text(rehearsal)
+    except OSError as error:
+        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
     return made
 
 

@@ -77,6 +77,8 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
         for name, value in context.plan.playbook.inputs.items()
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
+    if step.build is not None:
+        env["BUILDKIT_PROGRESS"] = "plain"  # as a flag, a client without buildx refuses it
     for name, value in step.env.items():
         if isinstance(value, Secret):
             env[name] = context.secret(value)
