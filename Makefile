@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check coverage bench yard clean
+.PHONY: run test check coverage bench yard rehearsals clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
@@ -28,6 +28,10 @@ bench: $(VENV)/.dev
 yard: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py \
 	  tests/guard/real/member_run.py
+
+# every fault of a playbook, one after another; needs Docker, takes some minutes each
+rehearsals: $(VENV)/.dev
+	$(BIN)/python -m tests.rehearsal $(or $(PLAYBOOK),operation-lazarus)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info bench-results

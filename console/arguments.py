@@ -49,6 +49,9 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--readonly", action="store_true", help="the console's screens look, and change nothing"
     )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="the console of the rehearsal, not of the site"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     meant = [make for make, names in GROUPS if argv[:1] and argv[0] in names]
     for make in meant or [make for make, _ in GROUPS]:
@@ -83,6 +86,8 @@ def _run_commands(commands: Any) -> None:
         "--override", action="append", default=[], metavar="RULE=WHY",
         help="go on past a lint error (recorded)",
     )  # fmt: skip
+    _rehearsal(run)
+    run.add_argument("--keep", action="store_true", help="--rehearse: its baseline stays up")
     attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
     attach.add_argument("run", nargs="?", metavar="RUN")
     resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
@@ -111,12 +116,20 @@ def _run_commands(commands: Any) -> None:
     runner.add_argument("--close", action="store_true")
 
 
+def _rehearsal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rehearse", action="store_true", help="stand-ins for images and GPUs; the rest is real"
+    )
+    parser.add_argument("--fault", default="", metavar="NAME", help="--rehearse: what goes wrong")
+
+
 def _look_commands(commands: Any) -> None:
     plan = _add(
         commands, "plan", "plan:plan", "what a playbook would do, effect by effect", site=True
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
     plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    _rehearsal(plan)
     lint = _add(
         commands, "lint", "lint:lint",
         "faults in playbooks, sites, Dockerfiles, compose files and scripts", site=True,
@@ -234,10 +247,13 @@ def _check_commands(commands: Any) -> None:
 
 
 def _emergency_commands(commands: Any) -> None:
-    _add(
+    rollback = _add(
         commands, "rollback", "rollback:rollback",
         "bring the baseline back, now; nothing is deleted", site=True,
     )  # fmt: skip
+    rollback.add_argument(
+        "--rehearse", action="store_true", help="the rehearsal's baseline, never the real one"
+    )
     promote = _add(
         commands, "promote", "promote:promote",
         "accept the candidate that a cutover left on the production port", site=True,

@@ -45,6 +45,11 @@ def lessons_dir() -> Path:
     return config_dir() / "lessons"
 
 
+def rehearsal_dir() -> Path:
+    """Everything of rehearsals but their runs: site, lock, commands, paths that are moved."""
+    return state_dir() / "rehearsal"
+
+
 def default_site() -> Path:
     return config_dir() / "site.yaml"
 

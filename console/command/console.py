@@ -36,6 +36,10 @@ def can_draw() -> bool:
 
 def open_console(args: Namespace) -> int:
     """Open the screens; without a terminal that can draw, say how things stand in plain text."""
+    if getattr(args, "rehearse", False):
+        from console.rehearsal.join import join
+
+        args.site = join()
     if not can_draw():
         return _plain(args)
     from console.run.directory import find_run

@@ -238,6 +238,7 @@ class Follow:
         code = exit_code(view.state, view.decision)
         decision = str(view.decision).upper().replace("_", "-") or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
+        named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
         over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
         self._line(

@@ -17,14 +17,19 @@ def plan(args: Namespace) -> int:
 
     Exit 2 when the playbook would be refused by `run` (something is not built yet).
     """
-    site = site_of(args.site)
-    playbook = playbook_of(args.playbook, args.input, site, planning=True)
-    made = make_plan(playbook, site, restore_time(site.name))
+    if args.rehearse or args.fault:
+        from console.command.rehearse import planned
+
+        made = planned(args)
+    else:
+        site = site_of(args.site)
+        playbook = playbook_of(args.playbook, args.input, site, planning=True)
+        made = make_plan(playbook, site, restore_time(site.name))
     if args.json:
         print(json.dumps(as_json(made)))
     else:
         print("\n".join(lines(made)))
-    return int(Exit.USAGE if playbook.unbuilt else Exit.OK)
+    return int(Exit.USAGE if made.playbook.unbuilt else Exit.OK)
 
 
 def schema(args: Namespace) -> int:

@@ -20,6 +20,10 @@ from console.text import clean
 
 def rollback(args: Namespace) -> int:
     """0 when the baseline serves (or there was nothing to do), 7 when it does not."""
+    if args.rehearse:
+        from console.rehearsal.join import join
+
+        args.site = join()  # another lock, another site: nothing of the real one
     printer = Printer(sys.stderr if args.json else sys.stdout)
 
     def emit(line: dict[str, Any]) -> None:

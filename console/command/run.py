@@ -29,18 +29,29 @@ def run(args: Namespace) -> int:
     """Check everything, start a detached runner, follow it. Nothing starts on bad input."""
     from console.command.common import playbook_of, site_of
 
+    if args.rehearse or args.fault:
+        from console.command.rehearse import rehearse
+
+        return rehearse(args)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)
     if args.detach:
-        _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")
-        if args.json:
-            print(json.dumps({"run": made.id, "path": str(made.path)}))
+        told(args, made)
         return int(Exit.OK)
     return follow(made, args)
 
 
-def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace) -> RunDir:
+def told(args: Namespace, made: RunDir) -> None:
+    """A detached run's name, for whoever started it."""
+    _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")
+    if args.json:
+        print(json.dumps({"run": made.id, "path": str(made.path)}))
+
+
+def start(
+    site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace, rehearsal: str = ""
+) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
     from console.lint.load import overrides_of
     from console.viewer.begin import begin
@@ -50,6 +61,7 @@ def start(site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespac
             site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,
             headless=not args.detach and not args.step and not at_terminal(),
             lease_s=lease_of(args), overrides=overrides_of(getattr(args, "override", [])),
+            rehearsal=rehearsal,
         )  # fmt: skip
     except KeyboardInterrupt:
         _say(args, "\nnot started")

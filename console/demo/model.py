@@ -28,21 +28,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from console.demo.tokenizer import tokenizer_metadata, vocabulary
+
 Progress = Callable[[str, int, int], None]
 Value = str | bool | int | float | list[str] | list[int]
 Role = Literal["norm", "weight", "residual", "embedding", "output"]
 
 RECIPE = "1"  # part of the header: raise it when the same header gets other weights
 GUIDES = 3  # channels of the residual stream that no block writes to
-BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
-MERGES = ["t h", "Ġ a"]
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
-)
-
 _POOL = 65_537
-_NORMAL, _CONTROL = 1, 3
 _ALIGNMENT, _F32, _F16 = 32, 0, 1
 _STALE_AFTER_S = 60.0
 _SHARPNESS = 4.0
@@ -88,7 +82,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A demonstration model: its sizes in elements, and about how many bytes its file has."""
+    """A demonstration model: its sizes in elements, and about how many bytes its file has.
+
+    ``spare`` tokens are never said. They make the output matrix large, which is paid for once an
+    answered token and once a whole prompt: prompts get cheap against answers, as on a card.
+    """
 
     name: str
     blocks: int
@@ -98,6 +96,7 @@ class ModelSpec:
     heads: int = 4
     feed_forward: int = 384
     context: int = 4096
+    spare: int = 0
 
 
 MODELS: dict[str, ModelSpec] = {
@@ -106,35 +105,6 @@ MODELS: dict[str, ModelSpec] = {
     "slow": ModelSpec("slow", blocks=440, approximate_bytes=166_800_000, seed=13),
 }
 """The models of the demonstration: the baseline, one far above and one far below its speed."""
-
-
-def byte_symbols() -> list[str]:
-    """The 256 one-character symbols that GPT-2's byte-level tokenizer gives the bytes."""
-    plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    spare = iter(range(256, 512))
-    return [chr(byte if byte in plain else next(spare)) for byte in range(256)]
-
-
-def vocabulary() -> list[str]:
-    """Token texts in order of their ids: bytes, merged pairs, then BOS and EOS."""
-    return [*byte_symbols(), *(pair.replace(" ", "") for pair in MERGES), BOS, EOS]
-
-
-def tokenizer_metadata() -> dict[str, Value]:
-    """The ``tokenizer.*`` keys of a byte-level GPT-2 tokenizer with a chat template."""
-    tokens = vocabulary()
-    kinds = [_CONTROL if token in (BOS, EOS) else _NORMAL for token in tokens]
-    return {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "gpt-2",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.merges": list(MERGES),
-        "tokenizer.ggml.bos_token_id": tokens.index(BOS),
-        "tokenizer.ggml.eos_token_id": tokens.index(EOS),
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.chat_template": CHAT_TEMPLATE,
-    }
 
 
 def _guides(token: str) -> tuple[Guides, Guides]:
@@ -175,8 +145,10 @@ def _content(tensor: Tensor, noise: _Noise) -> bytes | bytearray:
             data[start : start + len(silent)] = silent
     elif tensor.role in ("embedding", "output"):
         side = ("embedding", "output").index(tensor.role)
-        for row, token in enumerate(vocabulary()):
-            struct.pack_into(f"<{GUIDES}e", data, 2 * row * inputs, *_guides(token)[side])
+        said = vocabulary()
+        for row in range(tensor.shape[0]):
+            guides = _guides(said[row]) if row < len(said) else _OTHER
+            struct.pack_into(f"<{GUIDES}e", data, 2 * row * inputs, *guides[side])
     return data
 
 
@@ -286,14 +258,14 @@ def _llama_metadata(spec: ModelSpec) -> dict[str, Value]:
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
         "llama.rope.dimension_count": spec.width // spec.heads,
         "llama.rope.freq_base": 10_000.0,
-        "llama.vocab_size": len(vocabulary()),
-        **tokenizer_metadata(),
+        "llama.vocab_size": len(vocabulary()) + spec.spare,
+        **tokenizer_metadata(spec.spare),
     }
 
 
-def token_tensors(width: int) -> list[Tensor]:
+def token_tensors(width: int, spare: int = 0) -> list[Tensor]:
     """The token table, the output norm and the output matrix of any of these models."""
-    tokens = len(vocabulary())
+    tokens = len(vocabulary()) + spare
     return [
         Tensor("token_embd.weight", (tokens, width), "embedding"),
         Tensor("output_norm.weight", (width,), "norm"),
@@ -322,7 +294,7 @@ def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
     width = spec.width
     narrow = width // spec.heads * _key_value_heads(spec.heads)
     share = attention_share(spec.blocks)
-    tensors = token_tensors(width)
+    tensors = token_tensors(width, spec.spare)
     for index in range(spec.blocks):
         block = f"blk.{index}"
         tensors += [
@@ -346,6 +318,7 @@ def write_llama(
     context: int = 4096,
     seed: int,
     name: str,
+    spare: int = 0,
 ) -> int:
     """Write a random ``llama`` model that llama.cpp loads and serves; returns its bytes.
 
@@ -353,7 +326,7 @@ def write_llama(
     same arguments give the same file. Raises ``ValueError`` for a ``width`` that is not a
     multiple of ``2 * heads`` and ``OSError`` as writing does.
     """
-    spec = ModelSpec(name, blocks, 0, seed, width, heads, feed_forward, context)
+    spec = ModelSpec(name, blocks, 0, seed, width, heads, feed_forward, context, spare)
     return _write(path, spec, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,16 @@ def load_playbook(
     base: Path | None = None,
     planning: bool = False,
     pinned: bool = False,
+    rewrite: Callable[[dict[str, Any], Path], dict[str, Any]] | None = None,
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
     `given`: inputs as text, from the command line. `aliases`: the site's old names of services,
     replaced by today's and told in `.notes`. `base`: directory for relative paths (the playbook's
     own). `planning`: accept what is not built yet, listed in `.unbuilt`, and inputs without a
-    value. `pinned`: a run's own copy; its lessons may have gone since. Raises InvalidFile (exit 2)
-    with all problems, or UsageError for an unknown input.
+    value. `pinned`: a run's own copy; its lessons may have gone since. `rewrite`: changes the
+    filled-in document before it is checked. Raises InvalidFile (exit 2) with all problems, or
+    UsageError for an unknown input.
     """
     text, document = _read(path)
     problems = Problems([*document.problems, *(() if pinned else unknown_lessons(document))])
@@ -57,9 +59,9 @@ def load_playbook(
         for key, value in document.data.items()
     }
     notes = rename(filled, aliases or {})
-    model, found = validate(PlaybookModel, document, filled)
-    for problem in found:
-        problems.add(problem)
+    if rewrite is not None and not problems.items:
+        filled = rewrite(filled, base)
+    model = _validated(document, filled, problems)
     later: list[Problem] = []
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
     if model is None:
@@ -86,6 +88,13 @@ def _read(path: Path) -> tuple[str, Document]:
     if not isinstance(document.data, dict):
         raise InvalidFile(TITLE, [document.problem((), "not a mapping", "schema: …")], HINT)
     return text, document
+
+
+def _validated(document: Document, filled: Any, problems: Problems) -> PlaybookModel | None:
+    model, found = validate(PlaybookModel, document, filled)
+    for problem in found:
+        problems.add(problem)
+    return model
 
 
 def _values(

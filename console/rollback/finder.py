@@ -140,7 +140,8 @@ class Finder:
             except OSError:
                 continue
         for _, path in sorted(stamped, reverse=True):
-            if choice := self._plan(path, "the newest run"):
+            choice = self._plan(path, "the newest run")
+            if choice is not None and not _is_rehearsed(choice.plan):
                 yield choice
 
 
@@ -175,6 +176,11 @@ def _belongs(what: str, uid: int) -> str:
 
 def _is_of(plan: SealedPlan, site: str) -> bool:
     return plan.site_path.startswith("/") and os.path.realpath(plan.site_path) == site
+
+
+def _is_rehearsed(plan: SealedPlan) -> bool:
+    """A rehearsal's baseline is nobody's baseline; its plan counts where it is asked for alone."""
+    return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
 
 
 def _changed(site: str, sealed_at: float) -> bool:

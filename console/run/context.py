@@ -75,6 +75,8 @@ class Context:
     fleet: Fleet = field(init=False)
     peaks: Peaks | None = None
     guard: Guard | None = None
+    rehearsal: dict[str, Any] = field(default_factory=dict)
+    """What a rehearsal put in the place of what; empty for a real run."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:

@@ -171,7 +171,7 @@ def build_argv(step: Step) -> list[str]:
     """`docker build …` as it is run."""
     build = step.build
     assert build is not None
-    argv = ["docker", "build", "--progress=plain", "-t", build.tag]
+    argv = ["docker", "build", "-t", build.tag]
     if build.dockerfile:
         argv += ["-f", build.dockerfile]
     if build.target:

@@ -12,6 +12,7 @@ from console.rollback import plan as sealed
 from console.run import header
 from console.run.context import Context
 from console.run.plan import Plan, make_plan
+from console.run.rehearsed import rewriter
 from console.run.seal import seal
 from console.text import one_line
 
@@ -81,6 +82,7 @@ def _load(context: Context, changes: dict[str, Any]) -> Playbook:
     return load_playbook(
         context.run.playbook, {**context.meta.inputs, **_texts(changes)},
         base=context.plan.playbook.base, pinned=True,
+        rewrite=rewriter(context.run, context.plan.site),
         site_services=frozenset(context.plan.site.model.services),
         aliases=context.plan.site.model.aliases,
     )  # fmt: skip

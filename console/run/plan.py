@@ -52,6 +52,8 @@ class Plan:
     site: Site
     steps: tuple[PlannedStep, ...]
     services: dict[str, ServiceSpec] = field(default_factory=dict)
+    rehearsal: dict[str, Any] | None = None
+    """What a rehearsal puts in the place of what; None for a real run."""
 
     @property
     def takes_down(self) -> bool:
@@ -62,13 +64,17 @@ class Plan:
         return next(s for s in self.steps if s.id == step_id)
 
 
-def make_plan(playbook: Playbook, site: Site, restore_s: float | None = None) -> Plan:
+def make_plan(
+    playbook: Playbook, site: Site, restore_s: float | None = None,
+    rehearsal: dict[str, Any] | None = None,
+) -> Plan:  # fmt: skip
     """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
     planner = _Planner(playbook, site, services, restore_s)
     steps = tuple(planner.steps())
-    return Plan(playbook, site, steps, {**services, **switch.relays(playbook, site, services)})
+    services |= switch.relays(playbook, site, services)
+    return Plan(playbook, site, steps, services, rehearsal)
 
 
 class _Planner:

@@ -29,6 +29,9 @@ def as_json(made: Plan) -> dict[str, object]:
     return {
         "playbook": made.playbook.name,
         "title": made.playbook.model.title,
+        "rehearsal": made.rehearsal is not None,
+        "fault": (made.rehearsal or {}).get("fault") or None,
+        "stand_ins": (made.rehearsal or {}).get("notes") or [],
         "digest": made.playbook.digest,
         "site": made.site.name,
         "inputs": made.playbook.inputs,
@@ -61,6 +64,7 @@ def lines(made: Plan) -> list[str]:
     out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
     out += [f"  note       {clean(words)}" for words in made.playbook.notes]
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
+    out += [f"  stand-in   {clean(one)}" for one in (made.rehearsal or {}).get("notes") or ()]
     if model.lessons:
         out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]

@@ -21,7 +21,7 @@ from console.playbook.load import load_playbook
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
-from console.run import baseline, guard_now, header, switch
+from console.run import baseline, guard_now, header, rehearsed, switch
 from console.run.context import Context
 from console.run.control import Desk, Server
 from console.run.directory import RunDir
@@ -135,8 +135,9 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     site = load_site(run.site)
     site.base = Path(meta.site_base)
     site.path = Path(meta.site)
+    rewrite = rehearsed.rewriter(run, site)
     playbook = load_playbook(
-        run.playbook, meta.inputs, base=Path(meta.base),
+        run.playbook, meta.inputs, base=Path(meta.base), rewrite=rewrite,
         site_services=frozenset(site.model.services), aliases=site.model.aliases,
         planning=closing, pinned=True,
     )  # fmt: skip
@@ -145,6 +146,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     desk = Desk()
     desk.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
+    context.rehearsal = rehearsed.record(rewrite)
     context.fleet = Fleet(context)
     desk.check_inputs = lambda changes, why: input_error(context, changes, why)
     desk.on_verb = lambda verb, step, attempt: context.record(
@@ -253,6 +255,7 @@ def _created(context: Context) -> None:
         restore_s=baseline.restore_time(site.name), version=header.version(),
         machine=header.machine(), baseline=header.baseline(site),
         targets=header.targets(context.plan), lint=meta.lint,
+        rehearsal=context.rehearsal or None,
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
              "implicit": s.implicit, "final": s.final, "effects": list(s.effects),

@@ -106,7 +106,8 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     """The report as an operator files it. `folder`: where the charts are, relative to the text."""
     found = found or Evidence()
     drawn = {chart.name: chart.link(folder) for chart in found.charts} if folder else {}
-    lines = [f"# {prose(clean(view.title))}", "", *headline(view), *summary(view)]
+    lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view), *headline(view)]
+    lines += summary(view)
     lines += _bullets("What to do next", next_steps(view))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
@@ -119,6 +120,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
         lines += ["The gauges over the run are not there any more: no chart.", ""]
     lines += [*host_lines(view), *step_lines(view), *failures(view), *ran_lines(view)]
     lines += verb_lines(view)
+    lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", lessons(view, list(found.gauges)))
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -142,6 +144,18 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
             yield from ("Its samples are not there any more: no chart.", "")
 
 
+def _rehearsed(view: RunView) -> list[str]:
+    """Before anything else: nothing below is about a real engine."""
+    if not view.rehearsal:
+        return []
+    fault = clean(str(view.rehearsal.get("fault") or ""), 40)
+    words = f" with the fault `{fault}`" if fault else ""
+    return [
+        f"**REHEARSAL{words}: stand-ins served, GPUs were scripted. The procedure is real, every "
+        "figure is a stand-in's, and the decision counts for nothing.**", "",
+    ]  # fmt: skip
+
+
 def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
     return [f"## {title}", "", *(f"- {marked(one)}" for one in sentences), ""] if sentences else []
 
@@ -155,11 +169,11 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "playbook": view.playbook,
         "digest": view.header.get("digest"),
         "title": view.title,
+        "rehearsal": bool(view.rehearsal), "fault": view.rehearsal.get("fault") or None,
         "objective": view.header.get("objective"),
         "site": view.site,
         "owner": view.owner,
-        "created": view.created,
-        "ended": view.ended or None,
+        "created": view.created, "ended": view.ended or None,
         "took_s": view.ended - view.created if view.ended else None,
         "planned_s": planned or None,
         "planned_took_s": actual or None,

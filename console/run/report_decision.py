@@ -37,10 +37,11 @@ def decision_words(view: RunView) -> str:
     """`NO-GO (retain)`, `GO so far`, or `none`."""
     if not view.decision:
         return "none"
+    rehearsed = "REHEARSAL " if view.rehearsal else ""
     if not settled(view):
-        return f"{WORD[view.decision]} so far"
+        return f"{rehearsed}{WORD[view.decision]} so far"
     named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    return f"{WORD[view.decision]}{named}"
+    return f"{rehearsed}{WORD[view.decision]}{named}"
 
 
 def because(view: RunView) -> str:

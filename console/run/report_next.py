@@ -49,6 +49,13 @@ SAME = {
 def next_steps(view: RunView) -> list[str]:
     """Plain sentences, the most urgent first."""
     found = [*_urgent(view), *guard_next(view)]
+    if view.rehearsal and view.over:
+        return [
+            *found,
+            "It was a rehearsal: the procedure is known to work. Run it for real."
+            if view.decision is Decision.GO and not view.rehearsal.get("fault")
+            else "It was a rehearsal: see whether it ended where you wanted it to end.",
+        ]
     if not view.over:
         return found + list(_open_run(view))
     broken = view.state in (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK,

@@ -147,8 +147,17 @@ class RunView:
 
     @property
     def mark(self) -> str:
-        """What must stand beside the decision wherever it stands: OVERRIDDEN, DOUBTFUL or ""."""
+        """What must stand beside the decision wherever it stands: REHEARSAL, OVERRIDDEN, DOUBTFUL
+        or "". A rehearsal decides nothing, so that goes first."""
+        if self.rehearsal:
+            return "REHEARSAL"
         return "DOUBTFUL" if self.doubts else "OVERRIDDEN" if self.overridden else ""
+
+    @property
+    def rehearsal(self) -> dict[str, Any]:
+        """`fault`, `speed` and `notes` of a rehearsal; empty for a real run."""
+        found = self.header.get("rehearsal")
+        return found if isinstance(found, dict) else {}
 
     def step(self, step_id: str) -> StepView | None:
         return next((s for s in self.steps if s.id == step_id), None)

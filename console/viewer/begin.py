@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError
+from console.rehearsal.place import MAPPING
 from console.run.directory import RunDir, RunMeta, create
 from console.run.launch import launch
 from console.text import clean, one_line
@@ -30,13 +31,15 @@ def begin(
     expect: str = "",
     lease_s: float | None = None,
     overrides: Mapping[str, str] | None = None,
+    rehearsal: str = "",
 ) -> RunDir:
     """A new run whose runner has begun; `say` gets clean sentences while it does.
 
     `expect`: the digest of the plan that was shown; another playbook or site is refused then.
     `lease_s`: instead of the playbook's lease. `overrides`: lint rules to go past, with a reason
-    for each. Blocks for as long as the baseline takes for one completion. Raises NotStarted (the
-    runner refused), LintRefused or another ConsoleError; no trace is left.
+    for each. `rehearsal`: the mapping of a rehearsal, as JSON. Blocks for as long as the baseline
+    takes for one completion. Raises NotStarted (the runner refused), LintRefused or another
+    ConsoleError; no trace is left.
     """
     from console.run.process import owner
 
@@ -48,10 +51,7 @@ def begin(
         inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
         lease_s=lease_s, lint=found,
     )  # fmt: skip
-    try:
-        made = create(playbook.name, meta, playbook.text, site.text)
-    except OSError as error:
-        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
+    made = _directory(meta, playbook, site, rehearsal)
     say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
     say("checking that the baseline serves …")
     try:
@@ -89,6 +89,17 @@ def _linted(
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
     return load.records(found)
+
+
+def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:
+    name = f"rehearsal-{playbook.name}" if rehearsal else playbook.name
+    try:
+        made = create(name, meta, playbook.text, site.text)
+        if rehearsal:
+            (made.path / MAPPING).write_text(rehearsal)
+    except OSError as error:
+        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
+    return made
 
 
 def _words(error: OSError) -> str:

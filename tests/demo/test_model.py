@@ -19,7 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from console.demo.model import MODELS, ensure_models, vocabulary, write_llama
+from console.demo.model import MODELS, ensure_models, write_llama
+from console.demo.tokenizer import vocabulary
 from tests.testbed import models
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.demo.model import Tensor, Value, tokenizer_metadata, vocabulary, write_gguf
+from console.demo.model import Tensor, Value, write_gguf
+from console.demo.tokenizer import tokenizer_metadata, vocabulary
 from tests.testbed import models as testbed
 
 BLOCKS, WIDTH, HEADS, NARROW, HIDDEN, EXPERTS = 2, 64, 4, 32, 96, 4

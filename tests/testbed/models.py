@@ -10,11 +10,10 @@ from console.demo.model import (
     attention_share,
     feed_forward_tensors,
     token_tensors,
-    tokenizer_metadata,
-    vocabulary,
     write_gguf,
     write_llama,
 )
+from console.demo.tokenizer import tokenizer_metadata, vocabulary
 
 BLOCKS, WIDTH, HEADS, FEED_FORWARD = 2, 64, 4, 128
 Q_RANK, KV_RANK = 48, 32

@@ -79,6 +79,8 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
     env |= context.plan.site.compose_env
+    if step.build is not None:
+        env["BUILDKIT_PROGRESS"] = "plain"  # as a flag, a client without buildx refuses it
     for name, value in step.env.items():
         if isinstance(value, Secret):
             env[name] = context.secret(value)

@@ -1,0 +1,101 @@
+"""`run --rehearse` and `plan --rehearse`: a playbook with stand-ins, on any machine with Docker."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from console.command import run as run_command
+from console.command.common import inputs_of, own_command, playbook_path, site_of
+from console.errors import EngineError, Exit, RollbackFailed, UsageError
+from console.rehearsal import baseline, image, place
+from console.rehearsal import prepare as making
+from console.rehearsal.fault import known
+from console.rehearsal.site import BASELINE, port_of, reference
+from console.rollback.ladder import Ladder
+from console.run.baseline import restore_time
+from console.run.lock import HostLock
+from console.run.plan import Plan, make_plan
+from console.run.rehearsed import record
+from console.run.seal import site_plan
+from console.text import clean
+
+if TYPE_CHECKING:
+    import docker
+
+    from console.rehearsal.prepare import Rehearsal
+
+
+def rehearse(args: Namespace) -> int:
+    """Bring up a stand-in baseline, run the playbook against it, stop it. Exit code of the run."""
+    _asked(args)
+    out = sys.stderr if args.json else sys.stdout
+
+    def say(text: str) -> None:
+        print(clean(text, 300), file=out, flush=True)
+
+    site = site_of(args.site)
+    client = making.engine(site.model.engine.host)
+    place.prepare()
+    path, given = playbook_path(args.playbook), inputs_of(args.input)
+    _, mapping = making.draft(path, given, site, args.fault)
+    place.enter(mapping.for_image("this host"))
+    HostLock().release()  # raises HostBusy before anything is started
+    say("REHEARSAL: stand-ins serve, GPUs are scripted; nothing of the real site is touched")
+    image.ensure_base(client, place.directory() / "cache", say)
+    port = mapping.ports[str(port_of(site.model.baseline.url))]
+    tok_s = reference(site)
+    per = baseline.bring_up(client, mapping, port, tok_s, say)
+    made = making.fill(path, given, site, making.measured(mapping, per), planning=False)
+    making.make_images(client, made)
+    return _go(args, client, made, say)
+
+
+def planned(args: Namespace) -> Plan:
+    """The plan of a rehearsal; starts nothing, measures nothing."""
+    _asked(args)
+    site = site_of(args.site)
+    making.engine(site.model.engine.host)
+    path, given = playbook_path(args.playbook), inputs_of(args.input)
+    _, mapping = making.draft(path, given, site, args.fault)
+    try:
+        made = making.fill(path, given, site, mapping, planning=True)
+    except EngineError as error:
+        raise UsageError("a rehearsal needs Docker with Compose", str(error), error.hint) from error
+    return make_plan(made.playbook, made.site, restore_time(made.site.name), record(made.rewriter))
+
+
+def _asked(args: Namespace) -> None:
+    """Raises UsageError."""
+    known(args.fault)
+    if args.fault and not args.rehearse:
+        raise UsageError("--fault belongs to --rehearse", hint="nothing goes wrong on purpose else")
+
+
+def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: making.Say) -> int:
+    result = Ladder(site_plan(made.site)).run()
+    if not result.serving:
+        raise RollbackFailed("the rehearsal's baseline does not serve", result.detail)
+    inputs = {**made.mapping.inputs, **inputs_of(args.input)}
+    try:
+        run = run_command.start(made.site, made.playbook, inputs, args, made.mapping.to_json())
+    except BaseException:
+        _end(args, client, say)
+        raise
+    say(f"{own_command()} rollback --rehearse brings its baseline back, from any shell")
+    if args.detach:
+        run_command.told(args, run)
+        return int(Exit.OK)
+    code = run_command.follow(run, args)
+    if code != int(Exit.INTERRUPTED):
+        _end(args, client, say)
+    return code
+
+
+def _end(args: Namespace, client: docker.DockerClient, say: making.Say) -> None:
+    if args.keep:
+        say(f"the stand-in baseline goes on serving; docker stop {BASELINE} ends it")
+        return
+    baseline.stop(client)
+    say("the stand-in baseline is stopped")

@@ -1,0 +1,215 @@
+"""The stand-in image, made from the running interpreter: nothing is downloaded, it works offline.
+
+One base image, and for every image of a playbook a tag of its own on top of it that says what it
+stands in for and what goes wrong in it. Tags lie under `omni-rehearsal/`: no real one is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import console
+from console.demo import model
+from console.errors import EngineError
+from console.rehearsal import closure
+from console.rehearsal.inside.settings import MODEL, VARIABLE, Settings, packed
+from console.services.docker_client import ask
+from console.services.images import image_info
+
+if TYPE_CHECKING:
+    import docker
+
+PREFIX = "omni-rehearsal/"
+LABEL = "omni.rehearsal"
+LAYOUT = "2"
+"""Raised by hand when the image's layout changes."""
+IMPORT_S = 300.0
+_SERVER = (
+    "import torch\nfrom console.rehearsal.inside.server import main\n"
+    "if __name__ == '__main__':\n    raise SystemExit(main('{name}'))\n"
+)
+MODULES = {
+    "torch/__init__.py": "from console.rehearsal.inside.torch import *\n"
+    "from console.rehearsal.inside.torch import __version__, cuda, version\n",
+    "kt_kernel/__init__.py": "from console.rehearsal.inside.kt_kernel import *\n"
+    "from console.rehearsal.inside.kt_kernel import __version__\n",
+    "kt_kernel/tools/__init__.py": "",
+    "kt_kernel/tools/convert_cpu_weights.py": "from console.rehearsal.inside.kt_kernel import "
+    "convert\nif __name__ == '__main__':\n    raise SystemExit(convert())\n",
+    "ktransformers/__init__.py": "__version__ = '0.5.1.stand.in'\n",
+    "ktransformers/local_chat.py": "import kt_kernel\nimport torch\n",
+    "ktransformers/server/__init__.py": "",
+    "ktransformers/server/main.py": _SERVER.format(name="ktransformers.server.main"),
+    "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
+    "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
+}
+"""Python modules that the stand-in image has, by path; each says that it stands in."""
+COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "cuobjdump", "nvidia-smi")
+PYTHONS = ("/usr/local/bin/python", "/usr/local/bin/python3", "/usr/local/bin/python3.11",
+           "/usr/bin/python3", "/opt/venv/bin/python", "/opt/venv/bin/python3")  # fmt: skip
+SEARCH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def stands_for(image: str) -> str:
+    """The stand-in's tag for an image: `omni/kt:lazarus` → `omni-rehearsal/omni-kt:lazarus`."""
+    if image.startswith(PREFIX):
+        return image
+    name, colon, tag = image.rpartition(":")
+    if not colon or "/" in tag:
+        name, tag = image, "latest"
+    name = re.sub(r"[^a-z0-9]+", "-", name.lower().partition("@")[0]).strip("-")
+    return f"{PREFIX}{name}:{re.sub(r'[^A-Za-z0-9_.-]', '-', tag)[:100] or 'latest'}"
+
+
+def base_tag() -> str:
+    """The base image's tag for this interpreter, engine and code. Raises UsageError."""
+    return f"{PREFIX}stand-in:{_key()}"
+
+
+def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], None]) -> str:
+    """The base image's tag; made where this interpreter's is not there. Raises ConsoleError."""
+    tag = base_tag()
+    if image_info(client, tag) is not None:
+        return tag
+    say("making the stand-in image from this interpreter (once; about a minute) …")
+    cache.mkdir(parents=True, exist_ok=True)
+    weights = cache / "stand-in.gguf"
+    model.write_llama(
+        weights, blocks=4, width=384, heads=6, feed_forward=512, seed=21, name="stand-in",
+        context=131_072, spare=131_072,
+    )  # fmt: skip
+    with tempfile.TemporaryFile(dir=cache) as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            _fill(tar, {**closure.files(), **_own(), MODEL: weights})
+        file.seek(0)
+        _import(client, file, tag)
+    return tag
+
+
+def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Settings) -> None:
+    """A tag on the base with these settings. Raises EngineError."""
+    recipe = dockerfile(base, told).encode()
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        _add(tar, "Dockerfile", recipe)
+    context.seek(0)
+    api: Any = client.api
+
+    def build() -> None:
+        lines = list(api.build(fileobj=context, custom_context=True, tag=tag, rm=True, decode=True))
+        broken = [str(line["error"]) for line in lines if "error" in line]
+        if broken:
+            raise EngineError(f"the stand-in image {tag} cannot be made", broken[-1])
+
+    ask(f"Making the stand-in image {tag}", build, IMPORT_S)
+
+
+def dockerfile(base: str, told: Settings, stage: str = "") -> str:
+    """A Dockerfile that gives the base its settings; `stage` is the target a build asks for."""
+    lines = [f"FROM {base}" + (f" AS {stage}" if stage else ""), f"ENV {VARIABLE}={packed(told)}",
+             f"LABEL {LABEL}=stand-in"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _key() -> str:
+    """What the base image is made of: this Python, the engine, and the stand-ins' own code."""
+    parts = [LAYOUT, sys.version, _engine_version(), json.dumps(MODULES)]
+    parts += [path.read_text() for _, path in sorted(_own().items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _engine_version() -> str:
+    from importlib import metadata
+
+    closure.engine()
+    return metadata.version("xllamacpp")
+
+
+def _own() -> closure.Files:
+    """This project's modules that run inside."""
+    root = Path(next(iter(console.__path__)))
+    wanted = [root / "__init__.py", root / "demo/__init__.py", root / "demo/engine.py",
+              root / "rehearsal/__init__.py"]  # fmt: skip
+    wanted += sorted((root / "rehearsal/inside").glob("*.py"))
+    return {f"/opt/rehearsal/packages/console/{p.relative_to(root)}": p for p in wanted}
+
+
+def _fill(tar: tarfile.TarFile, files: closure.Files) -> None:
+    _folder(tar, "tmp", 0o1777)
+    for name in ("proc", "sys", "dev", "run", "root", "models", "workspace"):
+        _folder(tar, name)
+    for inside, path in sorted(files.items()):
+        entry = tarfile.TarInfo(inside.lstrip("/"))
+        entry.size, entry.mode = path.stat().st_size, 0o755 if os.access(path, os.X_OK) else 0o644
+        entry.mtime = int(path.stat().st_mtime)  # or Python would compile everything at each start
+        with path.open("rb") as source:
+            tar.addfile(entry, source)
+    for name, text in _made():
+        _add(tar, name.lstrip("/"), text.encode())
+    for name, target in _links(set(files)):
+        entry = tarfile.TarInfo(name.lstrip("/"))
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        tar.addfile(entry)
+
+
+def _made() -> Iterator[tuple[str, str]]:
+    yield "/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"
+    yield "/etc/group", "root:x:0:\n"
+    for name, text in MODULES.items():
+        yield f"/opt/rehearsal/modules/{name}", text
+    for name in (*COMMANDS, "entry"):
+        where = "/opt/rehearsal/entry" if name == "entry" else f"/usr/local/bin/{name}"
+        yield (
+            where,
+            (
+                "#!/usr/bin/sh\n"
+                f'exec {closure.interpreter()} -m console.rehearsal.inside.command {name} "$@"\n'
+            ),
+        )
+
+
+def _links(taken: set[str]) -> Iterator[tuple[str, str]]:
+    """Names by which the interpreter and the shell are called."""
+    for name in PYTHONS:
+        if name not in taken:
+            yield name, str(closure.interpreter())
+    yield "/bin", "usr/bin"
+    if not any(name.startswith("/lib64/") for name in taken):
+        yield "/lib64", "usr/lib64"
+
+
+def _folder(tar: tarfile.TarFile, name: str, mode: int = 0o755) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, mode
+    tar.addfile(entry)
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), 0o755
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def _import(client: docker.DockerClient, file: Any, tag: str) -> None:
+    name, _, version = tag.rpartition(":")
+    changes = [
+        f"ENV PATH={SEARCH}", "ENV PYTHONPATH=/opt/rehearsal/modules:/opt/rehearsal/packages",
+        "ENV PYTHONDONTWRITEBYTECODE=1", "ENV PYTHONUNBUFFERED=1", "WORKDIR /workspace",
+        'ENTRYPOINT ["/opt/rehearsal/entry"]', f"LABEL {LABEL}=base",
+    ]  # fmt: skip
+    api: Any = client.api
+    ask(
+        "Making the stand-in image",
+        lambda: api.import_image(src=file, repository=name, tag=version, changes=changes),
+        IMPORT_S,
+    )

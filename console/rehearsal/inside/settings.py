@@ -1,0 +1,60 @@
+"""What a stand-in container was told by its rehearsal, and the words that say it is one.
+
+Everything in this package runs inside the stand-in image, on the standard library alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+VARIABLE = "OMNI_REHEARSAL"
+"""Environment variable of a stand-in image: the settings below, as JSON in base64: a Dockerfile
+has quoting rules of its own."""
+HOLDS_VARIABLE = "OMNI_REHEARSAL_HOLDS"
+"""On the host: the directory that containers see as HOLDS."""
+MODEL = "/opt/rehearsal/model.gguf"
+HOLDS = "/omni-rehearsal/vram"
+"""Where a container says what it holds of which card: a directory of the host, bind-mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`fault`: what goes wrong, or empty. `cards`: {uuid, name, total} each; `hold`: UUID → bytes
+    that a load takes. `soak_tokens`: the token limit by which requests of a soak are known.
+    `eat_bytes_s`: the pace of a load that eats RAM."""
+
+    image: str = "stand-in"
+    fault: str = ""
+    cards: list[dict[str, Any]] = field(default_factory=list)
+    hold: dict[str, int] = field(default_factory=dict)
+    compute: str = "12.0"
+    soak_tokens: int = 0
+    eat_bytes_s: int = 256 << 20
+
+    @property
+    def architectures(self) -> list[str]:
+        """CUDA architectures that the stand-in claims to have kernels for."""
+        own = "sm_" + self.compute.replace(".", "")
+        known = ["sm_80", "sm_86", "sm_89", "sm_90"]
+        return known if self.fault == "no-sm120" else [*known, own]
+
+
+def settings() -> Settings:
+    """As the image has them; the defaults where it has none."""
+    text = os.environ.get(VARIABLE, "")
+    return Settings(**json.loads(base64.b64decode(text))) if text else Settings()
+
+
+def packed(told: Settings) -> str:
+    """The value of VARIABLE for these settings."""
+    return base64.b64encode(json.dumps(asdict(told)).encode()).decode()
+
+
+def announce(name: str) -> None:
+    """The first line of everything that stands in for something, on stderr."""
+    print(f"{name}: stand-in of a rehearsal, not the real one", file=sys.stderr, flush=True)

@@ -1,0 +1,74 @@
+"""Stands in for `torch`: what a check of the build and of the cards asks it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from console.rehearsal.inside.settings import announce, settings
+
+__version__ = "2.9.0+cu128.stand.in"
+version = SimpleNamespace(cuda="12.8", hip=None)
+
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+
+announce("torch")
+
+
+def _compute() -> tuple[int, int]:
+    major, _, minor = settings().compute.partition(".")
+    return int(major), int(minor or 0)
+
+
+def _properties(index: int = 0) -> SimpleNamespace:
+    card, (major, minor) = settings().cards[index], _compute()
+    return SimpleNamespace(
+        name=card["name"], total_memory=int(card["total"]), major=major, minor=minor
+    )
+
+
+def _name(index: int = 0) -> str:
+    return str(settings().cards[index]["name"])
+
+
+def _capability(index: int = 0) -> tuple[int, int]:
+    settings().cards[index]
+    return _compute()
+
+
+class Tensor:
+    """A square of equal numbers, as much as a check that a kernel runs needs."""
+
+    def __init__(self, value: float, rows: int, columns: int) -> None:
+        self.value, self.rows, self.columns = value, rows, columns
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """The product, where there are kernels for the card. Raises RuntimeError."""
+        if settings().fault == "no-sm120":
+            raise RuntimeError(NO_KERNEL)
+        return Tensor(self.value * other.value * self.columns, self.rows, other.columns)
+
+    __matmul__ = matmul
+
+    def sum(self) -> Tensor:
+        return Tensor(self.value * self.rows * self.columns, 1, 1)
+
+    def item(self) -> float:
+        return float(self.value)
+
+
+def ones(rows: int, columns: int = 1, *, device: str = "cpu") -> Tensor:
+    """A tensor of ones; on a card that is not there a RuntimeError."""
+    _, _, number = device.partition(":")
+    if device.startswith("cuda") and int(number or 0) >= len(settings().cards):
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return Tensor(1.0, rows, columns)
+
+
+cuda = SimpleNamespace(
+    is_available=lambda: bool(settings().cards),
+    device_count=lambda: len(settings().cards),
+    get_arch_list=lambda: settings().architectures,
+    get_device_name=_name,
+    get_device_capability=_capability,
+    get_device_properties=_properties,
+)

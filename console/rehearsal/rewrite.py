@@ -1,0 +1,267 @@
+"""A playbook with stand-ins at the image boundary: the same text, other images, ports and times.
+
+It works on the filled-in document, before it is validated, so that everything behind it is the
+ordinary console. Every change is a line in `notes`: plan and report show them.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from console.rehearsal import image, place, shorten, stack
+from console.rehearsal.inside.settings import HOLDS, packed
+from console.rehearsal.mapping import Mapping
+
+SERVERS = ("sglang.launch_server", "ktransformers.server.main")
+HOST = "host-process"
+NEVER_READY_S = 20
+DISK = "1GiB"
+"""A rehearsal's images take a few hundred MB."""
+Tree = dict[str, Any]
+
+
+class Rewriter:
+    """Rewrites playbooks and site services by one mapping; `notes` and `images` grow meanwhile.
+
+    `images`: real name → stand-in. `built`: those that a build step of the playbook makes.
+    """
+
+    def __init__(self, mapping: Mapping, engine_host: str = "") -> None:
+        self.mapping = mapping
+        self.engine_host = engine_host
+        self.images: dict[str, str] = {}
+        self.built: set[str] = set()
+        self.notes: list[str] = []
+        self._stacks: dict[str, str] = {}
+
+    def __call__(self, tree: Tree, base: Path) -> Tree:
+        """A rewritten copy; `base`: what relative paths are relative to. Raises ConsoleError."""
+        made = copy.deepcopy(tree)
+        fault = f", fault {self.mapping.fault}" if self.mapping.fault else ""
+        made["title"] = f"REHEARSAL{fault}: {made.get('title', '')}"
+        self._find_images(made)
+        for service in _tables((made.get("services") or {}).values()):
+            self.service(service, base)
+        shorten.shorten(made, self.mapping, self.notes)
+        for step in steps(made):
+            self._step(step)
+            self._looks_at(step, base)
+        for guard in _tables(made.get("guards") or ()):
+            self.guard(guard)
+        return made
+
+    def tag(self, name: str) -> str:
+        """The stand-in of an image; what goes wrong in it is part of its tag."""
+        if name not in self.images:
+            told = packed(self.mapping.for_image(name)).encode()
+            digest = hashlib.sha256(told + self.mapping.base.encode()).hexdigest()[:8]
+            self.images[name] = f"{image.stands_for(name)}-{digest}"
+            self.notes.append(f"image {name} → {self.images[name]}")
+        return self.images[name]
+
+    # -- services ------------------------------------------------------------------------------
+
+    def service(self, service: Tree, base: Path) -> None:
+        service["url"] = self._text(service.get("url"))
+        if self.mapping.fault == "never-ready":
+            service.setdefault("ready", {})["timeout"] = f"{NEVER_READY_S}s"
+            self.notes.append(f"ready: timeout {NEVER_READY_S}s for {service['url']}")
+        if isinstance(service.get("container"), dict):
+            self._container(service["container"])
+        elif isinstance(service.get("compose"), dict):
+            self._compose(service["compose"], base)
+        elif isinstance(service.get("process"), dict):
+            self._process(service)
+
+    def _container(self, box: Tree) -> None:
+        box["image"] = self.tag(str(box.get("image")))
+        box["ports"] = [self._published(str(one)) for one in box.get("ports") or ()]
+        mounts = [self._mount(str(one)) for one in box.get("mounts") or ()]
+        box["mounts"] = [*mounts, f"{place.holds()}:{HOLDS}:rw"]
+        if box.pop("gpus", None):
+            self.notes.append("GPUs are scripted: none is given to a container")
+        box.pop("network", None)
+        box["cpus"] = round(self.mapping.cpus, 4)
+        if box.get("name"):
+            box["name"] = f"omni-rehearsal-{box['name']}"
+
+    def _compose(self, one: Tree, base: Path) -> None:
+        file, service = base / str(one.get("file")), str(one.get("service"))
+        env = {str(key): str(value) for key, value in (one.get("env") or {}).items()}
+        cards = ",".join(card["uuid"] for card in self.mapping.told.cards)
+        found = stack.resolve(
+            file, service, str(one.get("profile") or ""), {"OMNI_GPUS": cards, **env},
+            self.engine_host,
+        )  # fmt: skip
+        tag = self.tag(str(found.get("image") or service))
+        made = stack.write(stack.stand_in(service, found, tag, self.mapping))
+        self.notes.append(f"compose service {service} of {file} → {made}")
+        self._stacks[str(file)] = str(made)
+        one.update(file=str(made))
+        for key in ("profile", "project"):
+            one.pop(key, None)
+
+    def _process(self, service: Tree) -> None:
+        """A model server becomes a container, for its quota; anything else stays a process."""
+        argv = [self._argument(one) for one in service["process"].get("argv") or ()]
+        program = Path(str(argv[0])).name if argv else ""
+        if not (set(SERVERS) & set(argv) or program == "llama-server"):
+            service["process"]["argv"] = argv
+            return
+        name = "python3" if program.startswith("python") else program
+        box = {"image": f"{HOST}:1", "command": [name, *argv[1:]],
+               "env": service["process"].get("env") or {}}  # fmt: skip
+        self._container(box)
+        service["container"] = {**box, "network": "host"}
+        del service["process"]
+        self.notes.append(f"host process {program} runs in a stand-in container")
+
+    def guard(self, guard: Tree) -> None:
+        if guard.get("metric") == "host.ram_available" and self.mapping.ram_below:
+            limit = f"{self.mapping.ram_below >> 20}MiB"
+            self.notes.append(f"guard host.ram_available below {guard.get('below')} → {limit}")
+            guard["below"] = limit
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _step(self, step: Tree) -> None:
+        for key, change in self._kinds().items():
+            if isinstance(step.get(key), dict):
+                change(step[key])
+        if isinstance(step.get("download"), dict):
+            self.notes.append(f"step {step.get('id')}: nothing is downloaded")
+            step["note"] = "REHEARSAL: nothing is downloaded here"
+            for key in ("download", "retry", "unless"):
+                step.pop(key, None)
+        if step.get("run"):
+            step["run"] = [self._argument(one) for one in step["run"]]
+        report = step.get("report")
+        if isinstance(report, dict) and report.get("to"):
+            report["to"] = stack.aside(str(report["to"]))
+        if isinstance(step.get("script"), str):
+            step["script"] = self._text(step["script"])
+        for check in _tables(step.get("requires") or ()):
+            self._check(check)
+
+    def _kinds(self) -> dict[str, Callable[[Tree], None]]:
+        return {
+            "build": self._build, "where": self._where, "check": self._check,
+            "unless": self._unless, "imports": self._image, "gguf": self._image,
+            "host": self._host, "cutover": self._cutover,
+        }  # fmt: skip
+
+    def _build(self, build: Tree) -> None:
+        name = str(build.get("tag"))
+        build["tag"] = self.tag(name)
+        context = place.directory() / "builds" / self.tag(name).replace("/", "-").replace(":", "-")
+        context.mkdir(parents=True, exist_ok=True)
+        told = self.mapping.for_image(name)
+        (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, told))
+        build.update(context=str(context), dockerfile=str(context / "Dockerfile"))
+        for key in ("target", "args", "platform"):
+            build.pop(key, None)
+        self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
+
+    def _where(self, where: Tree) -> None:
+        self._image(where)
+        for key in ("gpus", "network"):
+            where.pop(key, None)
+        if where.get("mounts"):
+            where["mounts"] = [self._mount(str(one)) for one in where["mounts"]]
+
+    def _image(self, table: Tree) -> None:
+        if table.get("image"):
+            table["image"] = self.tag(str(table["image"]))
+
+    def _check(self, check: Tree) -> None:
+        self._image(check)
+        if isinstance(check.get("http"), dict):
+            check["http"]["url"] = self._text(check["http"].get("url"))
+        if check.get("output"):
+            check["output"] = [self._argument(one) for one in check["output"]]
+        if "port_free" in check:
+            check["port_free"] = self.mapping.port(check["port_free"])
+        _make(check.get("file"), check.get("min_bytes"), self.mapping)
+
+    def _unless(self, unless: Tree) -> None:
+        if unless.get("run"):
+            unless["run"] = [self._argument(one) for one in unless["run"]]
+        if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
+            self.notes.append(f"{unless['file']} stands there: that work is taken as done")
+
+    def _host(self, host: Tree) -> None:
+        host["ports"] = [self.mapping.port(one) for one in host.get("ports") or ()]
+        for key in ("images", "torch"):
+            if host.get(key):
+                host[key] = [self.tag(str(one)) for one in host[key]]
+
+    def _looks_at(self, step: Tree, base: Path) -> None:
+        """Files and disks that a host step looks at: those of the rehearsal."""
+        host = step.get("host")
+        if not isinstance(host, dict):
+            return
+        files = [str(base / str(one)) for one in host.get("compose") or ()]
+        host["compose"] = [self._stacks.get(one, one) for one in files]
+        disk = host.get("disk")
+        if isinstance(disk, dict) and disk.get("free"):
+            self.notes.append(f"step {step.get('id')}: disk free {disk['free']} → {DISK}")
+            disk["free"] = DISK
+
+    def _cutover(self, cutover: Tree) -> None:
+        if "port" in cutover:
+            cutover["port"] = self.mapping.port(cutover["port"])
+
+    # -- text ----------------------------------------------------------------------------------
+
+    def _find_images(self, tree: Tree) -> None:
+        """Names first: a command may name an image before the step that builds it."""
+        for step in steps(tree):
+            build = step.get("build")
+            if isinstance(build, dict) and build.get("tag"):
+                self.built.add(self.tag(str(build["tag"])))
+            for key in ("where", "imports", "gguf", "check"):
+                table = step.get(key)
+                if isinstance(table, dict) and table.get("image"):
+                    self.tag(str(table["image"]))
+
+    def _text(self, value: Any) -> Any:
+        return self.mapping.text(value, self.images) if isinstance(value, str) else value
+
+    def _argument(self, value: Any) -> Any:
+        return self._text(self.mapping.port(value))
+
+    def _published(self, text: str) -> str:
+        host, _, inner = text.partition(":")
+        return f"{self.mapping.port(host)}:{inner}"
+
+    def _mount(self, text: str) -> str:
+        source, _, rest = text.partition(":")
+        return f"{stack.moved(source)}:{rest}" if source.startswith("/") else text
+
+
+def steps(tree: Tree) -> Iterator[Tree]:
+    """Every step of a document, `finally` included."""
+    for phase in _tables(tree.get("phases") or ()):
+        yield from _tables(phase.get("steps") or ())
+    yield from _tables(tree.get("finally") or ())
+
+
+def _tables(values: Any) -> Iterator[Tree]:
+    return (one for one in values if isinstance(one, dict))
+
+
+def _make(file: Any, least: Any, mapping: Mapping) -> bool:
+    """A file of the work directory that a step asks for: made, as a stand-in, and made anew where
+    an earlier rehearsal left one, which names its image and quota."""
+    if not isinstance(file, str) or not file.startswith(f"{place.work()}/"):
+        return False
+    path = Path(file)
+    if not path.is_dir():
+        from console.rehearsal.found import put
+
+        put(path, least, mapping)
+    return True

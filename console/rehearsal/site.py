@@ -1,0 +1,89 @@
+"""The site of a rehearsal: the operator's, with a stand-in in the place of its baseline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.document.reader import parse
+from console.rehearsal import place
+from console.rehearsal.rewrite import Rewriter
+from console.site.model import Site
+
+BASELINE = "omni-rehearsal-baseline"
+REFERENCE_TOK_S = 10.9
+"""What a baseline without a reference is taken to do."""
+WORKSTATION = (
+    {"uuid": "GPU-rehearsal-0", "name": "RTX PRO 6000 (scripted)", "memory": "96GiB",
+     "compute": "12.0"},
+    {"uuid": "GPU-rehearsal-1", "name": "RTX 5090 (scripted)", "memory": "32GiB",
+     "compute": "12.0"},
+)  # fmt: skip
+HELD = 0.84
+"""Of each card that a stand-in holds; the seeds' baseline holds 115 GB of 128 GiB."""
+DEFAULT_BYTES = 32 << 30
+
+
+def name_of(site: Site) -> str:
+    return f"REHEARSAL-{site.name}"
+
+
+def reference(site: Site) -> float:
+    """tok/s that the stand-in baseline is given."""
+    known = site.model.baseline.reference
+    return known.tok_s if known is not None else REFERENCE_TOK_S
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 80
+
+
+def cards(site: Site) -> list[dict[str, Any]]:
+    """{uuid, name, total} of each scripted card: the site's, or a workstation's."""
+    if not site.model.gpus:
+        from console.units import parse_bytes
+
+        return [{**one, "total": parse_bytes(one["memory"])} for one in WORKSTATION]
+    return [
+        {"uuid": gpu.uuid, "name": gpu.name or gpu.uuid, "total": gpu.memory or DEFAULT_BYTES}
+        for gpu in site.model.gpus
+    ]
+
+
+def hold(of: list[dict[str, Any]]) -> dict[str, int]:
+    """UUID → bytes that a load takes."""
+    return {str(card["uuid"]): int(card["total"] * HELD) for card in of}
+
+
+def text(site: Site, rewriter: Rewriter, model: Path) -> str:
+    """The site file, as JSON. Services and guards are rewritten as a playbook's are."""
+    data = json.loads(json.dumps(parse(site.text, str(site.path), "the site").data))
+    mapping, real = rewriter.mapping, site.model.baseline
+    made = {key: data["baseline"][key] for key in ("ready", "completion", "args")
+            if key in data["baseline"]}  # fmt: skip
+    data["name"] = name_of(site)
+    data["baseline"] = {
+        **made, "container": BASELINE, "models": [str(model)],
+        "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
+        "reference": {**data["baseline"].get("reference", {}), "tok_s": reference(site)},
+    }  # fmt: skip
+    if not site.model.gpus:
+        data["gpus"] = list(WORKSTATION)
+    for service in (data.get("services") or {}).values():
+        rewriter.service(service, site.base)
+    guards = data.setdefault("guards", [])
+    for guard in guards:
+        rewriter.guard(guard)
+    if not any(guard.get("metric") == "host.ram_available" for guard in guards):
+        guards.append({"metric": "host.ram_available", "below": "24GiB"})
+        rewriter.guard(guards[-1])
+    return json.dumps(data, indent=1) + "\n"
+
+
+def write(site: Site, rewriter: Rewriter, model: Path) -> Path:
+    """Write it to the rehearsal's directory. Raises OSError."""
+    path = place.site()
+    path.write_text(text(site, rewriter, model))
+    return path

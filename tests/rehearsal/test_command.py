@@ -1,0 +1,59 @@
+"""`--rehearse` and `--fault` on the command line: what is refused, and with which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+
+Caught = pytest.CaptureFixture[str]
+SITE = """\
+schema: omni.site/v1
+name: ws
+baseline: {container: base, url: "http://127.0.0.1:8000"}
+services: {fast: {process: {argv: [x]}, url: "http://127.0.0.1:8001"},
+           slow: {process: {argv: [x]}, url: "http://127.0.0.1:8002"}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(SITE)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_HOST_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("OMNI_SITE", str(site))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_an_unknown_fault_is_refused_with_the_list(command: str, capsys: Caught) -> None:
+    assert main([command, "demo", "--rehearse", "--fault", "meteor"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no fault 'meteor'" in said
+    for name in ("no-sm120", "cuda-error", "slow", "grey", "vram", "ram", "crash", "never-ready"):
+        assert f"\n  {name} " in said
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_fault_without_a_rehearsal_is_refused(command: str, capsys: Caught) -> None:
+    assert main([command, "demo", "--fault", "slow"]) == 2
+    assert "--fault belongs to --rehearse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_without_docker_it_says_what_is_missing(
+    command: str, capsys: Caught, tmp_path: Path
+) -> None:
+    assert main([command, "demo", "--rehearse"]) == 2
+    said = capsys.readouterr().err
+    assert "a rehearsal needs Docker" in said
+    assert "nothing.sock" in said
+    assert not (tmp_path / "XDG_STATE_HOME/omni-console/runs").exists()
+
+
+def test_nothing_to_roll_back_where_no_rehearsal_was(capsys: Caught) -> None:
+    assert main(["rollback", "--rehearse"]) == 2
+    assert "no rehearsal is here" in capsys.readouterr().err

@@ -1,0 +1,168 @@
+"""Whole rehearsals in a real engine, beside a "real" baseline that must not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.run.e2e.world import COMMAND, free_port
+from tests.testbed.engine import Engine
+
+pytestmark = pytest.mark.engine
+LIMIT_S = 300.0
+REAL = "rehearsal-test-real"
+STACK = """\
+services:
+  server:
+    image: ${IMAGE:-omni/kt:trial}
+    container_name: kt-trial
+    profiles: [trial]
+    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all,
+      capabilities: [gpu]}]}}}
+    environment: {CUDA_VISIBLE_DEVICES: "${OMNI_GPUS:?the cards}"}
+    volumes: [/nvme/models:/models:ro]
+    command: [python, -m, sglang.launch_server, --model-path, /models/x, --host, 0.0.0.0,
+      --port, "8000"]
+    ports: ["127.0.0.1:PORT:8000"]
+"""
+BOOK = """\
+schema: omni.playbook/v1
+name: trial
+title: A trial
+inputs:
+  models: {type: path, default: /nvme/models, must_exist: true}
+services:
+  candidate:
+    compose: {file: stack.yaml, profile: trial, service: server}
+    url: http://127.0.0.1:PORT
+    ready: {http: /health, timeout: 5m}
+    exclusive: true
+guards:
+  - {metric: host.ram_available, below: 24GiB}
+  - {log: candidate, matches: "CUDA error", count: 1}
+phases:
+  - title: Build
+    steps:
+      - {id: image, build: {context: ., tag: "omni/kt:trial", target: phase1}}
+      - id: sm120
+        run: [python3, -c, "import torch as t; raise SystemExit('sm_120' not in
+          t.cuda.get_arch_list())"]
+        where: {image: "omni/kt:trial", gpus: all}
+        on_failure: rollback
+      - {id: chain, imports: {image: "omni/kt:trial", modules: [kt_kernel, sglang.launch_server]}}
+  - title: Trial
+    steps:
+      - {id: up, service: {start: candidate}, on_failure: rollback}
+      - {id: bench, benchmark: {service: candidate, runs: 3, warmup: 0, prompts: [Hello]}}
+      - id: decide
+        gate:
+          - {metric: bench.tok_s, go: "> 12 tok/s", no_go: "< 10 tok/s"}
+          - {metric: gpu.peak_used, of: sum, no_go: "> 128GB"}
+        on_no_go: rollback
+"""
+
+
+@dataclass
+class Stage:
+    """A directory with site, playbook and state; a real baseline's container runs in the engine."""
+
+    root: Path
+    env: dict[str, str]
+    engine: Engine
+
+    def console(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, *args], env=self.env, cwd=self.root, timeout=LIMIT_S, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+
+    def rehearse(self, *args: str) -> tuple[int, dict[str, Any]]:
+        done = self.console("run", "trial.yaml", "--rehearse", "--json", *args)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.engine.run("inspect", name))[0]
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path, engine: Engine, busy_image: str) -> Iterator[Stage]:
+    real, port = free_port(), free_port()
+    engine.run("rm", "-f", REAL)
+    engine.run(
+        "run", "-d", "--name", REAL, "--label", "omni.test=rehearsal",
+        "-p", f"127.0.0.1:{real}:80", busy_image, "httpd", "-f",
+    )  # fmt: skip
+    (tmp_path / "site.yaml").write_text(
+        "schema: omni.site/v1\nname: real\n"
+        f'baseline: {{container: {REAL}, url: "http://127.0.0.1:{real}",\n'
+        "  reference: {tok_s: 10}}\n"
+    )
+    (tmp_path / "stack.yaml").write_text(STACK.replace("PORT", str(port)))
+    (tmp_path / "trial.yaml").write_text(BOOK.replace("PORT", str(port)))
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMNI_", "PYTHONPATH"))}
+    own = {f"XDG_{part}_HOME": str(tmp_path / part) for part in ("STATE", "CONFIG", "CACHE")}
+    host = tmp_path / "host"
+    host.mkdir()
+    more = {"OMNI_HOST_DIR": str(host), "OMNI_SITE": str(tmp_path / "site.yaml")}
+    yield Stage(tmp_path, {**kept, **own, **more, **engine.env()}, engine)
+    engine.run("rm", "-f", "-v", REAL, "omni-rehearsal-baseline")
+
+
+def untouched(stage: Stage, before: dict[str, Any]) -> None:
+    """The real baseline has not been stopped, and nothing says that a run was on its host."""
+    now = stage.inspect(REAL)
+    assert (now["Id"], now["State"]) == (before["Id"], before["State"])
+    assert list((stage.root / "host").iterdir()) == []
+    tags = stage.engine.run("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+    assert "omni/kt:trial" not in tags
+
+
+def test_a_trial_to_go_and_back(stage: Stage) -> None:
+    before = stage.inspect(REAL)
+    code, found = stage.rehearse()
+    assert (code, found["state"], found["decision"]) == (0, "succeeded", "go"), found
+    assert (found["rehearsal"], found["fault"]) == (True, None)
+    assert found["title"] == "REHEARSAL: A trial"
+    assert found["site"] == "REHEARSAL-real"
+    assert 12 < found["metrics"]["bench"]["tok_s"]["value"] < 17
+    decide = next(one for one in found["verdicts"] if one["step"] == "decide")
+    assert [one["verdict"] for one in decide["criteria"]] == ["GO", "GO"]
+    assert found["restore_s"] is not None
+    untouched(stage, before)
+    assert not stage.inspect("omni-rehearsal-baseline")["State"]["Running"]
+    assert "REHEARSAL" in stage.console("runs").stdout
+    report = stage.console("report").stdout
+    assert report.startswith("# REHEARSAL: A trial\n\n**REHEARSAL: ")
+    assert "\n**REHEARSAL GO.** " in report
+    assert "image omni/kt:trial → omni-rehearsal/omni-kt:trial-" in report
+
+
+def test_a_load_that_eats_ram_is_killed_and_the_stand_in_comes_back(stage: Stage) -> None:
+    before = stage.inspect(REAL)
+    code, found = stage.rehearse("--fault", "ram", "--keep")
+    assert (code, found["state"], found["fault"]) == (6, "rolled_back", "ram"), found
+    [breach] = [one for one in found["guards"] if one["kind"] == "breach"]
+    assert "RAM available" in breach["words"]
+    assert stage.inspect("omni-rehearsal-baseline")["State"]["Running"], "--keep"
+    back = stage.console("rollback", "--rehearse", "--json")
+    assert (back.returncode, json.loads(back.stdout)["serving"]) == (0, True), back
+    untouched(stage, before)
+
+
+def test_a_build_without_kernels_is_found_before_any_outage(stage: Stage) -> None:
+    before = stage.inspect(REAL)
+    code, found = stage.rehearse("--fault", "no-sm120")
+    assert (code, found["state"]) == (6, "rolled_back"), found
+    failed = [step["id"] for step in found["steps"] if step["state"] == "failed"]
+    assert failed == ["sm120"]
+    assert found["outage_s"] is None
+    untouched(stage, before)

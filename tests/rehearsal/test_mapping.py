@@ -1,0 +1,74 @@
+"""What is put in the place of what."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from console.errors import UsageError
+from console.rehearsal.image import dockerfile, stands_for
+from console.rehearsal.inside.settings import VARIABLE, Settings, settings
+from console.rehearsal.mapping import Mapping, move_ports, read
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("omni/kt:lazarus", "omni-rehearsal/omni-kt:lazarus"),
+        ("ghcr.io:443/ggml/llama.cpp", "omni-rehearsal/ghcr-io-443-ggml-llama-cpp:latest"),
+        ("repo/x@sha256:abc", "omni-rehearsal/repo-x:abc"),
+        ("omni-rehearsal/a:1", "omni-rehearsal/a:1"),
+    ],
+)
+def test_no_real_tag_is_ever_taken(image: str, tag: str) -> None:
+    assert stands_for(image) == tag
+
+
+def test_loopback_ports_move_and_other_numbers_stay() -> None:
+    mapping = Mapping("base", ports={"8000": 18000, "8004": 18004})
+    text = "curl http://127.0.0.1:8004/x localhost:8000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
+    moved = "curl http://127.0.0.1:18004/x localhost:18000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
+    assert mapping.text(text, {}) == moved
+    assert (mapping.port(8000), mapping.port("8004"), mapping.port(9)) == (18000, "18004", 9)
+
+
+def test_images_are_replaced_as_whole_names() -> None:
+    images = {"omni/kt:1": "omni-rehearsal/omni-kt:1"}
+    text = "docker run omni/kt:1 omni/kt:12 my/omni/kt:1 omni/kt:1;"
+    moved = Mapping("base").text(text, images)
+    assert moved == (
+        "docker run omni-rehearsal/omni-kt:1 omni/kt:12 my/omni/kt:1 omni-rehearsal/omni-kt:1;"
+    )
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        real = port - 10_000 if port > 11_000 else port
+        moved = move_ports([real])[str(real)]
+        assert moved != port
+        assert moved > real
+
+
+def test_a_mapping_survives_its_file(tmp_path: Path) -> None:
+    told = Settings(cards=[{"uuid": "GPU-1", "name": "a 'b' $c", "total": 5}], hold={"GPU-1": 4})
+    made = Mapping("base", "slow", {"8000": 18000}, 0.2, 7.0, told, 1 << 30, {"models": "/x"})
+    path = tmp_path / "rehearsal.json"
+    path.write_text(made.to_json())
+    assert read(path) == made
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(path)
+
+
+def test_an_image_carries_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Settings("omni/kt:1", "no-sm120", [{"uuid": "GPU-1", "name": "a 'b' $c", "total": 5}])
+    lines = dockerfile("base:1", told).splitlines()
+    assert lines[0] == "FROM base:1"
+    name, _, value = lines[1].removeprefix("ENV ").partition("=")
+    monkeypatch.setenv(name, value)
+    assert (name, settings()) == (VARIABLE, told)
+    assert "sm_120" not in told.architectures
+    assert "sm_120" in Settings().architectures

@@ -1,0 +1,130 @@
+"""A playbook's document with stand-ins in it; its text and its gates stay."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.rehearsal import place
+from console.rehearsal.mapping import Mapping
+from console.rehearsal.rewrite import Rewriter, steps
+
+PORTS = {"8000": 18000, "8001": 18001, "8005": 18005}
+BOOK: dict[str, Any] = {
+    "title": "A trial",
+    "services": {
+        "box": {
+            "container": {"image": "omni/kt:1", "gpus": "all", "ports": ["8001:8000"],
+                          "name": "kt", "network": "brain", "mounts": ["/nvme/models:/models:ro"]},
+            "url": "http://127.0.0.1:8001", "ready": {"timeout": "30m", "stable_for": "10s"},
+        },
+        "host": {
+            "process": {"argv": ["/nvme/env/bin/python", "-m", "sglang.launch_server", "--port",
+                                 8005], "env": {"A": "b"}},
+            "url": "http://127.0.0.1:8005",
+        },
+        "room": {"process": {"argv": ["python3", "-m", "http.server", "8005"]},
+                 "url": "http://127.0.0.1:8005"},
+    },
+    "guards": [{"metric": "host.ram_available", "below": "24GiB"},
+               {"metric": "gpu.memory_used", "above": "126GiB", "of": "sum"}],
+    "phases": [{"title": "One", "steps": [
+        {"id": "build", "build": {"context": ".", "tag": "omni/kt:1", "target": "x",
+                                  "args": {"A": "1"}},
+         "unless": {"run": ["docker", "image", "inspect", "omni/kt:1"]}},
+        {"id": "arch", "run": ["python3"], "where": {"image": "omni/kt:1", "gpus": "all"}},
+        {"id": "get", "download": {"of": "fits", "to": "/nvme"}, "retry": {"attempts": 3}},
+        {"id": "bench", "benchmark": {"service": "box", "runs": 9}},
+        {"id": "soak", "soak": {"service": "box", "duration": "1h", "arrivals": "fixed"}},
+        {"id": "go", "gate": [{"metric": "soak.hangs", "go": "== 0", "min_samples": 100}]},
+        {"id": "here", "host": {"ports": [8001, 9999], "disk": {"path": "/", "free": "60GB"}}},
+        {"id": "cut", "cutover": {"to": "box", "port": 8000, "watch": "5m"}},
+    ]}],
+    "finally": [{"id": "report", "report": {"to": "/home/me/evaluation.md"}}],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def rewritten(fault: str = "") -> tuple[dict[str, Any], Rewriter]:
+    rewriter = Rewriter(Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30))
+    before = copy.deepcopy(BOOK)
+    made = rewriter(BOOK, Path("/books"))
+    assert before == BOOK, "the document itself is left alone"
+    return made, rewriter
+
+
+def step(made: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in steps(made) if one["id"] == name)
+
+
+def test_a_container_is_a_stand_in_without_cards_under_a_quota() -> None:
+    made, rewriter = rewritten()
+    box = made["services"]["box"]
+    tag = rewriter.images["omni/kt:1"]
+    assert tag.startswith("omni-rehearsal/omni-kt:1-")
+    assert (box["container"]["image"], box["url"]) == (tag, "http://127.0.0.1:18001")
+    assert box["container"]["ports"] == ["18001:8000"]
+    assert (box["container"]["cpus"], box["container"]["name"]) == (0.25, "omni-rehearsal-kt")
+    assert not {"gpus", "network"} & set(box["container"])
+    models, holds = box["container"]["mounts"]
+    assert models == f"{place.work()}/nvme/models:/models:ro"
+    assert Path(models.split(":")[0]).is_dir()
+    assert holds.startswith(f"{place.holds()}:")
+    assert made["title"] == "REHEARSAL: A trial"
+
+
+def test_a_model_server_on_the_host_becomes_a_container_for_its_quota() -> None:
+    made, _ = rewritten()
+    host = made["services"]["host"]
+    assert "process" not in host
+    assert host["container"]["command"] == [
+        "python3", "-m", "sglang.launch_server", "--port", 18005
+    ]  # fmt: skip
+    assert (host["container"]["network"], host["container"]["env"]) == ("host", {"A": "b"})
+    assert made["services"]["room"]["process"]["argv"][-1] == "18005", "anything else stays"
+
+
+def test_steps_use_the_same_stand_ins() -> None:
+    made, rewriter = rewritten()
+    tag = rewriter.images["omni/kt:1"]
+    build = step(made, "build")
+    assert build["build"]["tag"] == build["unless"]["run"][-1] == tag
+    assert (Path(build["build"]["context"]) / "Dockerfile").read_text().startswith("FROM base:1\n")
+    assert not {"target", "args"} & set(build["build"])
+    assert rewriter.built == {tag}
+    assert step(made, "arch")["where"] == {"image": tag}
+    assert step(made, "cut")["cutover"] == {"to": "box", "port": 18000, "watch": "10s"}
+    assert step(made, "here")["host"]["ports"] == [18001, 9999]
+    assert step(made, "get").keys() == {"id", "note"}
+    assert step(made, "report")["report"]["to"] == f"{place.directory()}/reports/evaluation.md"
+
+
+def test_times_are_shortened_and_gates_are_not() -> None:
+    made, rewriter = rewritten()
+    assert step(made, "bench")["benchmark"] == {"service": "box", "runs": 5, "max_tokens": 32}
+    soak = step(made, "soak")["soak"]
+    assert soak == {"service": "box", "duration": "70s", "every": "50ms", "max_tokens": 2}
+    gate = BOOK["phases"][0]["steps"][5]
+    assert step(made, "go") == gate
+    assert "step soak: soak duration 1h → 70s" in rewriter.notes
+
+
+def test_the_guard_acts_before_a_stand_in_hurts_this_machine() -> None:
+    made, rewriter = rewritten()
+    assert made["guards"][0]["below"] == "4096MiB"
+    assert made["guards"][1] == BOOK["guards"][1]
+    assert "guard host.ram_available below 24GiB → 4096MiB" in rewriter.notes
+
+
+def test_a_fault_has_images_of_its_own_and_stands_in_the_title() -> None:
+    made, rewriter = rewritten("never-ready")
+    assert made["title"] == "REHEARSAL, fault never-ready: A trial"
+    assert made["services"]["box"]["ready"]["timeout"] == "20s"
+    assert rewriter.images["omni/kt:1"] != rewritten()[1].images["omni/kt:1"]
