@@ -54,6 +54,8 @@ def standing(site: Site) -> CutOver:
             f"omni-console attach {run.id[-4:]}; promote when it has ended",
         )  # fmt: skip
     view = read_view(run)
+    if view.rehearsal:
+        raise UsageError("a rehearsal cannot be promoted", "stand-ins answered, not the engine")
     if not view.over or view.cutover.get("what") not in ("stays", "promoted"):
         raise UsageError(
             f"run {run.id} did not end with its cutover proven", f"its state is {view.state}",
@@ -68,10 +70,10 @@ def _spec(run: RunDir, name: str) -> ServiceSpec:
 
     meta, site = run.meta(), load_site(run.site)
     site.base = Path(meta.site_base)
-    names = frozenset(site.model.services)
     playbook = load_playbook(
-        run.playbook, meta.inputs, base=Path(meta.base), site_services=names, planning=True
-    )
+        run.playbook, meta.inputs, base=Path(meta.base), planning=True, pinned=True,
+        site_services=frozenset(site.model.services), aliases=site.model.aliases,
+    )  # fmt: skip
     return {**site.service_specs(), **playbook.services()}[name]
 
 
