@@ -193,7 +193,7 @@ def digest(playbook: Playbook, site: Site) -> str:
 
 
 def _places(extra_dirs: Iterable[Path], site: str | None) -> Iterator[tuple[str, Path]]:
-    yield "shipped", shipped()
+    """The operator's own first."""
     yield "yours", paths.config_dir() / "playbooks"
     file = site_file(site)
     if file is not None:
@@ -201,6 +201,7 @@ def _places(extra_dirs: Iterable[Path], site: str | None) -> Iterator[tuple[str,
     yield "here", Path(".").absolute()
     for directory in extra_dirs:
         yield one_line(str(directory)), directory.absolute()
+    yield "shipped", shipped()
 
 
 def _playbooks(directory: Path) -> list[Path]:
@@ -276,7 +277,9 @@ def _models(path: Path, site: Site | None) -> dict[str, InputModel]:
     if known is not None and known[0] == now:
         return known[1]
     names = services(None) if site is None else frozenset(site.model.services)
-    models = dict(load_playbook(path, planning=True, site_services=names).model.inputs)
+    old = None if site is None else site.model.aliases
+    found = load_playbook(path, planning=True, site_services=names, aliases=old)
+    models = dict(found.model.inputs)
     with _lock:
         _cache[path] = (now, models)
     return models
