@@ -117,12 +117,12 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     ask(walk, terminal, "o", walk.words.tags["report title"])
     pick(terminal, walk.words.tags["playbook title"])
     terminal.press("home")
-    for _ in range(7):
+    for _ in range(16):
         terminal.settle()
         keep(walk, terminal)
         terminal.press("down")
     terminal.press("home")
-    press_until(terminal, "down", lambda: "Enter: inputs" in terminal.text)
+    terminal.until("Enter: inputs")
     keep(walk, terminal)
     terminal.press("\r")
     terminal.until("Inputs of")
