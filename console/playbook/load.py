@@ -62,18 +62,11 @@ def load_playbook(
     if rewrite is not None and not problems.items:
         filled = rewrite(filled, base)
     model = _validated(document, filled, problems)
-    later: list[Problem] = []
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
-    if model is None:
-        stands, broken = mend(document, filled)
-        if stands is not None:
-            check_rules(document, stands, site_services, problems, broken, guessed=bool(missing))
-    else:
-        check_rules(document, model, site_services, problems, guessed=bool(missing))
-        later = unbuilt(document, model)
-        if not planning:
-            for problem in later:
-                problems.add(problem)
+    later = _ruled(document, model, filled, site_services, problems, guessed=bool(missing))
+    if not planning:
+        for problem in later:
+            problems.add(problem)
     if problems.items or model is None:
         raise InvalidFile(TITLE, problems.sorted(), HINT)
     return Playbook(
@@ -95,6 +88,20 @@ def _validated(document: Document, filled: Any, problems: Problems) -> PlaybookM
     for problem in found:
         problems.add(problem)
     return model
+
+
+def _ruled(
+    document: Document, model: PlaybookModel | None, filled: Any, site_services: frozenset[str],
+    problems: Problems, *, guessed: bool,
+) -> list[Problem]:  # fmt: skip
+    """Check what single values do not show, as far as the document stands; what is not built."""
+    if model is not None:
+        check_rules(document, model, site_services, problems, guessed=guessed)
+        return unbuilt(document, model)
+    stands, broken = mend(document, filled)
+    if stands is not None:
+        check_rules(document, stands, site_services, problems, broken, guessed=guessed)
+    return []
 
 
 def _values(

@@ -85,7 +85,7 @@ def _commands(search: str, told: dict[str, str]) -> None:
 
     docker = shutil.which("docker", path=search.replace(f"{directory()}/bin:", "")) or "docker"
     known = [f"{name}={value}" for name, value in told.items()]
-    inside = shlex.join(["env", *known, sys.executable, "-m", "console.rehearsal.inside.command"])
+    inside = shlex.join(["env", *known, *paths.module_argv("console.rehearsal.inside.command")])
     for name in ("nvidia-smi", "cuobjdump"):
         _write(name, f'exec {inside} {name} "$@"')
     _write("ldd", _ldd())

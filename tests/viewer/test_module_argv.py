@@ -84,6 +84,8 @@ def test_there_is_no_other_way_to_start_a_module() -> None:
     found = [
         path.relative_to(root).as_posix()
         for path in root.rglob("*.py")
-        if re.search(r"""["']-m["'],(?! "--model")""", path.read_text())  # llama-server has one too
+        # llama-server has one too; what runs inside a stand-in has an interpreter of its own
+        if re.search(r"""["']-m["'],(?! "--model")""", path.read_text())
+        and "inside" not in path.parts
     ]
     assert found == ["paths.py"]
