@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import EngineError
 from console.preflight.finding import Finding, Level
 from console.services.docker_client import NotFound, ask
+from console.services.images import pull_hint
 from console.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def check(client: docker.DockerClient, ref: str) -> tuple[Finding, ...]:
         return (Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint),)
     if image is None:
         words = "is not on this machine; nothing is pulled during a run"
-        return (Finding(Level.FAIL, title, words, f"docker pull {one_line(ref)}"),)
+        return (Finding(Level.FAIL, title, words, pull_hint(ref)),)
     return (_platform(image, platform, title),)
 
 

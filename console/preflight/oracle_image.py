@@ -26,6 +26,7 @@ from console.preflight.oracle import Identity
 from console.preflight.probe import Said, call, read, version
 from console.services.deadline import within
 from console.services.docker_client import RECEIVE_S, NotFound, ask
+from console.services.images import pull_hint
 from console.text import one_line
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class ImageBuild:
             raise ServiceError(
                 f"The image {one_line(self.ref)} is not on this machine",
                 "its build cannot be asked",
-                f"docker pull {one_line(self.ref)}",
+                pull_hint(self.ref),
             )
         return self._image
 

@@ -13,7 +13,8 @@ from console.run.executors import executor
 from console.run.executors.check import requires
 from console.run.executors.command import succeeds
 from console.run.fault import point
-from console.run.plan import PlannedStep
+from console.run.image_hint import fitting
+from console.run.plan import Plan, PlannedStep
 from console.run.state import Cause, StepState
 from console.services.deadline import Cancelled
 from console.text import clean, one_line
@@ -74,7 +75,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     except JournalError:
         raise  # nothing can be recorded: the run ends, and the ladder brings the baseline back
     except ConsoleError as error:
-        return _fail(attempt, planned, _translate(error))
+        return _fail(attempt, planned, _translate(context.plan, error))
     except Exception as error:  # a bug, a full disk: it costs the step, not the runner
         traceback.print_exc()
         words = one_line(f"{type(error).__name__}: {error}", 300)
@@ -116,10 +117,11 @@ def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
         _end(attempt, planned, StepState.CANCELLED, cause=verb.cause, detail=words)
 
 
-def _translate(error: ConsoleError) -> StepFailed:
+def _translate(plan: Plan, error: ConsoleError) -> StepFailed:
     cause = Cause.TIMEOUT if isinstance(error, EngineTimeout) else Cause.START_ERROR
     cause = Cause.PRECONDITION if isinstance(error, InvalidFile) else cause
-    return StepFailed(cause, one_line(str(error), 400), lines=[error.hint] if error.hint else [])
+    lines = [fitting(plan, error.hint)] if error.hint else []
+    return StepFailed(cause, one_line(str(error), 400), lines=lines)
 
 
 def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:

@@ -12,6 +12,7 @@ from console.errors import ServiceError
 from console.run.baseline import container_ref, records_dir
 from console.run.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.run.fault import point
+from console.run.image_hint import fitting
 from console.run.state import Cause
 from console.services import enclosure
 from console.services.base import (
@@ -99,7 +100,8 @@ class Fleet:
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:
-            raise StepFailed(Cause.START_ERROR, str(error), lines=[error.hint]) from error
+            lines = [fitting(self.context.plan, error.hint)]
+            raise StepFailed(Cause.START_ERROR, str(error), lines=lines) from error
         self.adopt(name, handle)
         attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)
         return handle

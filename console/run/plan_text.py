@@ -107,7 +107,22 @@ def warnings(made: Plan) -> list[str]:
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
-    return [*found, *switch.misfits(made), *switch.narrow(made), *guard_warnings(made)]
+    return [
+        *found, *switch.misfits(made), *switch.narrow(made), *_short_lease(made),
+        *guard_warnings(made),
+    ]  # fmt: skip
+
+
+def _short_lease(made: Plan) -> list[str]:
+    """A lease that would end the run in its planned outage, where nobody stays attached."""
+    lease_s = lease_of(made, None)
+    down_s = sum(step.takes_s or 0.0 for step in made.steps if step.baseline_down)
+    if not lease_s or down_s <= lease_s:
+        return []
+    return [
+        f"the baseline is planned to be down for {format_duration(down_s)}, longer than the lease: "
+        "stay attached, or run with a longer --lease"
+    ]
 
 
 def guard_warnings(made: Plan) -> list[str]:

@@ -49,6 +49,11 @@ def require_image(client: docker.DockerClient, ref: str) -> ImageInfo:
         raise ServiceError(
             f"The image {one_line(ref)} is not on this machine",
             "nothing is pulled during a run",
-            f"docker pull {one_line(ref)}",
+            pull_hint(ref),
         )
     return found
+
+
+def pull_hint(ref: str) -> str:
+    """The command that fetches an image; a run says instead which of its steps builds it."""
+    return f"docker pull {one_line(ref)}"

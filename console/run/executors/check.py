@@ -10,6 +10,7 @@ from console.playbook.steps import Check, HttpCheck, Step
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.effect import check_words
 from console.run.executors.command import capture_outputs, run_host
+from console.run.image_hint import fitting
 from console.run.plan import PlannedStep
 from console.run.state import Cause
 from console.services.probe import ProbeError, fetch
@@ -110,11 +111,12 @@ def _port(port: int) -> str:
 
 
 def _image(context: Context, ref: str, platform: str | None) -> str:
-    from console.services.images import image_info
+    from console.services.images import image_info, pull_hint
 
     info = image_info(context.fleet.client, ref)
     if info is None:
-        raise _no(f"image {one_line(ref)} is not on this machine; docker pull {one_line(ref)}")
+        what = fitting(context.plan, pull_hint(ref))
+        raise _no(f"image {one_line(ref)} is not on this machine; {what}")
     have = f"{info.os}/{info.architecture}"
     if platform is not None and platform != have:
         raise _no(f"image {one_line(ref)} is {have}, not {one_line(platform)}")

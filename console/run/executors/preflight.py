@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from console.fit.assessment import Verdict as Fit
@@ -17,6 +18,7 @@ from console.preflight.checkpoint import Ask, Preflight, finding_lines
 from console.preflight.finding import Finding, Level, worst
 from console.preflight.host_ask import HostAsk, findings
 from console.preflight.loader import Loader
+from console.run import image_hint
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.executors.gate import evidence_hash, outcome_name
 from console.run.plan import PlannedStep
@@ -192,7 +194,8 @@ def _specs(context: Context) -> dict[str, ServiceSpec]:
 def _found(
     context: Context, step: Step, attempt: Attempt, work: Callable[[], Sequence[Finding]]
 ) -> Done:
-    rows = waited(attempt, work)
+    plan = context.plan
+    rows = [replace(one, hint=image_hint.fitting(plan, one.hint)) for one in waited(attempt, work)]
     _write(attempt, [line for one in rows for line in finding_lines(one)])
     level = worst(rows)
     return _judge(

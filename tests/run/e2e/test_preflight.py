@@ -12,6 +12,7 @@ from console.gguf.write import probe
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World, until
 from tests.testbed import hub_shapes
+from tests.testbed.engine import Engine
 from tests.testbed.hub import LocalHub, Repo, files
 
 MACHINE = {
@@ -141,3 +142,23 @@ def test_the_host_is_asked_and_what_it_lacks_is_a_no_go(world: World, hub: Local
     assert "AMX" in said
     assert "S-013" in said
     assert "377.0 GiB RAM" in said
+
+
+@pytest.mark.engine
+def test_a_missing_image_of_a_build_step_is_not_to_be_pulled(world: World, engine: Engine) -> None:
+    """The look, the check and the one-off container say the same: which step builds it."""
+    build = "id: make, when: false, build: {context: ., tag: 'omni-test/unbuilt:1'}"
+    wants = "on_failure: continue"
+    path = world.write("b.yaml", book(
+        build,
+        f"id: check, check: {{image: 'omni-test/unbuilt:1'}}, {wants}",
+        f"id: one-off, run: [x], where: {{image: 'omni-test/unbuilt:1'}}, {wants}",
+        "id: chain, imports: {image: 'omni-test/unbuilt:1', modules: [x]}, on_no_go: continue",
+    ))  # fmt: skip
+    done = world.console("run", str(path), "--json", **engine.env())
+    assert output(world, "chain").count("step make of this playbook builds it") == 1
+    steps = {step["id"]: json.dumps(step) for step in done.json["steps"]}
+    assert "step make of this playbook builds it" in steps["check"]
+    shown = world.console("show", world.run.id).out
+    assert shown.count("step make of this playbook builds it; by hand: cd ") >= 1
+    assert "docker pull" not in shown + "".join(steps.values())
