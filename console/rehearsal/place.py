@@ -95,7 +95,7 @@ def _commands(search: str, told: dict[str, str]) -> None:
 def _ldd() -> str:
     return (
         f'case "$1" in {shlex.quote(str(work()))}/*) echo "ldd: stand-in of a rehearsal" >&2\n'
-        '  printf "\\tlibnccl.so.2 => stand-in (0x0)\\n" ;;\n'
+        '  printf "\\tlibnccl.so.2 => /stand-in/libnccl.so.2 (0x0)\\n" ;;\n'
         '*) exec /usr/bin/ldd "$@" ;; esac'
     )
 
