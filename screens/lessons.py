@@ -177,7 +177,7 @@ class LessonScreen(Page):
 
 
 def lesson_row(lesson: Lesson, width: int, *, here: bool) -> Row:
-    """`• F-022   rejected      Loading Meituan's INT8 weights took the machine down`."""
+    """`• F-022   blocked       Loading Meituan's INT8 weights took the machine down`."""
     from console.lessons.text import tone_of
 
     model = lesson.model

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 from textual.app import ComposeResult
 
 from console.errors import ConsoleError
-from console.text import clean
+from console.text import clean, one_line
 from screens.form import FormField, FormScreen
 from screens.page import Page
+from screens.question import Question
 from widgets.badge import BaselineBadge
 from widgets.keys import bindings
 from widgets.options import KeyLine
@@ -22,6 +23,7 @@ from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
     from console.app import ConsoleApp
+    from console.lint.finding import Finding
     from console.run.directory import RunDir
     from console.viewer.catalog import Field, Preview
 
@@ -45,6 +47,7 @@ class PlanScreen(Page):
         self.problem = ""
         self.starting = ""
         self.turn = 0
+        self.overrides: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge()
@@ -88,21 +91,12 @@ class PlanScreen(Page):
             self.console.say("this playbook has no inputs")
             return
         by_name = {field.name: field for field in self.fields}
+        fields = [form_field(field, self.inputs.get(field.name)) for field in self.fields]
         form = FormScreen(
-            f"Inputs of {clean(self.path.stem, 60)}", [self._field(f) for f in self.fields],
-            "Read the plan", lambda name, text: catalog.check_value(by_name[name], text),
+            f"Inputs of {clean(self.path.stem, 60)}", fields, "Read the plan",
+            lambda name, text: catalog.check_value(by_name[name], text),
         )  # fmt: skip
         self.app.push_screen(form, self._filled)
-
-    def _field(self, field: Field) -> FormField:
-        note = clean(field.secret_from or field.expected, 100)
-        if field.required:
-            note += ", required"
-        return FormField(
-            field.name, self.inputs.get(field.name, field.default), clean(field.title, 100), note,
-            ("true", "false") if field.type == "bool" else tuple(field.choices),
-            bool(field.secret_from),
-        )  # fmt: skip
 
     def _filled(self, changed: dict[str, str] | None) -> None:
         if changed is None:
@@ -120,6 +114,7 @@ class PlanScreen(Page):
     def _ask_plan(self) -> None:
         """Read the plan anew; an older one is gone from here on, and cannot be started."""
         self.preview = None
+        self.overrides = {}
         self.turn += 1
         self.in_thread(partial(self._plan, self.turn, dict(self.inputs)))
         self._draw()
@@ -225,7 +220,7 @@ class PlanScreen(Page):
             place = site(desk.site)
             playbook = catalog.load(self.path, inputs, place)
             run = begin.begin(
-                place, playbook, inputs, step=True, expect=digest,
+                place, playbook, inputs, step=True, expect=digest, overrides=dict(self.overrides),
                 say=lambda text: self.on_loop(self._say, text),
             )  # fmt: skip
         except ConsoleError as error:
@@ -246,6 +241,25 @@ class PlanScreen(Page):
             return
         self.problem = "\n".join(error.lines())
         self._draw()
+        errors: list[Finding] = getattr(error, "errors", [])
+        if errors and self.app.screen is self:
+            self._ask_why(errors)
+
+    def _ask_why(self, errors: list[Finding]) -> None:
+        """Lint stops the run: it goes on with a reason, which is kept with it."""
+        from screens.ask import AskScreen
+
+        question = Question(
+            "Lint stops this run", [f"{one.what} [{one.rule}]" for one in errors],
+            "a reason to go on", required=True,
+        )  # fmt: skip
+
+        def answered(reason: str | None) -> None:
+            if reason:
+                self.overrides |= {one.rule: one_line(reason) for one in errors}
+                self.action_start()
+
+        self.app.push_screen(AskScreen(question), answered)
 
     def _begun(self, run: RunDir, began: float) -> None:
         """The run stands before its first step; unless the emergency key was pressed meanwhile."""
@@ -262,6 +276,19 @@ class PlanScreen(Page):
             self._draw()
 
 
+def form_field(field: Field, given: str | None) -> FormField:
+    """An input of the playbook as the form has it, with what was given before."""
+    note = clean(field.secret_from or field.expected, 100)
+    if field.required:
+        note += ", required"
+    value = field.default if given is None else given
+    return FormField(
+        field.name, value, clean(field.title, 100), note,
+        ("true", "false") if field.type == "bool" else tuple(field.choices),
+        bool(field.secret_from),
+    )  # fmt: skip
+
+
 def plan_rows(lines: list[str], width: int) -> list[Row]:
     """The plan's own lines, wrapped; an outage stands out by its sign and tone."""
     rows: list[Row] = []
@@ -269,7 +296,7 @@ def plan_rows(lines: list[str], width: int) -> list[Row]:
         tone = ""
         if line.startswith("!") or "WOULD NOT RUN" in line:
             tone = "bad"
-        elif line.startswith(("  WARNING", "  lessons")):
+        elif line.startswith(("  WARNING", "  BLOCKER", "  lessons")):
             tone = "warn"
         elif line and not line.startswith(" "):
             tone = "bold"

@@ -27,7 +27,7 @@ def tone_of(lesson: Lesson) -> str:
 
 
 def row(lesson: Lesson) -> str:
-    """`F-022   rejected     2026-01-27  Loading Meituan's INT8 weights took the machine down`."""
+    """`F-022   blocked      2026-01-27  Loading Meituan's INT8 weights took the machine down`."""
     model = lesson.model
     own = " (yours)" if lesson.own else ""
     return f"{model.id:<7} {model.status:<12} {model.date}  {clean(model.title)}{own}"
@@ -80,7 +80,7 @@ def _parts(registry: Registry, lesson: Lesson, today: date) -> Iterator[tuple[st
     yield "avoid", [f"{one.avoid}: {one.why}. Rather {one.instead}" for one in model.quick], ""
     yield "asked", [f"{one.question} {one.answer}" for one in model.asked], ""
     yield "since then", list(model.notes), "accent"
-    yield "see", [f"{_titled(registry, one.to)}: {one.words}" for one in model.links], ""
+    yield "see", [f"{_titled(registry, one.to)} – {one.words}" for one in model.links], ""
     yield "linked from", [", ".join(registry.linking_to(model.id))], "dim"
     yield "lint rules", [", ".join(model.rules)], ""
     yield "sources", [", ".join(model.sources)], ""

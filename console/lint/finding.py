@@ -8,6 +8,8 @@ from enum import StrEnum
 from console.text import one_line
 
 WORDS_LIMIT = 400
+BLOCKER = "known-blocker"
+"""No rule of a text: what a run is asked about lessons that its playbook names."""
 
 
 class Severity(StrEnum):

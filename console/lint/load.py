@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from console.errors import ConsoleError, Exit, UsageError
 from console.lint import playbook as books
 from console.lint import run, source, tree
 from console.lint.facts import Facts
-from console.lint.finding import Finding, Severity
+from console.lint.finding import BLOCKER, Finding, Severity
 from console.lint.rule import rules
 from console.text import one_line
 
@@ -20,28 +20,35 @@ if TYPE_CHECKING:
 
 
 class LintRefused(ConsoleError):
-    """Errors that nobody has overridden; nothing was started."""
+    """Errors that nobody has overridden; nothing was started. `errors`: which."""
 
     exit_code = Exit.LINT
 
-
-def check(playbook: Playbook, facts: Facts, overrides: Mapping[str, str]) -> list[Finding]:
-    """Open findings of a playbook and the files it builds from; an overridden one is marked.
-
-    `overrides`: rule → reason. Raises LintRefused with every error that has none.
-    """
-    found = [
-        replace(one, suppressed=f"override: {overrides[one.rule]}")
-        if one.rule in overrides else one
-        for one in _findings(playbook, facts) if not one.suppressed
-    ]  # fmt: skip
-    errors = [one for one in found if one.severity is Severity.ERROR and not one.suppressed]
-    if errors:
-        raise LintRefused(
+    def __init__(self, errors: list[Finding]) -> None:
+        super().__init__(
             "lint stops this run",
             "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
             f"mend it, or go on with a reason: --override {errors[0].rule}=WHY",
         )
+        self.errors = errors
+
+
+def check(
+    playbook: Playbook, facts: Facts, overrides: Mapping[str, str], more: Iterable[Finding] = ()
+) -> list[Finding]:
+    """Open findings of a playbook and the files it builds from; an overridden one is marked.
+
+    `overrides`: rule → reason. `more`: what was found by other means. Raises LintRefused with every
+    error that has none.
+    """
+    found = [
+        replace(one, suppressed=f"override: {overrides[one.rule]}")
+        if one.rule in overrides else one
+        for one in (*_findings(playbook, facts), *more) if not one.suppressed
+    ]  # fmt: skip
+    errors = [one for one in found if one.severity is Severity.ERROR and not one.suppressed]
+    if errors:
+        raise LintRefused(errors)
     return found
 
 
@@ -50,7 +57,7 @@ def overrides_of(pairs: list[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for pair in pairs:
         name, _, reason = pair.partition("=")
-        if name not in rules():
+        if name != BLOCKER and name not in rules():
             raise UsageError(
                 f"--override {one_line(pair, 60)}", f"no rule is named {one_line(name, 60)}",
                 "omni-console lint --rules lists them",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from console.lint.finding import Finding, Severity
+from console.lint.finding import BLOCKER, Finding, Severity
 from console.lint.rule import Rule, rules
 from console.lint.suppress import BAD, FORM, UNUSED
 from console.text import clean
 
 NOT_RULES = (
     ("F-005", "more models than memory", "a sum over services: `check checkpoint`, guards"),
-    ("F-006", "a Node version of a command line tool", "on no path of a playbook"),
+    ("F-006B", "a Node version of a command line tool", "on no path of a playbook"),
     ("F-007", "httpx.AsyncClient against llama.cpp", "in Python programs, which are not read"),
     ("S-002", "the CPU executor", "a configuration that works, not a fault"),
     ("S-004", "an internal network", "a configuration that works, not a fault"),
@@ -94,7 +94,11 @@ without, unless it says otherwise.
 
 `omni-console run` lints the playbook, and the Dockerfiles and compose files that it names. An error
 stops it, unless `--override RULE=reason` is given: that is kept with the run and stands in its
-report. Warnings are told.
+report; the console asks for the reason. Warnings are told.
+
+A run also asks about known blockers: a lesson that the playbook names, that still is blocked,
+deferred or rejected, and that bears on a step that acts. `--override {BLOCKER}=reason` goes on.
+The plan shows them from the start ([lessons.md](lessons.md)).
 
 ## In place
 

@@ -11,6 +11,7 @@ from console.lessons.load import titles
 from console.preflight.cards import Cards
 from console.preflight.machine import look
 from console.run import guard_now, switch
+from console.run.blocker import blockers
 from console.run.guard_sheet import lease_of, limits_of, misfits
 from console.run.guard_words import lease_words, limit_words
 from console.run.plan import Plan, PlannedStep
@@ -46,6 +47,7 @@ def as_json(made: Plan) -> dict[str, object]:
              "implicit": s.implicit, "baseline_down": s.baseline_down, "lessons": list(s.lessons)}
             for s in made.steps
         ],
+        "blockers": [one.words for one in blockers(made)],
         "refused": [str(p) for p in made.playbook.unbuilt],
     }  # fmt: skip
 
@@ -67,6 +69,7 @@ def lines(made: Plan) -> list[str]:
     out += [f"  stand-in   {clean(one)}" for one in (made.rehearsal or {}).get("notes") or ()]
     if model.lessons:
         out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
+    out += [f"  BLOCKER    {clean(one.words)}; a run asks for a reason" for one in blockers(made)]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
     out.append(f"  lease      {lease_words(lease_of(made, None))}")

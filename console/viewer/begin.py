@@ -84,8 +84,11 @@ def _linted(
     """What lint says, told and ready to be recorded. Raises LintRefused."""
     from console.lint import load
     from console.lint.facts import facts_of
+    from console.run.blocker import findings
+    from console.run.plan import make_plan
 
-    found = load.check(playbook, facts_of(site), overrides)
+    more = findings(make_plan(playbook, site))
+    found = load.check(playbook, facts_of(site), overrides, more)
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
     return load.records(found)

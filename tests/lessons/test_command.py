@@ -91,7 +91,7 @@ def test_what_is_due_by_the_clock(capsys: pytest.CaptureFixture[str], clock: Fak
     clock.time = NOON - 40 * 86400
     assert said(capsys, "--due")[1] == "nothing is due on 2026-03-17\n"
     clock.time = NOON + 86400
-    assert len(told(capsys, "--due")[1]["due"]) == 19
+    assert len(told(capsys, "--due")[1]["due"]) == 20
 
 
 def test_rechecks_say_what_they_found_and_change_nothing(

@@ -10,6 +10,7 @@ import pytest
 
 from console.lessons import bearing, ids
 from console.lessons.load import Registry, load_registry
+from console.lint.rule import rules
 from console.run.effect import effects
 from console.viewer.site import shipped
 
@@ -102,6 +103,27 @@ def test_what_is_blocked_or_deferred_is_looked_at_again(registry: Registry) -> N
     waiting = [one for one in registry.lessons if one.model.status in ("blocked", "deferred")]
     assert len(waiting) > 3
     assert [one.id for one in waiting if one.model.due is None] == []
+
+
+def test_rules_and_lessons_name_each_other(registry: Registry) -> None:
+    by_rule = {(rule.id, one) for rule in rules().values() for one in rule.lessons}
+    by_lesson = {(rule, one.id) for one in registry.lessons for rule in one.model.rules}
+    assert len(by_rule) > 20
+    assert by_rule ^ by_lesson == set()
+
+
+def test_every_version_of_the_log_is_a_date_of_some_status(registry: Registry) -> None:
+    words = [
+        change.words for one in registry.lessons for change in one.model.history
+        if "of the log" in change.words
+    ]  # fmt: skip
+    told = {int(n) for text in words for n in re.findall(r"version v1\.(\d+)", text)}
+    assert told == set(range(1, 16))  # v1.0 is the day the log began: docs/lessons.md
+
+
+def test_what_the_log_calls_blocked_is_blocked(registry: Registry) -> None:
+    blocked = {one.id for one in registry.lessons if one.model.status == "blocked"}
+    assert blocked == {"F-006", "F-008", "F-018", "F-022", "F-023", "F-026", "D-002"}
 
 
 def test_no_recheck_is_a_shell_line(registry: Registry) -> None:

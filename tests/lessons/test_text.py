@@ -32,7 +32,7 @@ def test_whole_entry() -> None:
     assert lesson is not None
     text = " ".join(" ".join(line for line, _ in entry(registry, lesson, 80, TODAY)).split())
     for part in (
-        "failure, blocked, blocking, 2026-01-24, updated 2026-01-27", "tried", "S-013",
+        "failure, blocked, 2026-01-24, updated 2026-01-27", "tried", "S-013",
         "2026-01-27 resurrected", "with itself:", "due since 2026-04-27 (209 days)",
         "$ docker manifest inspect", "F-006B ByteRover", "linked from",
     ):  # fmt: skip

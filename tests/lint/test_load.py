@@ -12,6 +12,9 @@ from console.errors import Exit, UsageError
 from console.lint.load import LintRefused, check, overrides_of, records
 from console.playbook.load import load_playbook
 from console.playbook.model import Playbook
+from console.run.blocker import findings
+from console.run.plan import make_plan
+from console.site.load import load_site
 from tests.lint.facts import NOTHING, UNEQUAL
 
 BOOK = """\
@@ -82,6 +85,28 @@ def test_an_override_needs_a_rule_and_a_reason(pair: str) -> None:
         overrides_of([pair])
 
 
+def test_a_known_blocker_is_gone_past_with_a_reason(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+    book = place / "book.yaml"
+    text = BOOK.replace("inputs:", "lessons: [F-003, F-025]\ninputs:", 1)
+    book.write_text(text.replace("[llama-bench", "[dynamo, llama-bench"))
+    argv = ["run", str(book), "--site", str(place / "site.yaml")]
+    assert main(argv) == Exit.LINT
+    said = capsys.readouterr().err
+    assert (
+        "book.yaml:4:18: error: F-025 is rejected (2026-01-27), and step bench goes into it" in said
+    )
+    assert "--override known-blocker=WHY" in said
+    playbook, site = load(place), load_site(place / "site.yaml")
+    (one,) = check(
+        playbook, NOTHING, overrides_of(["known-blocker=a new release"]),
+        findings(make_plan(playbook, site)),
+    )  # fmt: skip
+    assert (one.lessons, one.suppressed) == (("F-025",), "override: a new release")
+
+
 def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["run", str(place / "book.yaml"), "--site", str(place / "site.yaml"), "--input"]
     assert main([*argv, "mode=graph"]) == Exit.LINT
@@ -93,7 +118,6 @@ def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyP
     from console.command import run
     from console.run.directory import RunDir
     from console.run.launch import Detachment
-    from console.site.load import load_site
 
     launched: list[RunDir] = []
 

@@ -10,6 +10,7 @@ import pytest
 from console.cli import main
 from console.errors import Exit
 from console.playbook.load import load_playbook
+from console.run.blocker import blockers
 from console.run.plan import Plan, make_plan
 from console.site.load import load_site
 from console.viewer.site import shipped
@@ -57,6 +58,26 @@ def test_it_plans_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert code == (Exit.USAGE if plan["refused"] else Exit.OK)
     assert plan["takes_baseline_down"] == (name in TRIALS)
     assert [s["id"] for s in plan["steps"]].count("report") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("ik-llama-phase2", ["F-002"]), ("kt-sglang-evaluation", ["F-022"]),
+        ("kt-sglang-resurrection", ["F-019", "F-022"]), ("operation-lazarus", ["F-018", "F-027"]),
+        ("download-checkpoint", []), ("baseline-verify", []), ("reboot-recovery", []),
+    ],
+)  # fmt: skip
+def test_a_trial_of_what_failed_before_is_asked_why(name: str, wanted: list[str]) -> None:
+    assert [one.lesson.id for one in blockers(planned(name))] == wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lessons_stand_beside_few_steps(name: str) -> None:
+    """A hint at every other step is read at none; looking steps have hints of their own kind."""
+    steps = [step for step in planned(name).steps if not step.implicit]
+    assert sum(len(step.lessons) for step in steps) <= max(1, len(steps) // 2)
+    assert not any(s.lessons for s in steps if s.kind in ("note", "report", "check", "gate"))
 
 
 @pytest.mark.parametrize("name", NAMES)
