@@ -26,7 +26,9 @@ def status(
     """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
     dot = f" {glyphs().pending} "
     state = word.replace("_", " ").upper()
-    left: list[Part] = [(state, STATE_TONE.get(word, ""))]
+    # first, where no width cuts it off
+    left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
+    left.append((state, STATE_TONE.get(word, "")))
     if view.reason:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
     current = view.current
@@ -46,7 +48,7 @@ def status(
         left += [(f"{dot}decision ", "dim"), (text, DECISION_TONE.get(decision, ""))]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))
-        if view.mark:
+        if view.mark and not view.rehearsal:
             left.append((f" {view.mark}", "warn"))
     if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))

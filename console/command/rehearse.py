@@ -12,7 +12,7 @@ from console.errors import EngineError, Exit, RollbackFailed, UsageError
 from console.rehearsal import baseline, image, place
 from console.rehearsal import prepare as making
 from console.rehearsal.fault import known
-from console.rehearsal.site import BASELINE, port_of, reference
+from console.rehearsal.site import container, port_of, reference
 from console.rollback.ladder import Ladder
 from console.run.baseline import restore_time
 from console.run.lock import HostLock
@@ -58,9 +58,10 @@ def planned(args: Namespace) -> Plan:
     site = site_of(args.site)
     making.engine(site.model.engine.host)
     path, given = playbook_path(args.playbook), inputs_of(args.input)
-    _, mapping = making.draft(path, given, site, args.fault)
     try:
-        made = making.fill(path, given, site, mapping, planning=True)
+        with place.only_planned():
+            _, mapping = making.draft(path, given, site, args.fault)
+            made = making.fill(path, given, site, mapping, planning=True)
     except EngineError as error:
         raise UsageError("a rehearsal needs Docker with Compose", str(error), error.hint) from error
     return make_plan(made.playbook, made.site, restore_time(made.site.name), record(made.rewriter))
@@ -95,7 +96,7 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: maki
 
 def _end(args: Namespace, client: docker.DockerClient, say: making.Say) -> None:
     if args.keep:
-        say(f"the stand-in baseline goes on serving; docker stop {BASELINE} ends it")
+        say(f"the stand-in baseline goes on serving; docker stop {container()} ends it")
         return
     baseline.stop(client)
     say("the stand-in baseline is stopped")

@@ -41,12 +41,10 @@ def load_playbook(
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
-    `given`: inputs as text, from the command line. `aliases`: the site's old names of services,
-    replaced by today's and told in `.notes`. `base`: directory for relative paths (the playbook's
-    own). `planning`: accept what is not built yet, listed in `.unbuilt`, and inputs without a
-    value. `pinned`: a run's own copy; its lessons may have gone since. `rewrite`: changes the
-    filled-in document before it is checked. Raises InvalidFile (exit 2) with all problems, or
-    UsageError for an unknown input.
+    `given`: inputs as text. `aliases`: old names of services, told in `.notes`. `base`: what paths
+    are relative to. `planning`: accept what is not built yet, listed in `.unbuilt`, and inputs
+    without a value. `pinned`: a run's own copy; its lessons may have gone since. `rewrite`: changes
+    the filled-in document before it is checked. Raises InvalidFile (exit 2), UsageError.
     """
     text, document = _read(path)
     problems = Problems([*document.problems, *(() if pinned else unknown_lessons(document))])

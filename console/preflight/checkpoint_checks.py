@@ -96,7 +96,8 @@ def table(
     found = compatibility.check(
         compatibility.Question(
             engine, _table_format(chosen.format), facts.architecture,
-            _table_quantization(chosen), method_of(plan), getattr(plan, "split_mode", ""), machine,
+            _table_quantization(chosen), method_of(plan, ask.args),
+            getattr(plan, "split_mode", ""), machine,
         )
     )  # fmt: skip
     if engine in LIKE_SGLANG:

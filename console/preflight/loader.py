@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from console.errors import UsageError
 from console.fit.flags import conversion_plan, llama_plan, sglang_plan
-from console.fit.plan import LlamaPlan, LoaderPlan, SglangPlan
+from console.fit.plan import ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan
 from console.hub.checkpoint import Format
 from console.text import one_line
 
@@ -90,8 +91,11 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
     return "sglang" if format_ is not Format.GGUF else "llama.cpp"
 
 
-def method_of(plan: LoaderPlan) -> str:
-    """kt-kernel's method, where the plan names one."""
+def method_of(plan: LoaderPlan, args: Sequence[str] = ()) -> str:
+    """kt-kernel's method, where the plan names one; of a conversion, what it is done for."""
+    for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
+        if option == "--kt-method":
+            return value
     return getattr(plan, "kt_method", "") or ("" if isinstance(plan, LlamaPlan) else _result(plan))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ServiceError
 from console.reclaim.model import Leftover
 from console.reclaim.spare import Spared
-from console.services.base import BUILT_LABEL, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL
+from console.services.base import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, role_of
 from console.services.docker_client import NotFound, ask
 from console.text import one_line
 
@@ -31,11 +31,11 @@ def containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
     api: Any = client.api
     rows = ask(
         "Listing containers with their sizes",
-        lambda: api.containers(all=True, size=True, filters={"label": ROLE_LABEL}), LIST_S,
+        lambda: api.containers(all=True, size=True, filters={"label": RUN_LABEL}), LIST_S,
     )  # fmt: skip
     for row in rows:
         labels = row.get("Labels") or {}
-        if labels.get(ROLE_LABEL) in ROLES:
+        if role_of(labels) in ROLES:
             yield _container(client, row, labels, spared)
 
 
@@ -46,7 +46,7 @@ def _container(
     names = [str(name).lstrip("/") for name in row.get("Names") or ()]
     name = one_line(names[0] if names else identity[:12], 80)
     state = one_line(str(row.get("State", "")), 20)
-    role = "one-off" if labels[ROLE_LABEL] == "oneoff" else labels.get(SERVICE_LABEL, "candidate")
+    role = "one-off" if role_of(labels) == "oneoff" else labels.get(SERVICE_LABEL, "candidate")
     aside = ", renamed aside" if _ASIDE.search(name) else ""
     found = Leftover(
         f"c-{identity[:12]}", "container", f"{name}: {one_line(role, 60)}, {state}{aside}",
@@ -128,6 +128,6 @@ def inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
         except NotFound:
             continue
         labels = (one.get("Config") or {}).get("Labels") or {}
-        if ref in refs or labels.get(ROLE_LABEL) not in ROLES:
+        if ref in refs or role_of(labels) not in ROLES:
             found.append(one)
     return found

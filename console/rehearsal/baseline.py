@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console import paths
 from console.errors import ServiceError
 from console.rehearsal import image, place
 from console.rehearsal.inside.settings import HOLDS
 from console.rehearsal.mapping import Mapping
-from console.rehearsal.site import BASELINE
+from console.rehearsal.site import container
 from console.services.docker_client import ask, inspect
 from console.services.probe import Health, complete, health
 
@@ -38,7 +39,7 @@ Say = Callable[[str], None]
 
 
 def memory_file() -> Path:
-    return place.directory() / "speed.json"
+    return paths.rehearsal_dir() / "speed.json"
 
 
 def known(base: str) -> float | None:
@@ -62,7 +63,7 @@ def bring_up(
     while health(url)[0] is not Health.SERVING:
         if time.monotonic() > deadline:
             raise ServiceError(
-                "the stand-in baseline does not serve", url, f"docker logs {BASELINE}"
+                "the stand-in baseline does not serve", url, f"docker logs {container()}"
             )
         time.sleep(0.1)
     found = calibrate(lambda: _measure(url), lambda cpus: _limit(client, cpus), per, tok_s, say)
@@ -103,9 +104,9 @@ def _start(client: docker.DockerClient, tag: str, port: int) -> None:
     from docker import types
 
     api: Any = client.api
-    if inspect(client, BASELINE) is not None:
+    if inspect(client, container()) is not None:
         ask("Removing the last rehearsal's baseline",
-            lambda: api.remove_container(BASELINE, force=True, v=True))  # fmt: skip
+            lambda: api.remove_container(container(), force=True, v=True))  # fmt: skip
     host = api.create_host_config(
         port_bindings={INNER: ("127.0.0.1", port)}, init=True, pids_limit=4096,
         cpu_period=PERIOD_US, cpu_quota=PERIOD_US, restart_policy={"Name": "no"},
@@ -116,7 +117,7 @@ def _start(client: docker.DockerClient, tag: str, port: int) -> None:
     made = ask(
         "Creating the stand-in baseline",
         lambda: api.create_container(
-            tag, command=command, name=BASELINE, ports=[INNER], host_config=host,
+            tag, command=command, name=container(), ports=[INNER], host_config=host,
             labels={image.LABEL: "baseline"},
         ),
     )  # fmt: skip
@@ -128,7 +129,7 @@ def _limit(client: docker.DockerClient, cpus: float) -> None:
     ask(
         "Setting the stand-in's quota",
         lambda: api.update_container(
-            BASELINE, cpu_period=PERIOD_US, cpu_quota=max(1000, int(cpus * PERIOD_US))
+            container(), cpu_period=PERIOD_US, cpu_quota=max(1000, int(cpus * PERIOD_US))
         ),
     )
 
@@ -136,5 +137,5 @@ def _limit(client: docker.DockerClient, cpus: float) -> None:
 def stop(client: docker.DockerClient) -> None:
     """Stop it; it is kept, as any container is. Raises EngineError."""
     api: Any = client.api
-    if inspect(client, BASELINE) is not None:
-        ask("Stopping the stand-in baseline", lambda: api.stop(BASELINE, timeout=5), 30.0)
+    if inspect(client, container()) is not None:
+        ask("Stopping the stand-in baseline", lambda: api.stop(container(), timeout=5), 30.0)

@@ -52,7 +52,7 @@ def _in_a_container(name: str, mapping: Mapping) -> str:
     told = packed(mapping.for_image(name))
     return (
         f"exec docker run --rm --init --cpus {mapping.cpus:.4f} --network none "
-        '--label omni.role=oneoff --label "omni.run=$OMNI_RUN" '
+        f'--label {place.role_label()}=oneoff --label "omni.run=$OMNI_RUN" '
         f"-v {shlex.quote(str(place.holds()))}:{HOLDS} -e {VARIABLE}={told} "
         f'{mapping.base} {name} "$@"'
     )

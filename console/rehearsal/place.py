@@ -6,15 +6,19 @@ beside the real baseline and a real run, and a rollback of the one never touches
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from console import paths
 from console.rehearsal import image
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
+from console.services.base import ROLE_VARIABLE
 
 STAND_INS = Path(__file__).with_name("standins")
 MAPPING = "rehearsal.json"
@@ -23,8 +27,37 @@ LOOKS = ("images", "version", "info", "image inspect", "image ls")
 """What a step's own `docker` may do without naming a stand-in."""
 
 
+_part = ""
+
+
 def directory() -> Path:
-    return paths.rehearsal_dir()
+    return paths.rehearsal_dir() / _part
+
+
+@contextmanager
+def only_planned() -> Iterator[None]:
+    """A directory of its own: what a plan writes must not change a rehearsal that is under way."""
+    global _part
+    _part = "plan"
+    try:
+        yield
+    finally:
+        _part = ""
+
+
+def own_name(thing: str) -> str:
+    """The name of a rehearsal's container: one a user and state directory, in the same engine."""
+    return f"omni-rehearsal-{_owner()}-{thing}"
+
+
+def role_label() -> str:
+    """The label by which this user's rehearsals know what they started, and nobody else's."""
+    return f"omni.rehearsal.{_owner()}.role"
+
+
+def _owner() -> str:
+    whose = f"{os.getuid()} {paths.rehearsal_dir().resolve()}"
+    return hashlib.sha256(whose.encode()).hexdigest()[:6]
 
 
 def holds() -> Path:
@@ -60,6 +93,7 @@ def environment(told: Settings) -> dict[str, str]:
     first = str(directory() / "bin")
     return {
         "OMNI_HOST_DIR": str(directory() / "host"),
+        ROLE_VARIABLE: role_label(),
         "PYTHONPATH": f"{STAND_INS}:{python}" if python else str(STAND_INS),
         "PATH": search if search.split(":")[0] == first else f"{first}:{search}",
         VARIABLE: packed(told),

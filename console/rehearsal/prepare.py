@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
 """What a stand-in load may eat before the guard stops it, bytes."""
 EATEN_S = 10.0
+MODEL = "baseline.gguf"
 Say = Callable[[str], None]
 
 
@@ -82,7 +83,8 @@ def fill(
     for name, value in mapping.inputs.items():
         _lay(name, Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
-    model = place.directory() / "models" / "baseline.gguf"
+    # by its real name: a preflight knows the baseline's own weights by it
+    model = place.directory() / "models" / Path(next(iter(site.model.baseline.models), MODEL)).name
     model.parent.mkdir(exist_ok=True)
     model.write_text("stand-in: the model is in the image\n")
     own = load_site(sites.write(site, rewriter, model))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import image, place, shorten, stack
+from console.rehearsal import checkpoint, image, place, shorten, stack
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.mapping import Mapping
 
@@ -44,8 +44,9 @@ class Rewriter:
         fault = f", fault {self.mapping.fault}" if self.mapping.fault else ""
         made["title"] = f"REHEARSAL{fault}: {made.get('title', '')}"
         self._find_images(made)
-        for service in _tables((made.get("services") or {}).values()):
-            self.service(service, base)
+        for name, service in (made.get("services") or {}).items():
+            if isinstance(service, dict):
+                self.service(name, service, base)
         shorten.shorten(made, self.mapping, self.notes)
         for step in steps(made):
             self._step(step)
@@ -65,19 +66,19 @@ class Rewriter:
 
     # -- services ------------------------------------------------------------------------------
 
-    def service(self, service: Tree, base: Path) -> None:
+    def service(self, name: str, service: Tree, base: Path) -> None:
         service["url"] = self._text(service.get("url"))
         if self.mapping.fault == "never-ready":
             service.setdefault("ready", {})["timeout"] = f"{NEVER_READY_S}s"
             self.notes.append(f"ready: timeout {NEVER_READY_S}s for {service['url']}")
         if isinstance(service.get("container"), dict):
-            self._container(service["container"])
+            self._container(service["container"], name)
         elif isinstance(service.get("compose"), dict):
             self._compose(service["compose"], base)
         elif isinstance(service.get("process"), dict):
-            self._process(service)
+            self._process(service, name)
 
-    def _container(self, box: Tree) -> None:
+    def _container(self, box: Tree, service: str) -> None:
         box["image"] = self.tag(str(box.get("image")))
         box["ports"] = [self._published(str(one)) for one in box.get("ports") or ()]
         mounts = [self._mount(str(one)) for one in box.get("mounts") or ()]
@@ -86,8 +87,7 @@ class Rewriter:
             self.notes.append("GPUs are scripted: none is given to a container")
         box.pop("network", None)
         box["cpus"] = round(self.mapping.cpus, 4)
-        if box.get("name"):
-            box["name"] = f"omni-rehearsal-{box['name']}"
+        box["name"] = place.own_name(str(box.get("name") or service))
 
     def _compose(self, one: Tree, base: Path) -> None:
         file, service = base / str(one.get("file")), str(one.get("service"))
@@ -105,7 +105,7 @@ class Rewriter:
         for key in ("profile", "project"):
             one.pop(key, None)
 
-    def _process(self, service: Tree) -> None:
+    def _process(self, service: Tree, service_name: str) -> None:
         """A model server becomes a container, for its quota; anything else stays a process."""
         argv = [self._argument(one) for one in service["process"].get("argv") or ()]
         program = Path(str(argv[0])).name if argv else ""
@@ -115,7 +115,7 @@ class Rewriter:
         name = "python3" if program.startswith("python") else program
         box = {"image": f"{HOST}:1", "command": [name, *argv[1:]],
                "env": service["process"].get("env") or {}}  # fmt: skip
-        self._container(box)
+        self._container(box, service_name)
         service["container"] = {**box, "network": "host"}
         del service["process"]
         self.notes.append(f"host process {program} runs in a stand-in container")
@@ -137,6 +137,8 @@ class Rewriter:
             step["note"] = "REHEARSAL: nothing is downloaded here"
             for key in ("download", "retry", "unless"):
                 step.pop(key, None)
+        if isinstance(step.get("checkpoint"), dict):
+            self._checkpoint(step["checkpoint"], f"step {step.get('id')}")
         if step.get("run"):
             step["run"] = [self._argument(one) for one in step["run"]]
         report = step.get("report")
@@ -153,6 +155,13 @@ class Rewriter:
             "unless": self._unless, "imports": self._image, "gguf": self._image,
             "host": self._host, "cutover": self._cutover,
         }  # fmt: skip
+
+    def _checkpoint(self, asked: Tree, where: str) -> None:
+        if asked.get("repo") != checkpoint.WORD:
+            return
+        asked["repo"] = str(checkpoint.put(asked.get("engine") in checkpoint.GGUF_ENGINES))
+        asked.pop("include", None)
+        self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")
 
     def _build(self, build: Tree) -> None:
         name = str(build.get("tag"))

@@ -12,7 +12,6 @@ from console.rehearsal import place
 from console.rehearsal.rewrite import Rewriter
 from console.site.model import Site
 
-BASELINE = "omni-rehearsal-baseline"
 REFERENCE_TOK_S = 10.9
 """What a baseline without a reference is taken to do."""
 WORKSTATION = (
@@ -24,6 +23,11 @@ WORKSTATION = (
 HELD = 0.84
 """Of each card that a stand-in holds; the seeds' baseline holds 115 GB of 128 GiB."""
 DEFAULT_BYTES = 32 << 30
+
+
+def container() -> str:
+    """The name of the stand-in baseline's container."""
+    return place.own_name("baseline")
 
 
 def name_of(site: Site) -> str:
@@ -65,14 +69,14 @@ def text(site: Site, rewriter: Rewriter, model: Path) -> str:
             if key in data["baseline"]}  # fmt: skip
     data["name"] = name_of(site)
     data["baseline"] = {
-        **made, "container": BASELINE, "models": [str(model)],
+        **made, "container": container(), "models": [str(model)],
         "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
         "reference": {**data["baseline"].get("reference", {}), "tok_s": reference(site)},
     }  # fmt: skip
     if not site.model.gpus:
         data["gpus"] = list(WORKSTATION)
-    for service in (data.get("services") or {}).values():
-        rewriter.service(service, site.base)
+    for name, service in (data.get("services") or {}).items():
+        rewriter.service(name, service, site.base)
     guards = data.setdefault("guards", [])
     for guard in guards:
         rewriter.guard(guard)

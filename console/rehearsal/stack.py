@@ -54,7 +54,7 @@ def stand_in(service: str, found: Table[str, Any], tag: str, mapping: Mapping) -
     if memory:
         made["mem_limit"] = memory
     if found.get("container_name"):
-        made["container_name"] = f"omni-rehearsal-{found['container_name']}"
+        made["container_name"] = place.own_name(found["container_name"])
     return {"name": "omni-rehearsal", "services": {service: made}}
 
 

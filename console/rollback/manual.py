@@ -7,7 +7,7 @@ import shlex
 
 from console.rollback.plan import SealedPlan
 from console.rollback.stop import ROLES
-from console.services.base import ROLE_LABEL
+from console.services.base import role_label
 from console.services.engine import DEFAULT_SOCKET
 
 
@@ -29,7 +29,7 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
     out: list[str] = []
     if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
         out += [
-            f"{docker} ps -q --filter label={ROLE_LABEL}={role} | "
+            f"{docker} ps -q --filter label={role_label()}={role} | "
             f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
             for role in ROLES
         ]

@@ -17,6 +17,7 @@ from console.rollback.plan import SealedPlan
 from console.rollback.scene import log_path
 from console.rollback.shell import BODY
 from console.services import process, relay
+from console.services.base import role_label
 
 SCRIPT = "rollback.sh"
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -81,6 +82,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
+        "ROLE_LABEL": role_label(),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 

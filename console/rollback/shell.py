@@ -120,7 +120,7 @@ stop_processes() {
 
 targets() {
   for role in candidate oneoff; do
-    timeout 15 docker ps -q --no-trunc --filter "label=omni.role=$role"
+    timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
   done
   if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
 }

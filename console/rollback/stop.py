@@ -17,7 +17,7 @@ from console.paths import module_argv
 from console.rollback import ram
 from console.rollback.scene import Scene, away, beside, together
 from console.services import bounded, enclosure, process, relay
-from console.services.base import ROLE_LABEL, SERVICE_LABEL
+from console.services.base import SERVICE_LABEL, role_label
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.text import decode
 from console.units import format_bytes, format_duration
@@ -161,11 +161,11 @@ def _targets(scene: Scene, engine: RawEngine) -> list[str]:
 
 
 def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
-    rows = engine.list_containers({ROLE_LABEL: ""})
+    rows = engine.list_containers({role_label(): ""})
     return [
         row.id
         for row in rows
-        if row.labels.get(ROLE_LABEL) in ROLES
+        if row.labels.get(role_label()) in ROLES
         and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(scene, row.id, row.name)
     ]
@@ -235,7 +235,7 @@ def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
 def _with_command(scene: Scene) -> None:
     """The engine's socket did not work: the docker command may know another way in."""
     ours = {e.container for e in scene.live if e.container and not _stays(scene, e.name)}
-    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (ROLE_LABEL, SERVICE_LABEL))
+    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (role_label(), SERVICE_LABEL))
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
         targets = []

@@ -13,7 +13,7 @@ from console.run.guard import WHO, record_breach, unrecorded_breach
 from console.run.plan import PlannedStep
 from console.run.state import ENDS, Cause, RunState, StepState
 from console.services import process
-from console.services.base import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, Handle
+from console.services.base import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 from console.services.docker_client import ask
 
 REPEATABLE = frozenset(
@@ -61,7 +61,7 @@ def end_leftovers(context: Context, step: str) -> None:
     planned = context.plan.at(step)
     if planned.step is None or planned.step.where is None or planned.step.where.image is None:
         return
-    labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{ROLE_LABEL}=oneoff"]
+    labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{role_label()}=oneoff"]
     client = context.fleet.client
     found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
     for container in found:

@@ -5,7 +5,9 @@ Standard library only; the emergency side reads these too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +16,8 @@ PROMPT = "Say in one short sentence that you are ready."
 """What a completion that only has to prove something asks for."""
 ROLE_LABEL = "omni.role"
 """Container label; `candidate` and `oneoff` are what the rollback ladder stops, by label."""
+ROLE_VARIABLE = "OMNI_ROLE_LABEL"
+"""Environment: a rehearsal has a label of its own, so that its ladder and a real one never meet."""
 RUN_LABEL = "omni.run"
 SERVICE_LABEL = "omni.service"
 BUILT_LABEL = "omni.built"
@@ -26,6 +30,20 @@ COOKIE = "OMNI_RUN"
 
 STEP_COOKIE = "OMNI_STEP"
 """The same for the children of one step: they end with it, whatever session they went to."""
+
+
+REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
+
+
+def role_label() -> str:
+    """The label of a role that counts for this process."""
+    return os.environ.get(ROLE_VARIABLE) or ROLE_LABEL
+
+
+def role_of(labels: Mapping[str, str]) -> str:
+    """The role of a container of any run or rehearsal; empty where it is not the console's."""
+    rehearsed = (labels[key] for key in labels if REHEARSED.fullmatch(key))
+    return labels.get(ROLE_LABEL) or next(rehearsed, "")
 
 
 @dataclass(frozen=True, slots=True)

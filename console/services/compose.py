@@ -19,12 +19,12 @@ from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services.base import (
     COOKIE,
-    ROLE_LABEL,
     ComposeSpec,
     Handle,
     Launch,
     ServiceSpec,
     Status,
+    role_label,
 )
 from console.services.cgroup import die_together
 from console.services.compose_command import UP_S, compose
@@ -248,7 +248,7 @@ def resolve_container(
 
 def _is_theirs(row: Mapping[str, Any], files: Sequence[Path], project: str) -> bool:
     labels = row.get("Labels") or {}
-    if ROLE_LABEL in labels or labels.get("com.docker.compose.oneoff") == "True":
+    if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
         return False
     made_from = set(str(labels.get(f"{PROJECT}.config_files") or "").split(","))
     return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)

@@ -17,7 +17,6 @@ from console.clock import Clock, SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
     COOKIE,
-    ROLE_LABEL,
     RUN_LABEL,
     SERVICE_LABEL,
     SPEC_LABEL,
@@ -28,6 +27,7 @@ from console.services.base import (
     Mount,
     ServiceSpec,
     Status,
+    role_label,
 )
 from console.services.cgroup import die_together
 from console.services.docker_client import NameTaken, NotFound, ask, engine_socket, inspect
@@ -82,7 +82,7 @@ class ContainerDriver:
         runs = self.spec.runs
         if isinstance(runs, ContainerSpec):
             labels = labels_of(found)
-            if ROLE_LABEL not in labels:
+            if role_label() not in labels:
                 return None
             image = str(found.get("Image", ""))
             if labels.get(SPEC_LABEL) != spec_hash(bounded(self.client, runs), image):
@@ -184,7 +184,7 @@ def is_here(client: docker.DockerClient) -> bool:
 
 def marks(role: str, run_id: str, service: str, digest: str) -> dict[str, str]:
     """The labels by which strays, equal older containers and one-off commands are known."""
-    return {ROLE_LABEL: role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest}
+    return {role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest}
 
 
 def spec_hash(spec: ContainerSpec, image_id: str) -> str:
@@ -299,7 +299,7 @@ def settle_name(
     if found is None:
         return None
     labels, container = labels_of(found), str(found["Id"])
-    if ROLE_LABEL not in labels:
+    if role_label() not in labels:
         raise name_is_foreign(name)
     if labels.get(SPEC_LABEL) == digest:
         run = clean(labels.get(RUN_LABEL, "an unknown run"))
@@ -313,7 +313,7 @@ def settle_name(
 
 def refuse_running_older(client: docker.DockerClient, service: str, digest: str) -> None:
     """Raise ServiceError when another specification of the same service is still running."""
-    wanted = [f"{ROLE_LABEL}=candidate", f"{SERVICE_LABEL}={service}"]
+    wanted = [f"{role_label()}=candidate", f"{SERVICE_LABEL}={service}"]
     rows = ask("Listing containers", lambda: client.api.containers(filters={"label": wanted}))
     for row in rows:
         if (row.get("Labels") or {}).get(SPEC_LABEL) != digest:

@@ -54,13 +54,16 @@ def loader_for(
     ctx: int | None = None,
     lent: Command | None = None,
 ) -> Loader:
-    """The loader that is meant: with arguments given, lent by a service, or the baseline's own."""
+    """The loader that is meant: with arguments given, lent by a service, or the baseline's own.
+
+    The baseline's arguments written out are still the baseline's: they are known to serve.
+    """
     if lent is not None:
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
         return Loader(kind, engine, lent.argv, dict(lent.env), ctx, whose, mine)
     known = site.baseline.args
-    if known and not args and kind in MAPS and engine in LLAMA:
+    if known and (not args or tuple(args) == tuple(known)) and kind in MAPS and engine in LLAMA:
         whose = f"the arguments of {site.name}'s baseline"
         return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True)
     return Loader(kind, engine, tuple(args), {}, ctx)

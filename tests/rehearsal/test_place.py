@@ -13,6 +13,7 @@ import pytest
 from console.rehearsal import place
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.join import join
+from console.services.base import ROLE_LABEL, ROLE_VARIABLE, role_label, role_of
 
 
 @pytest.fixture
@@ -24,7 +25,8 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (real / "docker").chmod(stat.S_IRWXU)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", f"{real}:/usr/bin:/bin")
-    for name in ("OMNI_HOST_DIR", "PYTHONPATH", "OMNI_REHEARSAL", "OMNI_REHEARSAL_HOLDS"):
+    for name in ("OMNI_HOST_DIR", "PYTHONPATH", "OMNI_REHEARSAL", "OMNI_REHEARSAL_HOLDS",
+                 ROLE_VARIABLE):  # fmt: skip
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(sys, "path", [*sys.path])
     place.enter(Settings(cards=[{"uuid": "GPU-1", "name": "Card", "total": 1 << 30}]))
@@ -69,3 +71,30 @@ def test_another_terminal_joins_it(docker: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OMNI_HOST_DIR", "/elsewhere")
     assert join() == str(place.site())
     assert os.environ["OMNI_HOST_DIR"] == str(place.directory() / "host")
+
+
+def test_what_a_rehearsal_starts_has_a_role_of_its_own(docker: Path) -> None:
+    assert role_label() == place.role_label() != ROLE_LABEL
+    assert role_of({role_label(): "candidate"}) == role_of({ROLE_LABEL: "candidate"}) == "candidate"
+    assert role_of({"omni.rehearsal": "stand-in"}) == ""
+
+
+def test_names_differ_between_state_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set()
+    for where in ("/a", "/b"):
+        monkeypatch.setenv("XDG_STATE_HOME", where)
+        found |= {place.own_name("baseline"), place.role_label()}
+    assert len(found) == 4
+
+
+def test_a_plan_leaves_what_a_rehearsal_put_there(docker: Path) -> None:
+    kept = place.directory()
+    before = (kept / "environment.json").read_text()
+    with place.only_planned():
+        assert place.directory() != kept
+        assert place.is_rehearsal(f"{place.directory()}/site.yaml")
+        place.enter(Settings(fault="ram"))
+    assert place.directory() == kept
+    assert docker.exists()
+    assert (kept / "environment.json").read_text() == before
+    assert not (kept / "plan" / "plan").exists()

@@ -71,7 +71,7 @@ def test_a_container_is_a_stand_in_without_cards_under_a_quota() -> None:
     assert tag.startswith("omni-rehearsal/omni-kt:1-")
     assert (box["container"]["image"], box["url"]) == (tag, "http://127.0.0.1:18001")
     assert box["container"]["ports"] == ["18001:8000"]
-    assert (box["container"]["cpus"], box["container"]["name"]) == (0.25, "omni-rehearsal-kt")
+    assert (box["container"]["cpus"], box["container"]["name"]) == (0.25, place.own_name("kt"))
     assert not {"gpus", "network"} & set(box["container"])
     models, holds = box["container"]["mounts"]
     assert models == f"{place.work()}/nvme/models:/models:ro"

@@ -128,6 +128,14 @@ def test_the_status_fits_and_has_state_decision_and_outage(width: int) -> None:
     assert "decision NO-GO retain" in over
 
 
+def test_a_rehearsal_says_so_first_at_any_width() -> None:
+    view = scene.approval()
+    assert "REHEARSAL" not in text(status(view, "running", "", scene.NOW, 120))
+    view.header["rehearsal"] = {"fault": "", "notes": []}
+    for width in (40, 120):
+        assert text(status(view, "running", "", scene.NOW, width)).startswith("REHEARSAL RUNNING")
+
+
 def test_parts_are_cut_by_cells_not_characters() -> None:
     row = (("漢字漢字", "bold"), ("tail", ""))
     for width in range(1, 14):

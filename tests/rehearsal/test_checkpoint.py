@@ -1,0 +1,48 @@
+"""The made-up checkpoint of `source=stand-in`: the ordinary preflight reads it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.gguf.read import read_header
+from console.rehearsal import checkpoint, place
+from console.rehearsal.mapping import Mapping
+from console.rehearsal.rewrite import Rewriter, steps
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_safetensors_with_a_true_header_over_holes() -> None:
+    path = checkpoint.put(gguf=False) / "model.safetensors"
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        table = json.loads(file.read(length))
+    assert max(one["data_offsets"][1] for one in table.values()) == path.stat().st_size - 8 - length
+    assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
+
+
+def test_a_gguf_that_llama_cpp_would_read() -> None:
+    (file,) = checkpoint.put(gguf=True).iterdir()
+    assert read_header(str(file)).header.architecture == "llama"
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("kt-kernel", "bf16"), ("llama.cpp", "gguf")])
+def test_only_the_word_is_replaced_and_the_plan_says_so(engine: str, kind: str) -> None:
+    asked: dict[str, Any] = {"engine": engine, "include": "*Q4*", "ctx": 8}
+    tree = {"title": "t", "phases": [{"title": "p", "steps": [
+        {"id": "fits", "checkpoint": {**asked, "repo": "stand-in"}},
+        {"id": "real", "checkpoint": {**asked, "repo": "a/b"}},
+    ]}]}  # fmt: skip
+    rewriter = Rewriter(Mapping("base:1"))
+    made, real = [one["checkpoint"] for one in steps(rewriter(tree, Path("/books")))]
+    assert made == {"engine": engine, "ctx": 8, "repo": str(place.work() / "checkpoint" / kind)}
+    assert real == {**asked, "repo": "a/b"}
+    assert rewriter.notes == ["step fits: a made-up checkpoint; no real one is judged by it"]
