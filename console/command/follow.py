@@ -14,7 +14,7 @@ from console.journal.store import Event, JournalError, Reader
 from console.run import control
 from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir
-from console.run.guard_words import event_words, killed_words
+from console.run.guard_words import deeds, event_words
 from console.run.liveness import ladder_busy, runner_alive
 from console.run.report import as_json, sign
 from console.run.state import RunState, StepState, exit_code, possible_verbs
@@ -217,8 +217,8 @@ class Follow:
     def _on_guard(self, event: Event) -> None:
         said = self.view.guards[-1]
         self._line(f"        {event_words(said)}")
-        for row in said.data.get("killed") or []:
-            self._line(f"        killed {killed_words(row)}")
+        for text in deeds(said.data):
+            self._line(f"        {text}")
 
     def _on_verb(self, event: Event) -> None:
         why = f": {clean(event.data['why'])}" if event.data.get("why") else ""

@@ -99,7 +99,7 @@ def _print(sample: Sample, as_object: bool) -> None:
         print(json.dumps(as_json(sample)))
         return
     width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-    for row in all_rows(sample, width, time.monotonic(), _signs(), {}):
+    for row in all_rows(sample, width, time.monotonic(), text_signs(), {}):
         print(plain(row))
     if sample.gpu is None:
         print(f"GPU: NVML did not answer within {LOOK_S:.0f} s")
@@ -111,7 +111,7 @@ def _print(sample: Sample, as_object: bool) -> None:
 
 def _line(sample: Sample, view: GuardView) -> str:
     now, at = time.strftime("%H:%M:%S"), time.monotonic()
-    row = one_row(sample, at, _signs())
+    row = one_row(sample, at, text_signs())
     told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
     return f"{now}  {plain(row)}{plain(_age(sample, at))}  {'  '.join(x for x in told if x)}"
 
@@ -166,6 +166,7 @@ def as_json(sample: Sample) -> dict[str, Any]:
     return out
 
 
-def _signs() -> Signs:
+def text_signs() -> Signs:
+    """What bars are drawn with on this standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return UNICODE if encoding == "utf8" else Signs()

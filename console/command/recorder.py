@@ -45,7 +45,7 @@ def lines(found: Recorded) -> list[str]:
             for one in found.events]  # fmt: skip
     cause = cause_of(found.breach, found.events)
     out += ["", f"cause: {cause}" if cause else "no breach"]
-    return out + deeds(found.breach, found.slow)
+    return out + deeds(found.breach)
 
 
 def thinned(samples: Sequence[FastSample]) -> list[FastSample]:

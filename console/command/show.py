@@ -9,26 +9,31 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from console.command.gauges import guard_json
+from console.command.gauges import guard_json, text_signs
 from console.errors import Exit, UsageError
 from console.gauges.text import plain
 from console.run import compare as comparison
 from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir, find_run
-from console.run.guard_words import event_words, killed_words
+from console.run.guard_curve import crossed
+from console.run.guard_words import deeds, event_words, value_words
 from console.run.liveness import ladder_busy, runner_alive
 from console.run.read import INTERRUPTED, view_of
 from console.run.report import as_json as reported
 from console.run.report import evidence, markdown, sign, write_copy
 from console.run.state import exit_code, possible_verbs
-from console.run.view import RunView
+from console.run.view import GuardEvent, RunView
 from console.services.logfile import read_last
 from console.text import clean
 from console.units import format_duration, format_number
 from console.viewer.guard import NOBODY, GuardView, GuardWatch, number
+from console.viewer.guard_chart import chart, curve_of
 from console.viewer.guard_text import lease_words
 from console.viewer.guard_text import line as guard_line
 from console.viewer.history import RunRow, rows
+
+LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
+"""What `show` draws of a breach: seconds before the kill and after it, and its height."""
 
 
 def runs(args: Namespace) -> int:
@@ -93,8 +98,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         if event.kind != "watching":
             at = number(event.data.get("at")) or event.at
             print(f"\n{time.strftime('%H:%M:%S', time.localtime(at))} {event_words(event)}")
-        for row in event.data.get("killed") or []:
-            print(f"  killed {killed_words(row)}")
+        for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
+            print(f"  {text}".rstrip())
     for scope, metrics in view.metrics.items():
         found = ", ".join(
             f"{name} {format_number(m['value'], m.get('unit', ''))}"
@@ -111,6 +116,21 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     for one in view.doubts:
         against = f"against the restored baseline {one['verdict']}: {one['words']}"
         print(f"\ngate {one['gate']}: DOUBTFUL, {clean(against)}")
+
+
+def _curve(breach: GuardEvent) -> list[str]:
+    """What was on the limit, in the seconds before the kill and after it."""
+    found, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
+    if found is None:
+        return []
+    times = [at for at, _ in found.points if kill - LAST_S <= at <= kill + AFTER_S]
+    begin, end = min(times, default=kill), max(times, default=kill)
+    if end <= begin:
+        return []
+    level = f", the limit {value_words(found.level, found.unit)}" if found.level is not None else ""
+    wide = max(40, min(100, shutil.get_terminal_size((100, 24)).columns) - 2)
+    rows = chart(curve_of(found), begin, end, wide, ROWS, text_signs(), kill)
+    return ["", f"{found.name}, {end - begin:.0f} s{level}", *(plain(row) for row in rows)]
 
 
 def _now(guard: GuardView) -> list[str]:

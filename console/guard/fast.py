@@ -114,8 +114,8 @@ class FastReader:
             return None, None
         try:
             text = os.pread(self._pressure, 512, 0)
-            some, _, full = text.partition(b"\nfull ")
-            return _total(some), _total(full)
+            _, some, *full = text.split(b"total=")
+            return int(some.partition(b"\n")[0]), int(full[0]) if full else None
         except (OSError, ValueError):
             return None, None
 
@@ -131,12 +131,6 @@ def field(text: bytes, name: bytes) -> int | None:
         return int(text[at : end if end >= 0 else len(text)].removesuffix(b" kB"))
     except ValueError:
         return None
-
-
-def _total(line: bytes) -> int | None:
-    """PSI's total, the last word of a line."""
-    _, found, number = line.rpartition(b"total=")
-    return int(number) if found else None
 
 
 def opened(path: Path) -> int:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from console.guard.calm import FASTEST
 from console.guard.fast import pread
 from console.guard.judge import NEAR_POLL_S, Breach
 from console.guard.limits import Limit
@@ -28,7 +29,7 @@ MOST = 16
 SOON_S = 0.5
 """With less time left at the pace of now a limit is near."""
 REST_S = 0.1
-"""Looked at as often at least: what begins to grow is a limit's worth later for each second."""
+"""How soon it is looked at again, unless a limit is so far off that nothing comes there sooner."""
 KEPT = 256
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
@@ -152,7 +153,9 @@ class Quick:
         """When to look again."""
         if not self._watched:
             return otherwise
-        return min(NEAR_POLL_S if self.near else REST_S, otherwise)
+        left = min(one.level - one.value if one.at else 0.0 for one in self._watched)
+        rest = max(REST_S, left / FASTEST)
+        return min(NEAR_POLL_S if self.near else rest, otherwise)
 
     def tick(self, at: float) -> bool:
         """Whether one is over its limit, or one that was is not any more."""

@@ -15,7 +15,8 @@ from console.guard.fast import field, opened, pread
 from console.guard.look import Load, Swap
 from console.guard.target import Target
 
-_STAT, _VMSTAT = 16384, 32768
+_STAT, _VMSTAT, _SPARE = 16384, 32768, 256
+_IN, _OUT = b"\npswpin ", b"\npswpout "
 GONE = "its control group is gone"
 NOT_YET = "it has no control group yet"
 NO_MEMORY = "its control group does not account memory"
@@ -106,6 +107,7 @@ class SlowReader:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._vmstat = opened(root / "proc/vmstat")
+        self._most = _VMSTAT
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
         self._groups: dict[str, Group] = {}
@@ -149,8 +151,7 @@ class SlowReader:
 
     def swap(self, at: float) -> Swap:
         """Traffic since the call before; None at the first one and where nothing counts it."""
-        text = pread(self._vmstat, _VMSTAT)
-        came, went = field(text, b"\npswpin "), field(text, b"\npswpout ")
+        came, went = self._swapped()
         if came is None or went is None:
             self._before = None
             return Swap(at)
@@ -159,6 +160,17 @@ class SlowReader:
             return Swap(at)
         scale = self._page / (at - before[0])
         return Swap(at, max(0, came - before[1]) * scale, max(0, went - before[2]) * scale)
+
+    def _swapped(self) -> tuple[int | None, int | None]:
+        """Pages swapped in and out since the boot. The kernel stops behind what is asked for, and
+        half of the table stands behind these two: that is not read again, 10 µs less."""
+        text = pread(self._vmstat, self._most)
+        at = text.find(_OUT)
+        if at < 0 and self._most < _VMSTAT:
+            text = pread(self._vmstat, _VMSTAT)
+            at = text.find(_OUT)
+        self._most = at + _SPARE if at >= 0 else _VMSTAT
+        return field(text, _IN), field(text, _OUT)
 
     def close(self) -> None:
         for group in self._groups.values():

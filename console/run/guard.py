@@ -17,7 +17,7 @@ from console.rollback import plan as sealed
 from console.run import guard_sheet
 from console.run.context import Attempt, Context, StepFailed
 from console.run.control import Verb
-from console.run.guard_look import Breach, Seen, breach_of, look, tell, with_loads
+from console.run.guard_look import Breach, Seen, breach_of, look, tell
 from console.run.guard_process import READY_S, SILENT_S, SentinelProcess, dismiss
 from console.run.plan import PlannedStep
 from console.run.state import Cause, RunState
@@ -266,8 +266,7 @@ class Guard:
 def record_breach(context: Context, breach: Breach) -> None:
     """The breach as an event of the run, once. Raises JournalError."""
     if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
-        data = with_loads(context.run, breach.data)
-        context.record("guard", kind="breach", words=breach.words, **data)
+        context.record("guard", kind="breach", words=breach.words, **breach.data)
 
 
 def unrecorded_breach(context: Context) -> Breach | None:

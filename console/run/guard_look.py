@@ -11,8 +11,8 @@ from typing import Any
 
 from console.guard import sheet as sheets
 from console.guard.recorder_read import open_newest
-from console.run import guard_load
 from console.run.directory import RunDir
+from console.run.guard_curve import number
 from console.run.state import Cause
 from console.text import clean
 
@@ -20,6 +20,8 @@ MOST_REASONS = 8
 MOST_BYTES = 4 << 20
 MOST_POINTS = 400
 FAST_FIELDS = 4
+FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
+HELD = ("ram", "swap", "age_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
     if found is None or (found.pid, found.start) != sentinel:
         return None
     page = found.status()
-    at = _number(page.get("mono")) if page is not None else None
+    at = number(page.get("mono")) if page is not None else None
     if page is None or at is None:
         return None
     reasons = page.get("reasons") or page.get("unknown")
@@ -70,14 +72,14 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
         tuple(clean(str(one), 300) for one in (reasons if isinstance(reasons, list) else []))[
             :MOST_REASONS
         ],
-        _number(page.get("tte_s")), _number(page.get("lease_s")), page.get("acted") is True,
+        number(page.get("tte_s")), number(page.get("lease_s")), page.get("acted") is True,
     )  # fmt: skip
 
 
 def breach_of(run: RunDir) -> Breach | None:
     """What stands in breach.json; None when there was none."""
     page = _table(run.guard / sheets.BREACH)
-    at = _number(page.get("at"))
+    at = number(page.get("at"))
     if at is None:
         return None
     words = clean(str(page.get("reason") or ""), 400)
@@ -89,27 +91,14 @@ def breach_of(run: RunDir) -> Breach | None:
         "reasons": [clean(str(one), 300) for one in reasons][:MOST_REASONS]
         if isinstance(reasons, list) else [],
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
-        "killed": [_killed(one) for one in _list(page.get("killed"))][:50],
+        "killed": [killed_row(one) for one in _list(page.get("killed"))][:50],
         "window": _window(page.get("window")),
+        "curve": _curve(page.get("curve")),
         "of": clean(str(page.get("of") or ""), 80),
-        **{key: _number(page.get(key)) for key in ("value", "tte_s", "rate")},
+        **{key: number(page.get(key)) for key in FIGURES},
     }  # fmt: skip
     words = words or "; ".join(data["reasons"]) or "a limit was passed"
     return Breach(at, words, Cause.EXPIRED if lease else Cause.GUARD, data)
-
-
-def with_loads(run: RunDir, data: dict[str, Any]) -> dict[str, Any]:
-    """A breach's data with what each victim held, and the curve of the service that was the cause:
-    `load` {name, rows: [[wall, bytes or None]]}. Reads the recorder."""
-    recording = open_newest(run.path)
-    records = recording.slow(guard_load.LAST_S) if recording is not None else []
-    killed = [{**row, "ram": guard_load.held(row, records, data)} for row in data["killed"]]
-    found = {**data, "killed": killed}
-    if name := clean(guard_load.cause(data), 80):
-        rows = [[at, size] for at, size in guard_load.curve(records, name)]
-        rows += [[data["at"], data["value"]]] if data.get("value") is not None else []
-        found["load"] = {"name": name, "rows": sorted(rows, key=lambda row: row[0])}
-    return found
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
@@ -128,36 +117,62 @@ def tell(run: RunDir, message: dict[str, Any]) -> bool:
         os.close(descriptor)
 
 
-def _killed(one: object) -> dict[str, Any]:
+def killed_row(one: object) -> dict[str, Any]:
+    """What became of a victim: name, kind, `rung` (all of them), why; seconds `write_s` and
+    `empty_s` since the sample that showed it; `held` {ram, swap: bytes, age_s} or None."""
     row = one if isinstance(one, dict) else {}
-    words = {key: clean(str(row.get(key) or ""), 120) for key in ("name", "kind", "rung", "why")}
-    figures = {key: _number(row.get(key)) for key in ("write_s", "empty_s", *guard_load.HELD)}
-    kept = {k: v for k, v in figures.items() if v is not None or k not in guard_load.HELD}
-    return {**{k: v for k, v in words.items() if v}, **kept}
+    rungs = ", ".join(map(str, _list(row.get("rungs")))) or row.get("rung")
+    told = {"name": row.get("name"), "kind": row.get("kind"), "rung": rungs, "why": _why(row)}
+    words = {key: clean(str(value), 120) for key, value in told.items() if value}
+    held = row.get("held")
+    kept = {key: number(held.get(key)) for key in HELD} if isinstance(held, dict) else None
+    wrote = row.get("write_s", row.get("written_s"))
+    return {
+        **words, "write_s": number(wrote), "empty_s": number(row.get("empty_s")),
+        "held": kept if kept and kept["ram"] is not None else None,
+    }  # fmt: skip
+
+
+def _why(row: dict[str, Any]) -> str:
+    why, stuck = row.get("why"), str(row.get("stuck") or "")
+    text = "; ".join(map(str, why)) if isinstance(why, list) else str(why or "")
+    return text if stuck in text else "; ".join(filter(None, (text, f"does not die: {stuck}")))
+
+
+def _curve(found: object) -> dict[str, Any]:
+    """The curve that crossed; see console.guard.curve."""
+    if not isinstance(found, dict):
+        return {}
+    kept: dict[str, Any] = {
+        key: clean(str(found[key]), 80) for key in ("metric", "log", "of") if found.get(key)
+    }
+    if isinstance(found.get("column"), int):
+        return {**kept, "column": found["column"]}
+    rows = [[number(one) for one in _list(row)[:2]] for row in _list(found.get("points"))]
+    rows = [row for row in rows if len(row) == 2 and row[0] is not None]
+    return {**kept, "points": _thinned(rows)}
 
 
 def _window(found: object) -> dict[str, Any]:
     """Samples before the breach, thinned: the journal is no recorder."""
-    rows = []
+    rows: list[list[float | None]] = []
     for row in _list(found.get("fast") if isinstance(found, dict) else None):
-        values = [_number(one) for one in _list(row)][:FAST_FIELDS]
+        values = [number(one) for one in _list(row)][:FAST_FIELDS]
         if len(values) >= FAST_FIELDS - 1 and None not in values[:2]:
             rows.append(values)
+    return {"fast": _thinned(rows)}
+
+
+def _thinned(rows: list[list[float | None]]) -> list[list[float | None]]:
     every = -(-len(rows) // MOST_POINTS) or 1
     kept = rows[::every]
     if rows and kept[-1] is not rows[-1]:
         kept.append(rows[-1])
-    return {"fast": kept}
+    return kept
 
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
 
 
 def _table(path: os.PathLike[str]) -> dict[str, Any]:

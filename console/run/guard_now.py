@@ -134,7 +134,7 @@ def _looks(
             now = clock.monotonic()
             memory = fast.read(now)
             if memory is not None:
-                memory = replace(memory, available=min(memory.total, memory.available + back))
+                memory = memory._replace(available=min(memory.total, memory.available + back))
             if now >= until and until > begun:
                 swap = slow.swap(now)
             yield seen.Look(

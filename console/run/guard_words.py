@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from console.guard.defaults import NAMES
 from console.guard.limits import Limit
+from console.run.guard_curve import limit_in
 from console.run.view import GuardEvent
 from console.text import clean, one_line
 from console.units import format_bytes, format_duration
 
+OLD_S, GAP_S = 1.0, 0.1
+"""A figure older than the first, and a look later than the second, are told so."""
 OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
 MARKS = {
     "watching": "watching", "warn": "WARNS", "act": "ACTS", "clear": "calm", "restarted": "NEW",
@@ -63,23 +69,61 @@ def event_words(event: GuardEvent) -> str:
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
 
 
-def killed_words(row: dict[str, object]) -> str:
-    """`cand (container) seen holding 4.0 GiB by cgroup.kill, signalled after 18 ms`."""
-    parts = [clean(str(row.get("name") or "?"), 80)]
-    if row.get("kind") and "(" not in parts[0]:
-        parts.append(f"({clean(str(row['kind']), 40)})")
-    size = row.get("ram")
-    if isinstance(size, int | float):
-        parts.append(f"seen holding {format_bytes(size)}")
-    if row.get("rung"):
-        parts.append(f"by {clean(str(row['rung']), 80)}")
-    text = " ".join(parts)
-    for key, words in (("write_s", "signalled"), ("empty_s", "gone")):
-        value = row.get(key)
-        if isinstance(value, int | float):
-            text += f", {words} after {soon(float(value))}"
+def deeds(breach: Mapping[str, Any]) -> list[str]:
+    """What was done, a line for each victim, and how late it was looked. `breach`: as the
+    journal has it."""
+    limit, rows = limit_in(breach), breach.get("killed")
+    for_s = limit.for_s if limit is not None else 0.0
+    killed = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+    gap = gap_words(breach)
+    return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
+
+
+def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
+    """`cand (container), held 4.0 GiB, by cgroup.kill 18 ms after the sample that showed it, gone
+    after 220 ms`. `row`: see console.run.guard_look.killed_row; `for_s`: of the limit, since a kill
+    is counted from when it had been passed for that long."""
+    text = clean(str(row.get("name") or "?"), 80)
+    if row.get("kind") and "(" not in text:
+        text += f" ({clean(str(row['kind']), 40)})"
+    held = held_words(row.get("held"))
+    text += f", {held}" if held else ""
+    text += f"{',' if held else ''} by {clean(str(row['rung']), 80)}" if row.get("rung") else ""
+    wrote, empty = row.get("write_s"), row.get("empty_s")
+    if isinstance(wrote, int | float):
+        text += f" {soon(wrote)} after {since_words(for_s)}"
+        text += "" if isinstance(empty, int | float) else ", not gone yet"
+    if isinstance(empty, int | float):
+        text += f", gone after {soon(empty)}"
     why = row.get("why")
-    return f"{text}: {clean(str(why), 120)}" if why else text
+    return f"{text}; {clean(str(why), 120)}" if why else text
+
+
+def held_words(held: object) -> str:
+    """`held 616.0 MiB and 1.0 GiB of swap, 1.2 s before`; "" where it is not known."""
+    ram = held.get("ram") if isinstance(held, dict) else None
+    if not isinstance(held, dict) or not isinstance(ram, int | float):
+        return ""
+    swap, age = held.get("swap"), held.get("age_s")
+    text = f"held {format_bytes(ram)}"
+    text += f" and {format_bytes(swap)} of swap" if isinstance(swap, int | float) and swap else ""
+    old = isinstance(age, int | float) and age >= OLD_S
+    return f"{text}, {format_duration(age)} before" if old and age is not None else text
+
+
+def since_words(for_s: float = 0.0) -> str:
+    """What a kill is counted from."""
+    return (
+        f"it had been passed for {format_duration(for_s)}" if for_s else "the sample that showed it"
+    )
+
+
+def gap_words(breach: Mapping[str, Any]) -> str:
+    """`nobody had looked for 0.25 s before the sample that showed it`, where that is long."""
+    gap = breach.get("gap_s")
+    if not isinstance(gap, int | float) or gap <= GAP_S:
+        return ""
+    return f"nobody had looked for {format_duration(gap)} before the sample that showed it"
 
 
 def soon(seconds: float) -> str:

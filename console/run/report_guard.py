@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from console.guard.limits import Limit
-from console.run.chart import BAD, INK, Panel, Svg, seconds_ticks, x_axis
-from console.run.guard_words import MARKS, killed_words, limit_words
+from console.run.chart import BAD, INK, Panel, Svg, seconds_ticks, x_axis, y_axis
+from console.run.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.run.guard_words import MARKS, deeds, limit_words, value_words
 from console.run.report_charts import (
     LEFT,
     LEFT_EDGE,
@@ -55,11 +56,11 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     for reason in breach.data.get("reasons") or []:
         if reason != breach.words:
             yield f"- {prose(reason, 300)}"
-    limit = limit_of(breach)
+    limit = limit_in(breach.data)
     if limit is not None:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
-    for row in breach.data.get("killed") or []:
-        yield f"- killed: {prose(killed_words(row), 300)}"
+    for text in deeds(breach.data):
+        yield f"- {prose(text, 300)}"
     if not breach.data.get("killed") and not lease:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
@@ -76,14 +77,6 @@ def _restored(view: RunView) -> str:
     if view.restored_s is None:
         return "the baseline was not down"
     return f"the baseline served again {took(view.restored_s)} after its restore began"
-
-
-def limit_of(breach: GuardEvent) -> Limit | None:
-    """The limit that was passed, where it is on record."""
-    try:
-        return Limit.from_json(breach.data.get("limit"))
-    except (ValueError, TypeError):
-        return None
 
 
 def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
@@ -108,64 +101,73 @@ def lowest(breach: GuardEvent) -> float | None:
 
 
 def guard_chart(view: RunView) -> Chart | None:
-    """RAM available (and swap, where some was used) before the kill, with limit and kill marked."""
+    """The curve that crossed (and swap, where some was used) before the kill, with limit and kill
+    marked; RAM available where no curve is on record."""
     breach = view.breach
     rows = window(breach) if breach is not None else []
     begin, span = (-rows[0][0], rows[-1][0] - rows[0][0]) if rows else (0.0, 0.0)
     if breach is None or span <= 0:
         return None
-    lines, level = _load(breach, begin), _level(breach)
-    lines += [("RAM available", [(t + begin, a) for t, a, _ in rows])] if not lines else []
+    found, line = _crossed(breach, rows, begin)
+    lines, level = [(found.name, line)], found.level
     swap = [(t + begin, s) for t, _, s in rows if s is not None]
-    if any(s > 0 for _, s in swap):
+    if found.unit == "B" and found.column != SWAP and any(s > 0 for _, s in swap):
         lines.append(("swap used", swap))
     about = "The upright line: the kill."
     about += " Broken line: the limit." if level is not None else ""
-    svg = Svg(WIDTH, 84 + PANEL * 2, "Memory before the guard acted", about)
+    title = _title(found)
+    svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
     svg.head(LEFT_EDGE)
     high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
     panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, high)
-    draw_bytes_axis(svg, panel, "memory")
+    if found.unit.startswith("B"):
+        draw_bytes_axis(svg, panel, title.lower())
+    else:
+        y_axis(svg, panel, found.unit)
     x_axis(svg, panel, seconds_ticks(span))
     draw_lines(svg, panel, lines)
     if level is not None:
         y = panel.y(level)
         svg.line((panel.left, y), (panel.right, y), INK, 1.2, "5 4")
-        svg.text(panel.left + 4, y - 5, f"limit {format_bytes(level)}", size=11)
+        svg.text(panel.left + 4, y - 5, f"limit {value_words(level, found.unit)}", size=11)
     x = panel.x(begin)
     svg.line((x, panel.top - 4), (x, panel.bottom), BAD, 1.6)
     svg.text(x, panel.top - 10, "kill", at="middle", colour=BAD)
-    if lines[0][0] == "RAM available":
-        low = format_bytes(lowest(breach) or 0.0)
-        told = f"RAM available fell to {low} in {format_duration(begin)}"
-    else:
-        most = max(size for _, size in lines[0][1])
-        told = f"{lines[0][0]} rose to {format_bytes(most)}"
-    return Chart("guard", f"Memory before the guard acted: {told}", str(svg))
+    return Chart("guard", f"{title} before the guard acted: {_told(found, line, begin)}", str(svg))
 
 
-def _load(breach: GuardEvent, begin: float) -> list[tuple[str, list[Point]]]:
-    """The curve of the service whose memory was the cause; empty where it was something else."""
-    found = breach.data.get("load")
-    rows = found.get("rows") if isinstance(found, dict) else None
+def _crossed(
+    breach: GuardEvent, rows: list[tuple[float, float, float | None]], begin: float
+) -> tuple[Crossed, list[Point]]:
+    """The curve that crossed and its points on the chart; RAM available where there is none."""
     kill = number(breach.data.get("at")) or 0.0
-    points = [
-        (at - kill + begin, size)
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, list) and len(row) == 2
-        and (at := number(row[0])) is not None and (size := number(row[1])) is not None
-        and at - kill + begin >= 0
-    ]  # fmt: skip
-    name = plain(found.get("name") or "", 40) if isinstance(found, dict) else ""
-    return [(f"RAM of {name}", points)] if len(points) > 1 else []
+    found = crossed(breach.data)
+    if found is not None and found.column != RAM:
+        line = [
+            (at - kill + begin, figure)
+            for at, figure in found.points
+            if figure is not None and 0 <= at - kill + begin <= begin + LAST_S
+        ]
+        if len(line) > 1:
+            return replace(found, name=plain(found.name, 60)), line
+    limit = limit_in(breach.data)
+    level = limit.below if limit is not None and limit.metric == "host.ram_available" else None
+    return Crossed("RAM available", "B", (), level, True, RAM), [(t + begin, a) for t, a, _ in rows]
 
 
-def _level(breach: GuardEvent) -> float | None:
-    """Where the limit lies on the chart; None where it is about something else."""
-    limit = limit_of(breach)
-    if limit is not None and limit.metric == "service.ram_used":
-        return limit.above if breach.data.get("load") else None
-    return limit.below if limit is not None and limit.metric == "host.ram_available" else None
+def _title(found: Crossed) -> str:
+    if not found.unit.startswith("B"):
+        return "What was on the limit"
+    return "Disk" if found.name.startswith("disk") else "Memory"
+
+
+def _told(found: Crossed, line: list[Point], begin: float) -> str:
+    """Where the curve was at its worst."""
+    until = [figure for at, figure in line if at <= begin] or [line[-1][1]]
+    worst = value_words(min(until) if found.below else max(until), found.unit)
+    if found.below:
+        return f"{found.name} fell to {worst} in {format_duration(begin)}"
+    return f"{found.name} rose to {worst}"
 
 
 def guard_json(view: RunView) -> list[dict[str, Any]]:

@@ -12,12 +12,14 @@ from typing import Any
 
 from console.guard.aftermath import utc
 from console.guard.defaults import words as limit_words
-from console.guard.limits import OF_CARD, Limit
+from console.guard.limits import Limit
+from console.run import guard_words
 from console.run.directory import RunDir
-from console.run.guard_load import cause, curve, held
+from console.run.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.run.guard_look import killed_row
 from console.units import format_bytes, format_duration
 from console.viewer.guard import GuardView, number
-from console.viewer.guard_chart import Curve
+from console.viewer.guard_chart import Curve, curve_of
 from console.viewer.guard_record import LAST_S, Recorded, breach, ending, ladder_at, load, table
 from console.viewer.guard_text import wall_of
 
@@ -94,11 +96,11 @@ def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> st
     return said[-1] if said else ""
 
 
-def deeds(found: dict[str, Any], records: Sequence[dict[str, Any]] = ()) -> list[str]:
-    """One line for each thing that was killed: what, what it held, by which rung, how fast.
-    `records`: the recorder's, of a second each."""
-    killed = [one for one in each(found.get("killed")) if isinstance(one, dict)]
-    return [_deed(one, held(one, records, found)) for one in killed]
+def deeds(found: dict[str, Any]) -> list[str]:
+    """One line for each thing that was killed: what, what it held, by which rungs, how fast; and
+    how late it was looked."""
+    rows = [killed_row(one) for one in each(found.get("killed")) if isinstance(one, dict)]
+    return guard_words.deeds({**found, "killed": rows})
 
 
 def each(value: object) -> list[Any]:
@@ -106,30 +108,11 @@ def each(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _deed(one: dict[str, Any], size: float | None) -> str:
-    name = str(one.get("name") or one.get("who") or one.get("kind") or "something")
-    rungs = ", ".join(map(str, each(one.get("rungs"))))
-    wrote, empty = number(one.get("written_s")), number(one.get("empty_s"))
-    parts = [f"killed {name}" + (f" seen holding {format_bytes(size)}" if size is not None else "")]
-    parts[0] += f" by {rungs}" if rungs else ""
-    parts += [f"{_ms(wrote)} after the limit was passed"] if wrote is not None else []
-    parts.append(f"gone after {_ms(empty)}" if empty is not None else "not gone yet")
-    why = one.get("why")
-    more = [str(text) for text in why] if isinstance(why, list) else [str(why)] if why else []
-    if one.get("stuck") and str(one["stuck"]) not in " ".join(more):
-        more.append(f"does not die: {one['stuck']}")
-    return "; ".join([", ".join(parts), *more])
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 10 else format_duration(seconds)
-
-
 def _above(found: Found) -> Iterable[Words]:
     events = found.recorded.events if found.recorded is not None else ()
     yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
     at = wall_of(found.breach)
-    killed = deeds(found.breach, found.recorded.slow if found.recorded is not None else ())
+    killed = deeds(found.breach)
     for text in killed:
         yield text, "bold"
     for text in each(found.breach.get("refused")):
@@ -157,7 +140,7 @@ def _since(found: Found, at: float | None) -> Iterable[Words]:
 
 def _below(found: Found, view: GuardView) -> Iterable[Words]:
     tail = found.run.id[-4:]
-    limit = _limit(found.breach)
+    limit = limit_in(found.breach)
     if limit is not None:
         yield f"the limit: {limit_words(limit)} ({limit.source})", "dim"
     yield "What next", "bold"
@@ -188,13 +171,6 @@ def _advice(limit: Limit | None) -> Iterable[str]:
         yield "5 asks preflight what the checkpoint needs before the next try"
 
 
-def _limit(found: dict[str, Any]) -> Limit | None:
-    try:
-        return Limit.from_json(table(found.get("limit")))
-    except (ValueError, TypeError):
-        return None
-
-
 def _moment(found: Found) -> float | None:
     """The kill on the monotonic clock of its boot."""
     mono = number(found.breach.get("mono"))
@@ -214,7 +190,7 @@ def _moment(found: Found) -> float | None:
 def _curves(
     found: Found, moment: float | None, view: GuardView
 ) -> tuple[tuple[Curve, ...], float, float]:
-    """RAM available, swap where it was used, and the card where that was the cause."""
+    """What crossed comes first; then RAM available, and swap where it was used."""
     rows = _samples(found)
     if not rows:
         return (), 0.0, 0.0
@@ -223,17 +199,18 @@ def _curves(
     end = min(newest, middle + AFTER_S) if newest > middle else middle
     begin = max(rows[0][0], end - LAST_S)
     inside = [row for row in rows if begin <= row[0] <= end]
-    limit = _limit(found.breach)
+    limit = limit_in(found.breach)
     total = max((row[3] or 0 for row in rows), default=0) or max(row[1] for row in inside)
     floor = _level(limit, "host.ram_available") or view.marks.ram_available
-    curves = [
-        Curve("RAM available", tuple((row[0], float(row[1])) for row in inside), total, floor)
-    ]
-    swaps = [row[2] for row in inside]
-    if max(swaps) > 0:
-        curves.append(_swap(inside, limit, view))
-    first = _card(found, limit, begin, end) or _load(found, limit, begin, end, moment)
-    return (first, *curves) if first is not None else tuple(curves), begin, end
+    ram = Curve("RAM available", tuple((row[0], float(row[1])) for row in inside), total, floor)
+    first = crossed(found.breach)
+    swap = _swap(inside, first, view)
+    if first is None or first.column == RAM:
+        return ((ram, *swap), begin, end)
+    if first.column == SWAP and swap:
+        return ((*swap, ram), begin, end)
+    shift = middle - (number(found.breach.get("at")) or middle)
+    return ((curve_of(first, shift), ram, *swap), begin, end)
 
 
 Sample = tuple[float, int, int, int]
@@ -256,63 +233,14 @@ def _samples(found: Found) -> list[Sample]:
     return [rows[at] for at in sorted(rows)]
 
 
-def _swap(inside: Sequence[Sample], limit: Limit | None, view: GuardView) -> Curve:
+def _swap(inside: Sequence[Sample], first: Crossed | None, view: GuardView) -> tuple[Curve, ...]:
+    """Where some was used."""
     used = tuple((row[0], float(row[2])) for row in inside)
-    level = _level(limit, "host.swap_used") or view.marks.swap_used
-    grown = _level(limit, "host.swap_growth")
-    if level is None and grown is not None:
-        level = inside[0][2] + grown
-    top = max(max(value for _, value in used) * 1.1, (level or 0) * 1.1)
-    return Curve("swap used", used, top, level, below=False)
-
-
-def _card(found: Found, limit: Limit | None, begin: float, end: float) -> Curve | None:
-    """The VRAM of the card that was the cause, from the slow records."""
-    if limit is None or not limit.metric.startswith("gpu.") or found.recorded is None:
-        return None
-    name = str(found.breach.get("of") or limit.of)
-    put = sum if name == "sum" else max
-    points: list[tuple[float, float | None]] = []
-    total = 0.0
-    for record in found.recorded.slow:
-        at = number(record.get("mono"))
-        if at is None or not begin <= at <= end:
-            continue
-        cards = [one for one in each(record.get("cards")) if _is(name, one)]
-        used = [size for one in cards if (size := number(one.get("used"))) is not None]
-        sizes = [size for one in cards if (size := number(one.get("total"))) is not None]
-        total = max(total, put(sizes)) if sizes else total
-        # one card that is not known leaves the sum unknown
-        points.append((at, put(used) if used and len(used) == len(cards) else None))
-    if not points or not total:
-        return None
-    level = limit.above if limit.below is None else total - limit.below
-    return Curve(f"VRAM used {name}".rstrip(), tuple(points), total, level, below=False)
-
-
-def _load(
-    found: Found, limit: Limit | None, begin: float, end: float, moment: float | None
-) -> Curve | None:
-    """The RAM of the service that was the cause: a look a second, and the figure that broke the
-    limit."""
-    name = cause(found.breach)
-    if limit is None or not name or found.recorded is None:
-        return None
-    points = [at for at in curve(found.recorded.slow, name, "mono") if begin <= at[0] <= end]
-    value = number(found.breach.get("value"))
-    if moment is not None and value is not None:
-        points = sorted([*points, (moment, value)], key=lambda one: one[0])
-    known = [size for _, size in points if size is not None]
-    if not known:
-        return None
-    top = max([*known, limit.above or 0.0]) * 1.1
-    return Curve(f"RAM of {name}", tuple(points), top, limit.above, below=False)
-
-
-def _is(name: str, card: object) -> bool:
-    if not isinstance(card, dict):
-        return False
-    return name in ("", *OF_CARD) or str(card.get("uuid", "")).startswith(name)
+    most = max(value for _, value in used)
+    crossed_it = first is not None and first.column == SWAP
+    level = first.level if first is not None and crossed_it else view.marks.swap_used
+    top = max(most, level or 0) * 1.1
+    return (Curve("swap used", used, top, level, below=False),) if most > 0 else ()
 
 
 def _level(limit: Limit | None, metric: str) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from console.gauges.text import Row, Signs, amount
+from console.run.guard_curve import Crossed
 
 LABEL = 9
 """Cells of the figures at the left edge."""
@@ -18,13 +19,24 @@ DASH = 6
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One figure: `points` are (seconds, bytes or None where it was not known), oldest first;
-    `top` is the height of the chart, `limit` where the guard acts, `below`: it acts under it."""
+    `top` is the height of the chart, `limit` where the guard acts, `below`: it acts under it;
+    `unit` as in console.guard.limits."""
 
     name: str
     points: tuple[tuple[float, float | None], ...]
     top: float
     limit: float | None = None
     below: bool = True
+    unit: str = "B"
+
+
+def curve_of(found: Crossed, shift: float = 0.0, top: float = 0.0) -> Curve:
+    """The curve that made a breach, its times moved by `shift` seconds; `top`: how high the chart
+    is at least."""
+    points = tuple((at + shift, figure) for at, figure in found.points)
+    known = [figure for _, figure in points if figure is not None]
+    top = max(top, 1.1 * max([*known, found.level or 0.0, 1.0]))
+    return Curve(found.name, points, top, found.level, found.below, found.unit)
 
 
 def columns(curve: Curve, begin: float, end: float, width: int) -> list[float | None]:
@@ -111,9 +123,15 @@ def _passed(curve: Curve, value: float) -> bool:
 
 def _label(curve: Curve, level: int, height: int, line: int | None) -> tuple[str, str]:
     if level == line and curve.limit is not None:
-        return f"{amount(curve.limit):>{LABEL - 1}} ", "warn"
-    words = amount(curve.top) if level == height - 1 else "0 B" if level == 0 else ""
+        return f"{_figure(curve.limit, curve.unit):>{LABEL - 1}} ", "warn"
+    known = curve.top if level == height - 1 else 0.0 if level == 0 else None
+    words = "" if known is None else _figure(known, curve.unit)
     return f"{words:>{LABEL - 1}} ", "dim"
+
+
+def _figure(value: float, unit: str) -> str:
+    """At most eight cells."""
+    return amount(value) if unit.startswith("B") else f"{value:.0f} {unit}".rstrip()
 
 
 def _column(moment: float | None, begin: float, end: float, cells: int) -> int | None:

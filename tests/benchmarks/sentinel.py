@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -21,6 +22,7 @@ from console.clock import SystemClock
 from console.guard.defaults import defaults
 from console.guard.fast import FastReader
 from console.guard.judge import Judge
+from console.guard.limits import Limit
 from console.guard.look import Look
 from console.guard.protect import NICE
 from console.guard.recorder import Recorder
@@ -43,6 +45,7 @@ IDLE_MS, HARD_MS = 100.0, 250.0
 RATIO = Bar(most_ratio=1.1)
 FAST_US, SLOW_US, CPU_PERCENT, RSS_MB = 20.0, 150.0, 0.5, 20.0
 LOOKS, SECONDS, WATCH_S = 20_000, 2_000, 30.0
+LOG, LINE_EVERY_S = "cand.log", 0.1
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sentinel.md"
 BEGIN, END = "<!-- trials: written by the benchmark -->\n", "<!-- end of trials -->"
 
@@ -173,8 +176,25 @@ def _thinned(samples: list[float]) -> list[float]:
 
 
 def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
-    """Half a minute armed and idle, with the console's own limits; a cgroup is looked at."""
-    with posted(place) as post, hogs.waiting(["alloc", "4096", "0"]) as hog:
+    """Half a minute each, armed and idle: with the console's own limits alone, with one on the RAM
+    of the service, and with a pattern on its log, which gets ten lines a second."""
+    log = place / LOG
+    log.touch()
+    ram = Limit("service.ram_used", above=64.0 * GIB, of="cand", source="bench")
+    line = Limit(log="cand", matches="CUDA error|out of memory", source="bench")
+    followed = {"logs": {"cand": str(log)}}
+    return [
+        *_armed(place, "armed and idle", say),
+        *_armed(place, "armed, a limit on RAM of the service", say, ram),
+        *_armed(place, "armed, a pattern on its log", say, line, extra=followed),
+    ]
+
+
+def _armed(
+    place: Path, name: str, say: Callable[[str], None], *limits: Limit, **more: Any
+) -> list[Measured]:
+    bar = None if limits else CPU_PERCENT
+    with posted(place, *limits, **more) as post, hogs.waiting(["alloc", "4096", "0"]) as hog:
         post.arm(entry(hog))
         until(lambda: post.armed, "it is armed")
         time.sleep(3.0)
@@ -182,27 +202,33 @@ def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
         tree = [one, *one.children(recursive=True)]
         before, files = _cpu(tree), one.num_fds()
         begun = time.monotonic()
-        time.sleep(WATCH_S)
-        took, spent = (
-            time.monotonic() - begun,
-            [b - a for a, b in zip(before, _cpu(tree), strict=True)],
-        )
-        more = one.num_fds() - files
+        _pass(place / LOG)
+        took = time.monotonic() - begun
+        spent = [b - a for a, b in zip(before, _cpu(tree), strict=True)]
+        more_files = one.num_fds() - files
         sizes = [each.memory_info().rss / 1e6 for each in tree]
-        page = post.status
         shares = [100 * used / took for used in spent]
         say(
-            f"armed and idle for {took:.0f} s: the sentinel {shares[0]:.2f} % of a core, with "
+            f"{name}, {took:.0f} s: the sentinel {shares[0]:.2f} % of a core, with "
             f"{len(tree) - 1} children {sum(shares):.2f} %; RSS {sizes[0]:.1f} MB, with them "
-            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {page.get('own')}"
+            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {post.status.get('own')}"
         )
         return [
-            Figure("CPU of the sentinel, armed and idle", "% of a core", shares[:1], CPU_PERCENT),
-            Figure("CPU with its children", "% of a core", [sum(shares)], CPU_PERCENT),
-            Figure("RSS of the sentinel", "MB", sizes[:1], RSS_MB),
-            Figure("RSS with its children", "MB", [sum(sizes)]),
-            Figure("descriptors more than before", "", [float(more)], 0.0),
+            Figure(f"CPU of the sentinel, {name}", "% of a core", shares[:1], CPU_PERCENT),
+            Figure(f"CPU with its children, {name}", "% of a core", [sum(shares)], bar),
+            Figure(f"RSS of the sentinel, {name}", "MB", sizes[:1], RSS_MB),
+            Figure(f"RSS with its children, {name}", "MB", [sum(sizes)]),
+            Figure(f"descriptors more than before, {name}", "", [float(more_files)], 0.0),
         ]
+
+
+def _pass(log: Path) -> None:
+    """WATCH_S, with lines into the log as a server that answers writes them."""
+    until_s = time.monotonic() + WATCH_S
+    with log.open("a", buffering=1) as file:
+        while time.monotonic() < until_s:
+            file.write("srv  update_slots: all slots are idle, prompt eval time = 12.5 ms\n")
+            time.sleep(LINE_EVERY_S)
 
 
 def _cpu(tree: list[psutil.Process]) -> list[float]:

@@ -128,7 +128,7 @@ def test_a_word_from_outside_is_judged() -> None:
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
     assert calm.holds(memory)
     calm.forget()
-    assert not calm.holds(dataclasses.replace(memory, at=pair.at + 0.01))
+    assert not calm.holds(memory._replace(at=pair.at + 0.01))
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_what_is_not_calm(changes: dict[str, float]) -> None:
     pair = Pair()
     calm = judged(pair, PLENTY)
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
-    assert not calm.holds(dataclasses.replace(memory, **changes))  # type: ignore[arg-type]
+    assert not calm.holds(memory._replace(**changes))  # type: ignore[arg-type]
     assert not calm.holds(None)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from console.guard.calm import FASTEST
 from console.guard.limits import Limit
 from console.guard.quick import KEPT, NEAR_POLL_S, REST_S, Members, Quick, level_of
 from console.guard.slow import SlowReader
@@ -103,6 +104,16 @@ def test_the_pace(hog: Hog) -> None:
         quick.tick(at)
     assert quick.wait_s(0.25) == REST_S, "it holds much, and takes no more"
     assert len(quick.points(limit(1), "cand")) == KEPT
+    quick.close()
+
+
+def test_a_limit_that_is_far_off_is_looked_at_less_often(hog: Hog) -> None:
+    quick = Quick()
+    quick.watch((limit(8_000_000_000),), (hog.target,), {})
+    assert quick.wait_s(0.25) == REST_S, "nothing was read yet"
+    quick.tick(1.0)
+    assert quick.wait_s(1.0) == pytest.approx(8e9 / FASTEST, rel=0.05)
+    assert quick.wait_s(0.15) == 0.15
     quick.close()
 
 

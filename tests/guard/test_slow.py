@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from console.guard.fast import pread
 from console.guard.look import Load
 from console.guard.slow import GONE, NO_MEMORY, NOT_YET, SlowReader
 from console.guard.target import Target
@@ -132,6 +133,22 @@ def test_swap_traffic(slow: SlowReader, tmp_path: Path) -> None:
     put(tmp_path, "proc/vmstat", "nr_free_pages 5\npswpin 110\npswpout 1500\n")
     found = slow.swap(3)
     assert (found.at, found.in_rate, found.out_rate) == (3, 5 * PAGE, 250 * PAGE)
+
+
+def test_only_the_part_up_to_the_two_is_read_again(slow: SlowReader, tmp_path: Path) -> None:
+    rows = "nr_free_pages 5\npswpin 110\npswpout 1500\n" + "x 1\n" * 4000
+    put(tmp_path, "proc/vmstat", rows)
+    slow.swap(1)
+    lengths: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "console.guard.slow.pread", lambda file, most: lengths.append(most) or pread(file, most)
+        )
+        put(tmp_path, "proc/vmstat", rows.replace("1500", "1502"))
+        assert slow.swap(2).out_rate == 2 * PAGE
+        assert max(lengths) < 400
+        put(tmp_path, "proc/vmstat", "y 1\n" * 2000 + rows.replace("1500", "1503"))
+        assert slow.swap(3).out_rate == PAGE, "a kernel that puts more before them"
 
 
 @pytest.mark.parametrize("text", ["", "nr_free_pages 5\n", "\npswpin x\npswpout y\n"])

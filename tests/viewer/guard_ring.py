@@ -99,12 +99,13 @@ def breach(run: RunDir, **changes: Any) -> dict[str, Any]:
     killed = {
         "name": "candidate (container 0123456789ab)", "kind": "container", "rungs": rungs,
         "who": "container 0123456789ab", "written_s": 0.034, "empty_s": 0.227, "why": "",
-        "stuck": "",
+        "stuck": "", "held": {"ram": 75 * GIB, "swap": 0, "age_s": 0.4},
     }  # fmt: skip
     page = {
         "at": WALL + KILL_S, "wall": WALL + KILL_S, "mono": MONO + KILL_S, "cause": "guard",
         "reason": "RAM available 28.0 GiB, below 32.0 GiB", "reasons": [], "limit": limit,
-        "killed": [killed], "refused": [], "window": {"fast": []}, **changes,
+        "killed": [killed], "refused": [], "window": {"fast": []},
+        "curve": {"metric": "host.ram_available", "of": "", "column": 1}, **changes,
     }  # fmt: skip
     (run.path / "guard" / "breach.json").write_text(json.dumps(page))
     return page

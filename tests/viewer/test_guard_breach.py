@@ -43,9 +43,8 @@ def test_a_breach_as_a_page(run: RunDir) -> None:
     said = text(found)
     assert title(read(run)) == f"2026-09-21 14:14:55 UTC  {run.id}"
     assert (
-        "killed candidate (container 0123456789ab) seen holding 75.0 GiB by cgroup.kill, "
-        "process_mrelease, "
-        "34 ms after the limit was passed, gone after 227 ms" in said
+        "killed candidate (container 0123456789ab), held 75.0 GiB, by cgroup.kill, "
+        "process_mrelease 34 ms after it had been passed for 0.10 s, gone after 227 ms" in said
     )
     assert "memory was back after 2.10 s; the baseline served again after 1 min 14 s" in said
     assert "RAM available below 32.0 GiB for 0.10 s: kill (site:4)" in said
@@ -60,16 +59,24 @@ def test_a_breach_as_a_page(run: RunDir) -> None:
 def test_the_card_that_was_the_cause_comes_first(run: RunDir) -> None:
     record(run)
     limit = {"metric": "gpu.memory_free", "below": 10 * GIB, "of": "GPU-a"}
-    breach(run, limit=limit)
-    vram, *_ = shown(run).curves
-    assert (vram.name, vram.top, vram.limit) == ("VRAM used GPU-a", 96 * GIB, 86 * GIB)
+    points = [[WALL + t, (96 - t) * GIB] for t in range(94)]
+    curve = {"metric": "gpu.memory_free", "of": "GPU-a", "points": points}
+    breach(run, limit=limit, curve=curve, value=2 * GIB)
+    vram, ram, _ = shown(run).curves
+    assert (vram.name, vram.limit, vram.below) == ("VRAM free of GPU-a", 10 * GIB, True)
+    assert vram.points[0] == (MONO, 96 * GIB)
+    assert vram.points[-1] == (MONO + KILL_S, 2 * GIB)
+    assert ram.name == "RAM available"
     assert "shorten the context" in text(shown(run))
 
 
 def test_the_service_that_was_the_cause_comes_first(run: RunDir) -> None:
     record(run)
     limit = {"metric": "service.ram_used", "above": 70 * GIB, "of": "candidate"}
-    breach(run, limit=limit, value=74.5 * GIB, reason="RAM of candidate 74.5 GiB, above 70.0 GiB")
+    points = [[WALL + t, max(0, t - 20) * GIB] for t in range(int(KILL_S))]
+    curve = {"metric": "service.ram_used", "of": "candidate", "points": points}
+    reason = "RAM of candidate 74.5 GiB, above 70.0 GiB"
+    breach(run, limit=limit, value=74.5 * GIB, reason=reason, curve=curve)
     load, ram, *_ = shown(run).curves
     assert (load.name, load.limit, load.below) == ("RAM of candidate", 70 * GIB, False)
     assert (MONO + KILL_S, 74.5 * GIB) in load.points
@@ -77,12 +84,36 @@ def test_the_service_that_was_the_cause_comes_first(run: RunDir) -> None:
     assert ram.name == "RAM available"
 
 
-def test_what_a_victim_says_of_itself_counts_more(run: RunDir) -> None:
+def test_swap_that_crossed_comes_first_with_its_limit(run: RunDir) -> None:
     record(run)
-    killed = {"name": "candidate (pid 3)", "ram": 3 * GIB, "rungs": ["signals"]}
-    breach(run, killed=[killed, {"name": "other (pid 4)", "empty_s": 0.1}])
-    assert "killed candidate (pid 3) seen holding 3.0 GiB by signals" in text(shown(run))
-    assert "killed other (pid 4), gone after 100 ms" in text(shown(run))
+    rows = [[WALL + t, 28 * GIB, int(max(0.0, (t - 80) / 2) * GIB), None] for t in range(96)]
+    limit = {"metric": "host.swap_growth", "above": 7 * GIB}
+    curve = {"metric": "host.swap_growth", "of": "", "column": 2}
+    breach(run, limit=limit, value=7.5 * GIB, window={"fast": rows}, curve=curve)
+    swap, ram = shown(run).curves
+    assert (swap.name, swap.limit, ram.name) == ("swap used", 7 * GIB, "RAM available")
+
+
+def test_pressure_is_no_figure_of_bytes(run: RunDir) -> None:
+    rows = [[WALL + t, 28 * GIB, 0, t / 2] for t in range(96)]
+    limit = {"metric": "host.pressure", "above": 40}
+    curve = {"metric": "host.pressure", "of": "", "column": 3}
+    breach(run, limit=limit, window={"fast": rows}, curve=curve)
+    first, *_ = shown(run).curves
+    assert (first.unit, first.limit, first.below) == ("%", 40, False)
+    rows_ = chart(first, MONO, MONO + KILL_S, 60, 5, UNICODE)
+    assert plain(rows_[0]).startswith("    52 % ")
+    assert plain(rows_[-1]).startswith("     0 % ")
+
+
+def test_what_a_victim_held_is_what_the_sentinel_wrote(run: RunDir) -> None:
+    held = {"ram": 3 * GIB, "swap": None, "age_s": 0.1}
+    killed = {"name": "candidate (pid 3)", "held": held, "rungs": ["signals"]}
+    breach(run, killed=[killed, {"name": "other (pid 4)", "empty_s": 0.1}], gap_s=0.25)
+    said = text(shown(run))
+    assert "killed candidate (pid 3), held 3.0 GiB, by signals" in said
+    assert "killed other (pid 4), gone after 100 ms" in said
+    assert "nobody had looked for 0.25 s before the sample that showed it" in said
 
 
 def test_what_the_ladder_has_not_done_is_not_said_to_be_done(run: RunDir) -> None:

@@ -20,7 +20,15 @@ from console.playbook.load import load_playbook
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, EngineAddress, SealedPlan
 from console.run import guard_sheet
-from console.run.guard_words import event_words, killed_words, lease_words, limit_words
+from console.run.guard_words import (
+    deeds,
+    event_words,
+    gap_words,
+    held_words,
+    killed_words,
+    lease_words,
+    limit_words,
+)
 from console.run.recover import close_after_rollback
 from console.run.state import StepState
 from console.run.view import GuardEvent
@@ -234,7 +242,28 @@ def test_other_words() -> None:
     assert lease_words(1800.0).startswith("30 min 00 s: with the baseline down")
     row: dict[str, Any] = {"name": "c", "kind": "container", "rung": "cgroup.kill", "empty_s": 1.5}
     assert killed_words(row) == "c (container) by cgroup.kill, gone after 1.50 s"
-    assert killed_words({"name": "c (pid 3)", "kind": "process", "write_s": 0.001, "why": "D"}) == (
-        "c (pid 3), signalled after 1 ms: D"
-    )
+    row = {"name": "c (pid 3)", "kind": "process", "write_s": 0.001, "why": "D", "rung": "SIGKILL"}
+    late = "c (pid 3) by SIGKILL 1 ms after the sample that showed it, not gone yet; D"
+    assert killed_words(row) == late
     assert killed_words({}) == "?"
+
+
+def test_what_a_victim_held() -> None:
+    row = {"name": "c (pid 3)", "rung": "SIGKILL", "write_s": 0.018, "empty_s": 0.22}
+    row["held"] = {"ram": 616 << 20, "swap": GIB, "age_s": 1.25}
+    assert killed_words(row, 0.5) == (
+        "c (pid 3), held 616.0 MiB and 1.0 GiB of swap, 1.25 s before, by SIGKILL 18 ms after it "
+        "had been passed for 0.50 s, gone after 220 ms"
+    )
+    assert held_words({"ram": 616 << 20, "swap": 0, "age_s": 0.02}) == "held 616.0 MiB"
+    assert held_words({"ram": None, "swap": 5, "age_s": None}) == ""
+    assert held_words("x") == ""
+
+
+def test_a_look_that_came_late_is_said() -> None:
+    assert gap_words({"gap_s": 0.25}) == (
+        "nobody had looked for 0.25 s before the sample that showed it"
+    )
+    assert gap_words({"gap_s": 0.02}) == gap_words({"gap_s": None}) == gap_words({}) == ""
+    told = deeds({"killed": [{"name": "c (pid 3)", "empty_s": 0.1}, 3], "gap_s": 0.25})
+    assert told == ["killed c (pid 3), gone after 100 ms", gap_words({"gap_s": 0.25})]

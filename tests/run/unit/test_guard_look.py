@@ -135,6 +135,32 @@ def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
     assert found.data["killed"][0]["write_s"] == 0.018
 
 
+def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
+    killed = {
+        "name": "cand (container ab)", "kind": "container", "rungs": ["cgroup.kill", "engine"],
+        "rung": "cgroup.kill", "written_s": 0.018, "write_s": 0.018, "empty_s": None,
+        "held": {"ram": 5 * GIB, "swap": None, "age_s": 0.02, "x": "y"}, "why": ["a", "b"],
+        "stuck": "its driver",
+    }  # fmt: skip
+    points = [[float(t), t] for t in range(1000)]
+    put(run, "breach.json", {
+        **BREACH, "crossed": 41.5, "mono": 41.6, "gap_s": 0.25,
+        "killed": [killed, {**killed, "held": {"ram": None}, "why": ""}],
+        "curve": {"metric": "service.ram_used", "of": "cand\x1b[2J", "points": points},
+    })  # fmt: skip
+    found = breach_of(run)
+    assert found is not None
+    one, other = found.data["killed"]
+    assert one["held"] == {"ram": 5 * GIB, "swap": None, "age_s": 0.02}
+    assert (one["rung"], one["write_s"], one["empty_s"]) == ("cgroup.kill, engine", 0.018, None)
+    assert one["why"] == "a; b; does not die: its driver"
+    assert (other["held"], other["why"]) == (None, "does not die: its driver")
+    assert (found.data["crossed"], found.data["gap_s"], found.data["mono"]) == (41.5, 0.25, 41.6)
+    curve = found.data["curve"]
+    assert (curve["of"].isprintable(), curve["points"][-1]) == (True, points[-1])
+    assert len(curve["points"]) <= MOST_POINTS + 1
+
+
 def test_a_lease_that_ran_out(run: RunDir) -> None:
     put(run, "breach.json", {**BREACH, "cause": "lease"})
     found = breach_of(run)
@@ -146,6 +172,8 @@ def test_a_lease_that_ran_out(run: RunDir) -> None:
     "change",
     [{"reasons": 3}, {"limit": []}, {"killed": "x"}, {"killed": [3, None]}, {"window": []},
      {"window": {"fast": [[1], "x", [None, 1, 1], [1, "x", 2]]}}, {"cause": {"a": 1}},
+     {"curve": 3}, {"curve": {"points": [3, [], [None, 1], ["x", 2], [1, "x"]]}},
+     {"curve": {"column": "1", "of": {}}}, {"killed": [{"held": 3, "why": 4, "rungs": {}}]},
      {"reason": None, "reasons": []}, {"reason": "\x1b]0;x\x07 \x00"}],
 )  # fmt: skip
 def test_a_breach_that_is_half_garbage_is_still_a_breach(

@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from console.journal.store import Event
+from console.run.guard_curve import limit_in
 from console.run.report import Evidence, as_json, markdown
-from console.run.report_guard import guard_chart, guard_lines, limit_of, lowest, window
+from console.run.report_guard import guard_chart, guard_lines, lowest, window
 from console.run.report_lessons import lessons
 from console.run.report_next import next_steps
 from console.run.view import RunView, fold
@@ -22,6 +23,7 @@ BREACH: dict[str, Any] = {
     "limit": {"metric": "host.ram_available", "below": 2 * GIB, "source": "playbook, line 6"},
     "killed": [{"name": "cand", "kind": "process", "rung": "SIGKILL", "write_s": 0.018,
                 "empty_s": 0.22}],
+    "curve": {"metric": "host.ram_available", "of": "", "column": 1}, "gap_s": 0.25,
     "window": {"fast": [[AT - 90 + t, (20 - 0.2 * min(t, 90)) * GIB, 0, 0.0] for t in range(95)]},
 }  # fmt: skip
 WORDS = "RAM available 1.9 GiB, limit 2.0 GiB"
@@ -59,7 +61,8 @@ def test_what_happened_is_said_in_order() -> None:
     told = [
         "## Guard", "**The guard stopped the load** at", WORDS, "- full in 2.1 s",
         "- the limit: RAM available below 2.0 GiB: kills the load, rolls back (playbook, line 6)",
-        "- killed: cand (process) by SIGKILL, signalled after 18 ms, gone after 220 ms",
+        "- killed cand (process) by SIGKILL 18 ms after the sample that showed it, gone after 220",
+        "- nobody had looked for 0.25 s before the sample that showed it",
         "- the least RAM available that was seen: 2.0 GiB",
         "- the baseline served again 7.40 s after its restore began",
     ]  # fmt: skip
@@ -121,19 +124,48 @@ def test_without_a_curve_there_is_no_chart(found: object) -> None:
 
 def test_the_service_that_was_the_cause_is_drawn() -> None:
     limit = {"metric": "service.ram_used", "above": 4 * GIB, "of": "cand", "source": "x"}
-    load = {"name": "cand", "rows": [[AT - 3 + t, t * 2 * GIB] for t in range(4)]}
-    killed = [{**BREACH["killed"][0], "ram": 6.0 * GIB}]
-    view = breached(limit=limit, load=load, killed=killed)
+    points = [[AT - 3 + t, t * 2 * GIB] for t in range(4)]
+    curve = {"metric": "service.ram_used", "of": "cand", "points": points}
+    killed = [{**BREACH["killed"][0], "held": {"ram": 6.0 * GIB, "swap": 0, "age_s": 0.02}}]
+    view = breached(limit=limit, curve=curve, killed=killed)
     chart = guard_chart(view)
     assert chart is not None
-    assert chart.about.endswith("RAM of cand rose to 6.0 GiB")
+    assert chart.about == "Memory before the guard acted: RAM of cand rose to 6.0 GiB"
     assert "limit 4.0 GiB" in chart.svg
     assert "RAM available" not in chart.svg
-    assert "cand (process) seen holding 6.0 GiB by SIGKILL" in section(view)
-    without = guard_chart(breached(limit=limit))
+    assert "cand (process), held 6.0 GiB, by SIGKILL 18 ms after" in section(view)
+    without = guard_chart(breached(limit=limit, curve={}))
     assert without is not None
     assert "RAM available" in without.svg
     assert "limit" not in without.about
+
+
+def test_swap_is_drawn_with_its_limit_where_it_crossed() -> None:
+    rows = [[AT - 9 + t, 8 * GIB, t * GIB, None] for t in range(10)]
+    limit = {"metric": "host.swap_growth", "above": 5 * GIB}
+    curve = {"metric": "host.swap_growth", "of": "", "column": 2}
+    chart = guard_chart(breached(limit=limit, curve=curve, value=6 * GIB, window={"fast": rows}))
+    assert chart is not None
+    assert chart.about.endswith("swap used rose to 9.0 GiB")
+    assert "limit 8.0 GiB" in chart.svg, "9 GiB are used, 6 of them since: 5 lie at 8"
+    assert "RAM available" not in chart.svg
+
+
+def test_pressure_and_lines_of_a_log_are_no_bytes() -> None:
+    rows = [[AT - 9 + t, 8 * GIB, 0, t * 5.0] for t in range(10)]
+    limit = {"metric": "host.pressure", "above": 30.0}
+    curve = {"metric": "host.pressure", "of": "", "column": 3}
+    chart = guard_chart(breached(limit=limit, curve=curve, window={"fast": rows}))
+    assert chart is not None
+    ElementTree.fromstring(chart.svg)
+    assert chart.about.endswith("all tasks waiting for memory rose to 45 %")
+    assert "limit 30 %" in chart.svg
+    limit = {"log": "cand", "matches": "CUDA", "count": 3}
+    curve = {"log": "cand", "of": "cand", "points": [[AT - 2, 0], [AT - 1, 2]]}
+    chart = guard_chart(breached(limit=limit, curve=curve, value=3))
+    assert chart is not None
+    assert chart.about.endswith("lines in the log of cand rose to 3")
+    assert "limit 3<" in chart.svg
 
 
 def test_times_of_another_clock_end_with_the_kill() -> None:
@@ -147,7 +179,7 @@ def test_times_of_another_clock_end_with_the_kill() -> None:
 def test_a_limit_that_is_none_is_left_out(limit: object) -> None:
     view = breached(limit=limit)
     assert view.breach is not None
-    assert limit_of(view.breach) is None
+    assert limit_in(view.breach.data) is None
     assert "the limit:" not in section(view)
 
 
