@@ -14,7 +14,7 @@ BUILD = "{id: make, build: {context: ctx, dockerfile: D, tag: 'omni/x:1'}}"
 def test_an_image_of_a_build_step_names_step_and_command(plan: MakePlan, tmp_path: Path) -> None:
     assert fitting(plan(BUILD), pull_hint("omni/x:1")) == (
         f"step make of this playbook builds it; by hand: cd {tmp_path} && docker build "
-        "--progress=plain -t omni/x:1 -f D --label omni.built=omni/x:1 -- ctx"
+        "-t omni/x:1 -f D --label omni.built=omni/x:1 -- ctx"
     )
 
 
