@@ -137,7 +137,8 @@ def test_a_page_that_lies_is_not_believed(run: RunDir, page: dict[str, object]) 
 def test_what_a_page_says(run: RunDir) -> None:
     page = {
         "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s"], "unknown": ["no PSI"],
-        "tte_s": 18.2, "tte_now_s": 3.1, "filling": "RAM", "rate": 4.9e9, "missing": ["oom_score_adj"],
+        "tte_s": 18.2, "tte_now_s": 3.1, "filling": "RAM", "rate": 4.9e9,
+        "missing": ["oom_score_adj"],
         "lease": {"left_s": 252.7, "attended": False}, "advisory": True,
         "limits": [one.to_json() for one in LIMITS],
     }  # fmt: skip
