@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from console.guard.recorder_read import open_newest
+from console.run.guard_curve import crossed
 from console.run.guard_look import ready
 from console.services import process
 from tests.run.e2e.sites import UP, book, service
@@ -79,17 +80,18 @@ def breached(world: World) -> None:
     assert "300" in view.breach.words, view.breach.words
     (killed,) = [row for row in view.breach.data["killed"] if row["name"].startswith("hog")]
     assert killed["empty_s"] is not None
-    load = view.breach.data["load"]
-    assert load["name"] == "hog"
-    assert load["rows"][-1][1] is not None
-    assert max(size or 0 for _, size in load["rows"]) > 300 << 20
+    assert killed["held"]["ram"] > 300 << 20
+    curve = crossed(view.breach.data)
+    assert curve is not None
+    assert curve.name == "RAM of hog"
+    assert max(size or 0 for _, size in curve.points) > 300 << 20
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
     assert not [s.id for s in view.steps if s.state == "failed"]
     assert view.restored_s is not None
     assert view.verbs[-1]["who"] == "the sentinel"
     text = world.run.report.read_text()
     assert "## Guard" in text
-    assert "killed: hog" in text
+    assert "killed hog" in text
     assert (world.run.path / "report" / "guard.svg").exists()
     recording = open_newest(world.run.path)
     assert recording is not None
