@@ -124,7 +124,7 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
     import asyncio
     import signal
 
-    from console.services.relay_wire import Door
+    from console.services.relay_wire import Door, hard
 
     loop = asyncio.get_running_loop()
     over: asyncio.Event = asyncio.Event()
@@ -132,7 +132,11 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
         loop.add_signal_handler(number, over.set)
     door = Door(loop, to, _say)
     try:
-        server = await loop.create_server(door.client, *listen, backlog=BACKLOG)
+        server = await loop.create_server(
+            door.client, *listen, backlog=BACKLOG, start_serving=False
+        )
+        hard(server.sockets)
+        await server.start_serving()
     except OSError as error:
         _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")
         return 1

@@ -11,10 +11,21 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 CONNECT_S = 5.0
 HARD = struct.pack("ii", 1, 0)
+SOFT = struct.pack("ii", 0, 0)
+
+
+def hard(listening: Iterable[Any]) -> None:
+    """Whatever is accepted starts as one that is reset at its end, until `Side` has set it up.
+
+    A relay that is killed in between would leave a connection that holds the port.
+    """
+    for sock in listening:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, HARD)
 
 
 class Side(asyncio.Protocol):
@@ -34,6 +45,7 @@ class Side(asyncio.Protocol):
         # a baseline that binds with SO_REUSEPORT alone would have to wait for what lingers here
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, SOFT)  # see `hard`
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.wire is not None:
