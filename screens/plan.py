@@ -180,8 +180,6 @@ class PlanScreen(Page):
             )
         if self.preview is None:
             return (("reading …", "dim"),)
-        if self.preview.refused:
-            return (("This playbook would not run here; the plan says why", "bad"),)
         if self.console.desk.readonly:
             return (("read-only: nothing can be started", "warn"),)
         return (
@@ -198,8 +196,6 @@ class PlanScreen(Page):
             self.console.say(self.starting)
         elif preview is None:
             self.console.say("the plan is not there yet")
-        elif preview.refused:
-            self.console.say("this playbook would not run here; the plan says why")
         elif preview.missing:
             self.console.say(f"fill in first: {', '.join(preview.missing)} (i)")
         else:

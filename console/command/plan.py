@@ -29,7 +29,7 @@ def plan(args: Namespace) -> int:
         print(json.dumps(as_json(made)))
     else:
         print("\n".join(lines(made)))
-    return int(Exit.USAGE if made.playbook.unbuilt else Exit.OK)
+    return int(Exit.OK)
 
 
 def schema(args: Namespace) -> int:

@@ -16,7 +16,7 @@ from console.playbook.inputs import InputModel, InputValue, Secret, convert, exp
 from console.playbook.interpolate import substitute
 from console.playbook.mend import mend
 from console.playbook.model import Playbook, PlaybookModel
-from console.playbook.rules import check_rules, guard_limits, unbuilt, unknown_lessons
+from console.playbook.rules import check_rules, guard_limits, unknown_lessons
 from console.text import one_line
 
 TITLE = "the playbook cannot be used"
@@ -42,9 +42,9 @@ def load_playbook(
     """Read, fill in and check a playbook.
 
     `given`: inputs as text. `aliases`: old names of services, told in `.notes`. `base`: what paths
-    are relative to. `planning`: accept what is not built yet, listed in `.unbuilt`, and inputs
-    without a value. `pinned`: a run's own copy; its lessons may have gone since. `rewrite`: changes
-    the filled-in document before it is checked. Raises InvalidFile (exit 2), UsageError.
+    are relative to. `planning`: accept inputs without a value. `pinned`: a run's own copy; its
+    lessons may have gone since. `rewrite`: changes the filled-in document before it is checked.
+    Raises InvalidFile (exit 2), UsageError.
     """
     text, document = _read(path)
     problems = Problems([*document.problems, *(() if pinned else unknown_lessons(document))])
@@ -61,14 +61,11 @@ def load_playbook(
         filled = rewrite(filled, base)
     model = _validated(document, filled, problems)
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
-    later = _ruled(document, model, filled, site_services, problems, guessed=bool(missing))
-    if not planning:
-        for problem in later:
-            problems.add(problem)
+    _ruled(document, model, filled, site_services, problems, guessed=bool(missing))
     if problems.items or model is None:
         raise InvalidFile(TITLE, problems.sorted(), HINT)
     return Playbook(
-        model, path, base, text, inputs, secrets, tuple(later), tuple(missing & set(inputs)),
+        model, path, base, text, inputs, secrets, tuple(missing & set(inputs)),
         guard_limits(document, model, site_services)[0], notes,
     )  # fmt: skip
 
@@ -91,15 +88,14 @@ def _validated(document: Document, filled: Any, problems: Problems) -> PlaybookM
 def _ruled(
     document: Document, model: PlaybookModel | None, filled: Any, site_services: frozenset[str],
     problems: Problems, *, guessed: bool,
-) -> list[Problem]:  # fmt: skip
-    """Check what single values do not show, as far as the document stands; what is not built."""
+) -> None:  # fmt: skip
+    """Check what single values do not show, as far as the document stands."""
     if model is not None:
         check_rules(document, model, site_services, problems, guessed=guessed)
-        return unbuilt(document, model)
+        return
     stands, broken = mend(document, filled)
     if stands is not None:
         check_rules(document, stands, site_services, problems, broken, guessed=guessed)
-    return []
 
 
 def _values(

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from console.document.validate import Duration, Name, Strict
-from console.errors import Problem
 from console.guard.limits import Limit
 from console.playbook.inputs import InputModel, InputValue, Secret
 from console.playbook.steps import Step
@@ -41,11 +40,7 @@ class PlaybookModel(Strict):
 
 @dataclass(frozen=True)
 class Playbook:
-    """A loaded playbook with its inputs filled in.
-
-    `unbuilt`: what this version cannot run yet; only `plan` and `lint` accept a playbook
-    that has any.
-    """
+    """A loaded playbook with its inputs filled in."""
 
     model: PlaybookModel
     path: Path
@@ -53,7 +48,6 @@ class Playbook:
     text: str
     inputs: dict[str, InputValue]
     secrets: dict[str, Secret]
-    unbuilt: tuple[Problem, ...] = ()
     missing: tuple[str, ...] = ()
     """Required inputs that a plan was made without; a stand-in takes their place."""
     guards: tuple[Limit, ...] = ()

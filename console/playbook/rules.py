@@ -26,7 +26,7 @@ from console.playbook.measuring import (
 )
 from console.playbook.model import PlaybookModel
 from console.playbook.preflight import LOOKS
-from console.playbook.steps import UNBUILT, CriterionModel, Step
+from console.playbook.steps import CriterionModel, Step
 from console.playbook.verdict import Criterion
 from console.site.guard import limits
 from console.text import one_line
@@ -137,7 +137,7 @@ class _Known:
         self._measured("", GAUGE_METRICS)
 
     def add(self, step: Step, *, broken: bool) -> None:
-        if broken or step.kind in UNBUILT:
+        if broken:
             self.unclear.add(step.id)
         if step.benchmark is not None:
             prefixes = [f"{step.id}."]
@@ -350,22 +350,3 @@ def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
         if source == "soak" and model.metric.rpartition(".")[2] in BY_LOOKS:
             least, requests = 1, least
     return Criterion(model.metric, model.go, model.no_go, least, model.of, requests)
-
-
-def unbuilt(document: Document, model: PlaybookModel) -> list[Problem]:
-    """What the format has and this version cannot run: said, never ignored."""
-    found: list[Problem] = []
-
-    def add(loc: Loc, what: str, *, key: bool = False) -> None:
-        found.append(document.problem(loc, f"{what} is not built yet", key=key))
-
-    later: set[str] = set()
-    for loc, step in step_locs(model):
-        if step.kind in UNBUILT:
-            add((*loc, step.kind), f"step kind '{step.kind}'", key=True)
-            later.add(step.id)
-        for index, criterion in enumerate(step.gate or []):
-            owner = criterion.metric.split(".")[0]
-            if owner in later:
-                add((*loc, "gate", index, "metric"), f"metric '{criterion.metric}'")
-    return found

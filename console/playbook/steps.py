@@ -231,8 +231,6 @@ KINDS = (
 
 JUDGES = ("gate", *LOOKS)
 """Kinds that end in GO, NO-GO or HOLD."""
-UNBUILT: tuple[str, ...] = ()
-"""Kinds of the format that this version cannot run: they load for `plan`, never for `run`."""
 
 DEFAULT_TIMEOUT = {
     "run": 600.0, "script": 600.0, "build": 7200.0, "check": 60.0, "service": 1200.0,
@@ -287,7 +285,7 @@ class Step(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
-        found = [k for k in (*KINDS, *UNBUILT) if getattr(self, k) is not None]
+        found = [k for k in KINDS if getattr(self, k) is not None]
         if len(found) != 1:
             what = " and ".join(found) if found else "none"
             raise ValueError(f"!a step has exactly one of {', '.join(KINDS)}; found {what}")
@@ -312,7 +310,7 @@ class Step(Strict):
 
     @property
     def kind(self) -> str:
-        return next(k for k in (*KINDS, *UNBUILT) if getattr(self, k) is not None)
+        return next(k for k in KINDS if getattr(self, k) is not None)
 
     @property
     def limit_s(self) -> float:

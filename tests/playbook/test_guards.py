@@ -131,7 +131,7 @@ def test_no_lease(book: Book, text: str) -> None:
 
 def test_without_a_lease_there_is_none(book: Book) -> None:
     loaded = book.load(NOTE)
-    assert (loaded.model.lease, loaded.guards, loaded.unbuilt) == (None, (), ())
+    assert (loaded.model.lease, loaded.guards) == (None, ())
 
 
 def test_the_schema_knows_them() -> None:

@@ -158,7 +158,7 @@ def test_the_preview_is_what_plan_prints(book: Path, site: Site) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert found.lines == done.stdout.splitlines()
-    assert (found.refused, found.missing) == (False, ())
+    assert found.missing == ()
     short = catalog.preview(book, {}, site)
     assert short.missing == ("size",)
 
