@@ -7,16 +7,15 @@ from argparse import Namespace
 
 from console.command.common import playbook_of, site_of
 from console.errors import Exit
+from console.lint.facts import facts_of
+from console.lint.load import records, told
 from console.run.baseline import restore_time
 from console.run.plan import make_plan
 from console.run.plan_text import as_json, lines
 
 
 def plan(args: Namespace) -> int:
-    """Every argv, effect and planned duration, and where the baseline goes down.
-
-    Exit 2 when the playbook would be refused by `run` (something is not built yet).
-    """
+    """Every argv, effect and planned duration, where the baseline goes down, what lint says."""
     if args.rehearse or args.fault:
         from console.command.rehearse import planned
 
@@ -25,10 +24,11 @@ def plan(args: Namespace) -> int:
         site = site_of(args.site)
         playbook = playbook_of(args.playbook, args.input, site, planning=True)
         made = make_plan(playbook, site, restore_time(site.name))
+    found = told(made.playbook, facts_of(made.site))
     if args.json:
-        print(json.dumps(as_json(made)))
+        print(json.dumps({**as_json(made), "lint": records(found)}))
     else:
-        print("\n".join(lines(made)))
+        print("\n".join(lines(made, found)))
     return int(Exit.OK)
 
 

@@ -11,7 +11,7 @@ from console.errors import ConsoleError, Exit, UsageError
 from console.lint import playbook as books
 from console.lint import run, source, tree
 from console.lint.facts import Facts
-from console.lint.finding import BLOCKER, Finding, Severity
+from console.lint.finding import BLOCKER, RANK, Finding, Severity
 from console.lint.rule import rules
 from console.text import one_line
 
@@ -50,6 +50,12 @@ def check(
     if errors:
         raise LintRefused(errors)
     return found
+
+
+def told(playbook: Playbook, facts: Facts) -> list[Finding]:
+    """What `check` would find, the gravest first: a plan tells it before a run is stopped by it."""
+    found = [one for one in _findings(playbook, facts) if not one.suppressed]
+    return sorted(found, key=lambda one: (RANK[one.severity], one.order))
 
 
 def overrides_of(pairs: list[str]) -> dict[str, str]:

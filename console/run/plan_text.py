@@ -3,7 +3,9 @@ for `warnings` and `always`, which look at this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.fit.machine import Machine
 from console.guard.defaults import defaults
@@ -19,6 +21,9 @@ from console.services.base import ComposeSpec, ContainerSpec
 from console.services.limits import memory_limit
 from console.text import clean
 from console.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from console.lint.finding import Finding
 
 BAR = "─" * 72
 NVML_S = 3.0
@@ -51,8 +56,8 @@ def as_json(made: Plan) -> dict[str, object]:
     }  # fmt: skip
 
 
-def lines(made: Plan) -> list[str]:
-    """The plan as an operator reads it before pressing enter."""
+def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
+    """The plan as an operator reads it before pressing enter. `found`: what lint says of it."""
     model = made.playbook.model
     out = [clean(model.title)]
     if model.objective:
@@ -65,6 +70,7 @@ def lines(made: Plan) -> list[str]:
     if model.lessons:
         out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
     out += [f"  BLOCKER    {clean(one.words)}; a run asks for a reason" for one in blockers(made)]
+    out += [f"  lint       {_lint_words(one)}" for one in found]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
     out.append(f"  lease      {lease_words(lease_of(made, None))}")
@@ -80,6 +86,11 @@ def lines(made: Plan) -> list[str]:
             out += ["", f"{clean(phase)} {BAR}"[:72]]
         out += step_lines(number, step)
     return out
+
+
+def _lint_words(one: Finding) -> str:
+    stops = f"; a run stops here without --override {one.rule}=WHY"
+    return one.text + (stops if one.severity == "error" else "")
 
 
 def warnings(made: Plan) -> list[str]:

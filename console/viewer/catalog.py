@@ -10,7 +10,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,16 +96,15 @@ def entries(extra_dirs: Iterable[Path] = (), *, site: str | None = None) -> list
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
-                found.append(_not_here(_entry(path, source, known), known))
-    return found
+                found.append(_entry(path, source, known))
+    return [one for one in found if not _elsewhere(one, known)]
 
 
-def _not_here(entry: Entry, known: frozenset[str]) -> Entry:
-    """The shipped demo beside a site of one's own: nothing is wrong with it."""
-    if entry.source == "shipped" and entry.name == "demo" and entry.problem and "fast" not in known:
-        words = "it needs the demo's own site: `omni-console demo` in a shell runs it"
-        return replace(entry, problem=words)
-    return entry
+def _elsewhere(entry: Entry, known: frozenset[str]) -> bool:
+    """The shipped demo beside a site of one's own: nothing is wrong with it, it runs by
+    `omni-console demo`."""
+    shipped_demo = entry.source == "shipped" and entry.name == "demo"
+    return shipped_demo and bool(entry.problem) and "fast" not in known
 
 
 def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
@@ -164,6 +163,8 @@ def _wrong(model: InputModel, base: Path, text: str) -> str:
 
 def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     """The plan for these inputs; a missing one is no error here. Raises InvalidFile, UsageError."""
+    from console.lint.facts import facts_of
+    from console.lint.load import told
     from console.playbook.load import load_playbook
     from console.run import plan_text
     from console.run.baseline import restore_time
@@ -175,7 +176,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     )
     made = make_plan(playbook, site, restore_time(site.name))
     return Preview(
-        lines=plan_text.lines(made),
+        lines=plan_text.lines(made, told(playbook, facts_of(site))),
         missing=playbook.missing,
         digest=digest(playbook, site),
         lessons=(

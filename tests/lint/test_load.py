@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
@@ -105,6 +106,19 @@ def test_a_known_blocker_is_gone_past_with_a_reason(
         findings(make_plan(playbook, site)),
     )  # fmt: skip
     assert (one.lessons, one.suppressed) == (("F-025",), "override: a new release")
+
+
+def test_a_plan_tells_it_first(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", str(place / "book.yaml"), "--site", str(place / "site.yaml")]
+    assert main([*argv, "--input", "mode=graph"]) == Exit.OK
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  lint ")]
+    assert "book.yaml:10:53: error: --split-mode graph" in line
+    assert line.endswith("a run stops here without --override split-mode-graph-moe=WHY")
+    assert main([*argv, "--input", "mode=graph", "--json"]) == Exit.OK
+    (one,) = json.loads(capsys.readouterr().out)["lint"]
+    assert (one["rule"], one["severity"], one["override"]) == ("split-mode-graph-moe", "error", "")
+    assert main(argv) == Exit.OK
+    assert "  lint " not in capsys.readouterr().out
 
 
 def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

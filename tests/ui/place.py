@@ -135,7 +135,7 @@ def answers(terminal: Terminal) -> None:
 def pick(terminal: Terminal, title: str) -> None:
     """On the playbooks' screen, with the cursor on the one of this title."""
     terminal.press("2")
-    terminal.until("demo")
+    terminal.until("baseline-verify")
     press_until(terminal, "down", lambda: title in terminal.text)
 
 

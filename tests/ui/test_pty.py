@@ -120,7 +120,7 @@ def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
     with standing.open(env={"LANG": "C", "LC_ALL": "C"}) as terminal:
         seen(terminal, "* SERVING local", ". step by step")
         for keys, words in (
-            (["2"], "demo"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
+            (["2"], "baseline-verify"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
             (["1", "ctrl+p"], "Search for commands"), (["s"], "Skip this step"),
             (["x"], "Abort the run"), (["o"], "There is no report yet"),
             (["y"], "possible"), (["l", "/"], "/"),

@@ -86,6 +86,9 @@ def test_every_place_is_looked_at_and_each_file_once(place: Path, book: Path) ->
     assert [(e.name, e.source) for e in found if e.source != "shipped"] == [
         ("mine", "yours"), ("one", "site"), ("here", "here"),
     ]  # fmt: skip
+    shown = [e.name for e in found if e.source == "shipped"]
+    assert "demo" not in shown, "its services are not this site's"
+    assert "baseline-verify" in shown
     one = next(e for e in found if e.name == "one")
     assert (one.title, one.objective, one.lessons, one.problem) == (
         "The one", "find out", ("F-001",), "",
