@@ -56,6 +56,17 @@ def test_no_answer_is_no_news(put: Put, outcome: tuple[int, str] | Exception, wo
     assert words in found.words
 
 
+def test_a_pattern_that_would_never_end_is_no_answer(
+    put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.lessons.recheck.MATCH_CPU_S", 0.05)
+    found = recheck(
+        load_lesson(put("F-028")), asked("x", matches="(a+)+$"), lambda _: (0, "a" * 60 + "b")
+    )
+    assert found.answer is Answer.FAILED
+    assert "(a+)+$ takes too long" in found.words
+
+
 def test_the_lesson_is_as_it_was(put: Put) -> None:
     path = put("F-028")
     before = path.read_bytes()
