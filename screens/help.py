@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-
 from console.actions import EMERGENCY, Action, of_scope
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from screens.reading import ReadingPage
 from widgets.rows import Row
 from widgets.step_text import wrapped
 
@@ -32,29 +27,13 @@ SHELL = (
 )
 
 
-class HelpScreen(Page):
-    """One page to read."""
+class HelpScreen(ReadingPage):
+    """The keys."""
 
     SCOPE = "help"
-    DEFAULT_CSS = "HelpScreen TextView { padding: 0 1; }"
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield TextView(id="help")
-        yield KeyLine()
-
-    def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
-        self._draw()
-
-    def redraw(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        view = self.query_one(TextView)
-        if not view.size.width:
-            return  # it is drawn when its size is known
-        view.show(help_rows(max(30, view.size.width - 3)))
+    def rows(self, width: int) -> list[Row]:
+        return help_rows(max(30, width))
 
 
 def help_rows(width: int) -> list[Row]:

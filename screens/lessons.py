@@ -10,12 +10,13 @@ from textual.app import ComposeResult
 
 from console.text import clean
 from screens.page import Page
+from screens.reading import ReadingPage
 from widgets.badge import BaselineBadge
 from widgets.glyph import glyphs
 from widgets.keys import bindings
 from widgets.log_prompt import LogPrompt
 from widgets.options import KeyLine
-from widgets.pick_list import PickList, TextView
+from widgets.pick_list import PickList
 from widgets.rows import Row, Rows, fit
 from widgets.step_text import wrapped
 
@@ -139,41 +140,23 @@ class LessonsScreen(Page):
         return rows
 
 
-class LessonScreen(Page):
+class LessonScreen(ReadingPage):
     """One lesson, whole."""
 
     SCOPE = "lesson"
-    DEFAULT_CSS = "LessonScreen TextView { padding: 0 1; }"
 
     def __init__(self, registry: Registry, lesson: Lesson) -> None:
         super().__init__()
         self.registry, self.lesson = registry, lesson
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield TextView(id="lesson")
-        yield KeyLine()
-
-    def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
-        self._draw()
-
-    def redraw(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
+    def rows(self, width: int) -> list[Row]:
         from console.lessons.text import entry
 
-        view = self.query_one(TextView)
-        if not view.size.width:
-            return  # it is drawn when its size is known
-        width = max(20, view.size.width - 3)
-        lines = entry(self.registry, self.lesson, width, today())
-        view.show([
+        return [
             ((text, tone),)
-            for line, tone in lines
+            for line, tone in entry(self.registry, self.lesson, width, today())
             for text in (wrapped(line, width, "      ") if len(line) > width else [line])
-        ])  # fmt: skip
+        ]
 
 
 def lesson_row(lesson: Lesson, width: int, *, here: bool) -> Row:

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from textual.pilot import Pilot
 
+from console.app import ConsoleApp
 from console.run.directory import RunDir
 from screens import lessons as module
 from screens.lessons import LessonScreen, LessonsScreen
@@ -25,13 +27,19 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
 
 
+async def opened(app: ConsoleApp, pilot: Pilot[None]) -> LessonsScreen:
+    """The list of lessons, filled."""
+    await pilot.press("6")
+    await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+    page = app.screen
+    assert isinstance(page, LessonsScreen)
+    await settled(pilot, lambda: len(page.found) == 53)
+    return page
+
+
 async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
     async with console(scene.ended(), run) as (app, pilot, _):
-        await pilot.press("6")
-        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
-        page = app.screen
-        assert isinstance(page, LessonsScreen)
-        await settled(pilot, lambda: len(page.found) == 53)
+        page = await opened(app, pilot)
         await pilot.press("slash")
         assert page.query_one(LogPrompt).asking
         await pilot.press(*"shallow", "enter")
@@ -51,11 +59,7 @@ async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
 
 async def test_due_only_and_all_again(run: RunDir) -> None:
     async with console(scene.ended(), run) as (app, pilot, _):
-        await pilot.press("6")
-        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
-        page = app.screen
-        assert isinstance(page, LessonsScreen)
-        await settled(pilot, lambda: len(page.found) == 53)
+        page = await opened(app, pilot)
         await pilot.press("d")
         await settled(pilot, lambda: len(page.found) == 20)
         assert "due for review" in page.query_one("#head").text  # type: ignore[attr-defined]
@@ -69,22 +73,14 @@ async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
     made.header = {"lessons": ["F-002", 7]}
     async with console(made, run) as (app, pilot, _):
         assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
-        await pilot.press("6")
-        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
-        page = app.screen
-        assert isinstance(page, LessonsScreen)
-        await settled(pilot, lambda: bool(page.found))
+        page = await opened(app, pilot)
         assert [one.id for one in page.found[:3]] == ["F-002", "F-024", "F-001"]
         assert "bears on what was shown" in page.query_one("#head").text  # type: ignore[attr-defined]
 
 
 async def test_nothing_found_is_said(run: RunDir) -> None:
     async with console(scene.ended(), run) as (app, pilot, _):
-        await pilot.press("6")
-        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
-        page = app.screen
-        assert isinstance(page, LessonsScreen)
-        await settled(pilot, lambda: bool(page.found))
+        page = await opened(app, pilot)
         await pilot.press("slash", *"zebra", "enter")
         await settled(pilot, lambda: page.found == [])
         head = page.query_one("#head")
@@ -96,11 +92,7 @@ async def test_nothing_found_is_said(run: RunDir) -> None:
 @pytest.mark.parametrize("size", [(40, 12), (60, 20), (120, 40)])
 async def test_rows_keep_to_the_width(run: RunDir, size: tuple[int, int]) -> None:
     async with console(scene.ended(), run, size=size) as (app, pilot, _):
-        await pilot.press("6")
-        await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
-        page = app.screen
-        assert isinstance(page, LessonsScreen)
-        await settled(pilot, lambda: bool(page.found))
+        page = await opened(app, pilot)
         picker = page.query_one(PickList)
         assert all(width_of(row) <= size[0] for row in picker._rows)
 
