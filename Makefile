@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# every command of the console is a process: compiling it anew each time doubles what it takes
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test check coverage bench yard rehearsals clean
 
