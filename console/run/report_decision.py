@@ -18,19 +18,13 @@ UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.RO
 
 def decided(view: RunView) -> Verdicts | None:
     """The verdict that the run's decision is: of the worst, the last that names its outcome."""
-    found = [v for v in view.verdicts if v.verdict == WORD[view.decision]]
+    found = [v for v in view.verdicts if v.verdict == view.worst]
     return next((v for v in reversed(found) if v.outcome), found[-1] if found else None)
-
-
-def waiting(view: RunView) -> list[str]:
-    """Gates that have said nothing: not reached, failed or cancelled. With one of them a GO is
-    only a part of the answer."""
-    return [step.id for step in _judges(view) if step.kind == "gate"]
 
 
 def settled(view: RunView) -> bool:
     """Whether the run's decision is the whole answer."""
-    return bool(view.decision) and not (view.decision is Decision.GO and waiting(view))
+    return bool(view.decision) and not (view.decision is Decision.GO and view.open_gates)
 
 
 def decision_words(view: RunView) -> str:
@@ -55,7 +49,7 @@ def because(view: RunView) -> str:
     if verdict is None or not settled(view):
         stop = stopped_by(view)
         tail = f"; before that, {_verdict_words(view, verdict)}" if verdict is not None else ""
-        if open_gates := waiting(view) or [step.id for step in _judges(view)]:
+        if open_gates := view.open_gates or [step.id for step in _judges(view)]:
             what = f"{_gate(view, open_gates[0])} was not reached"
             return f"{what}: {stop}{tail}" if stop else what + tail
         return f"no gate is in this playbook{f'; {stop}' if stop else ''}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.run.report_data import number
-from console.run.report_decision import baseline_words, decision_words, settled, waiting
+from console.run.report_decision import baseline_words, decision_words, settled
 from console.run.report_figures import drift_words, drifts
 from console.run.report_text import block, code, figure, hidden, plural, prose, table, took, when
 from console.run.state import StepState
@@ -33,7 +33,7 @@ def sign(view: RunView, step: StepView) -> str:
 def summary(view: RunView) -> list[str]:
     """What was tried, where, when, and how it came out, in one table."""
     over = f", **OVERRIDDEN** by {prose(view.overridden)}" if view.overridden else ""
-    open_gates = ", ".join(code(step, 60) for step in waiting(view))
+    open_gates = ", ".join(code(step, 60) for step in view.open_gates)
     left = f"; not judged: {open_gates}" if open_gates and not settled(view) else ""
     rows = [
         ("Decision", f"**{prose(decision_words(view))}**{over}{left}"),

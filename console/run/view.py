@@ -123,15 +123,28 @@ class RunView:
         return self.state in ENDS
 
     @property
-    def decision(self) -> Decision:
+    def worst(self) -> str:
         """The worst verdict that stands; a later gate does not excuse an earlier one."""
         found = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
-        for verdict, decision in (
-            ("NO-GO", Decision.NO_GO), ("HOLD", Decision.HOLD), ("GO", Decision.GO),
-        ):  # fmt: skip
-            if verdict in found:
-                return decision
-        return Decision.NONE
+        return next((one for one in ("NO-GO", "HOLD", "GO") if one in found), "")
+
+    @property
+    def decision(self) -> Decision:
+        """What the worst verdict comes to; a run that ended before all its gates were asked has
+        no GO."""
+        if self.worst == "GO" and self.over and self.open_gates:
+            return Decision.NONE
+        return Decision(self.worst.lower().replace("-", "_"))
+
+    @property
+    def open_gates(self) -> list[str]:
+        """Gates that have said nothing: not reached, failed or cancelled. With one of them a GO is
+        only a part of the answer."""
+        said = {v.step for v in self.verdicts}
+        return [
+            s.id for s in self.steps
+            if s.kind == "gate" and s.id not in said and s.state is not StepState.SKIPPED
+        ]  # fmt: skip
 
     @property
     def outcome(self) -> str:

@@ -29,7 +29,7 @@ CASES = (
     Case(LAZARUS, "cuda-error", "rolled_back", None, "CUDA error"),
     Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
     Case(LAZARUS, "grey", "rolled_back", "hold", "bench.tok_s"),
-    Case(LAZARUS, "vram", "rolled_back", None, "GPU memory"),
+    Case(LAZARUS, "vram", "rolled_back", None, "VRAM used"),
     Case(LAZARUS, "ram", "rolled_back", None, "RAM available"),
     Case(LAZARUS, "crash", "rolled_back", None, "stability"),
     Case(LAZARUS, "never-ready", "rolled_back", None, "not ready"),

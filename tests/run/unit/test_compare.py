@@ -56,7 +56,7 @@ def test_a_step_that_failed_an_override_and_a_slow_baseline_are_said() -> None:
         "step soak failed (not_ready): died; it said: CUDA error; OVERRIDDEN by ann: seen; "
         "the baseline came back DEGRADED"
     )
-    assert one.outcome == "GO so far, failed"
+    assert one.outcome == "no decision, failed"
 
 
 def test_the_same_metric_of_two_steps_is_named_with_its_step() -> None:

@@ -186,7 +186,8 @@ def test_after_go_it_says_that_nothing_was_switched_and_what_is_not_shown() -> N
     rows.append((at, "verdict", "go", reported.verdict("GO", "migrate", fast, reported.QUICK)))
     cut = reported.view_of(reported.ending(list(rows), "cancelled"))
     assert "**No decision.** Gate stable was not reached" in markdown(cut)
-    assert "| Decision | **GO so far**; not judged: `stable` |" in markdown(cut)
+    assert "| Decision | **none**; not judged: `stable` |" in markdown(cut)
+    assert as_json(cut)["decision"] is None, "whoever reads only this must not take it for a GO"
     assert "switched nothing over" not in markdown(cut)
     rows.append((at, "step.state", "stable", {"state": "skipped"}))
     made = reported.view_of(reported.ending(rows, "succeeded"))
