@@ -31,8 +31,8 @@ yard: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py \
 	  tests/guard/real/member_run.py
 
-# the shipped playbooks with every fault; needs Docker, takes two minutes each. ONLY: words that
-# choose, like ONLY="operation-lazarus" or ONLY="slow grey"
+# the shipped playbooks with every fault, two to six minutes each, in the testbed's engine. ONLY:
+# words that choose, like ONLY="operation-lazarus" or ONLY="slow grey", or both
 rehearsals: $(VENV)/.dev
 	$(BIN)/python -m tests.rehearsal $(ONLY)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.command import run as run_command
@@ -12,6 +13,7 @@ from console.errors import EngineError, Exit, RollbackFailed, UsageError
 from console.rehearsal import baseline, image, place
 from console.rehearsal import prepare as making
 from console.rehearsal.fault import known
+from console.rehearsal.join import join
 from console.rehearsal.site import container, port_of, reference
 from console.rollback.ladder import Ladder
 from console.run.baseline import restore_time
@@ -19,6 +21,8 @@ from console.run.lock import HostLock
 from console.run.plan import Plan, make_plan
 from console.run.rehearsed import record
 from console.run.seal import site_plan
+from console.services.docker_client import ask
+from console.site.load import load_site
 from console.text import clean
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ def rehearse(args: Namespace) -> int:
     client = making.engine(site.model.engine.host)
     place.prepare()
     path, given = playbook_path(args.playbook), inputs_of(args.input)
+    _go_back(client, say)
     _, mapping = making.draft(path, given, site, args.fault)
     place.enter(mapping.for_image("this host"))
     HostLock().release()  # raises HostBusy before anything is started
@@ -94,9 +99,22 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: maki
     return code
 
 
+def _go_back(client: docker.DockerClient, say: making.Say) -> None:
+    """Stop what a rehearsal left up, as `then: stay` does: on the scripted cards it is in the way
+    of the next one's baseline. Raises HostBusy where one is under way."""
+    up = {"label": f"{place.role_label()}=candidate", "status": "running"}
+    if not ask("Looking for the last rehearsal", lambda: client.api.containers(filters=up)):
+        return
+    own = join()
+    HostLock().release()
+    say("what the rehearsal left up is stopped")
+    Ladder(site_plan(load_site(Path(own)))).run()
+
+
 def _end(args: Namespace, client: docker.DockerClient, say: making.Say) -> None:
     if args.keep:
         say(f"the stand-in baseline goes on serving; docker stop {container()} ends it")
         return
+    _go_back(client, say)
     baseline.stop(client)
     say("the stand-in baseline is stopped")

@@ -1,11 +1,13 @@
 """Rehearsals of the shipped playbooks, with every fault: ``python -m tests.rehearsal [WORD …]``.
 
-Needs Docker and the extra `demo`, two minutes each; words choose playbooks and faults (`none` is
-without one). Everything is kept in a scratch directory. Exit 1 where one ends as it should not.
+In the testbed's engine, two minutes each; words choose playbooks and faults (`none` is without
+one), or one rehearsal by both. Everything is kept in a scratch directory. Exit 1 where one ends as
+it should not.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,6 +19,8 @@ from typing import Any
 
 from tests.rehearsal import checkpoint
 from tests.rehearsal.matrix import CASES, Case
+from tests.testbed.cache import Shared
+from tests.testbed.engine import SESSIONS, ensure_engine
 
 COMMAND = str(Path(sys.executable).with_name("omni-console"))
 SITE = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
@@ -40,7 +44,8 @@ def environment(scratch: Path, large: bool) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMNI_", "PYTHONPATH"))}
     host = scratch / "host"
     host.mkdir(exist_ok=True)
-    return {**kept, **own, "HOME": str(scratch), "OMNI_SITE": str(site), "OMNI_HOST_DIR": str(host)}
+    own |= {"HOME": str(scratch), "OMNI_SITE": str(site), "OMNI_HOST_DIR": str(host)}
+    return {**kept, **own, **ensure_engine().env()}
 
 
 def one(case: Case, scratch: Path) -> bool:
@@ -62,7 +67,10 @@ def one(case: Case, scratch: Path) -> bool:
     try:
         found = json.loads(done.stdout)
     except ValueError:
-        print(f"FAILED  {name}: exit {done.returncode}: {done.stderr.strip()[-300:]}", flush=True)
+        found = {}
+    if "verdicts" not in found:
+        said = f"{done.stderr.strip()} {json.dumps(found.get('error', found))}"
+        print(f"FAILED  {name}: exit {done.returncode}: {said[-600:]}", flush=True)
         return False
     good = as_asked(case, found)
     ended = f"{found['state']}, {found['decision']}: {found.get('because')}"
@@ -82,9 +90,13 @@ def as_asked(case: Case, found: dict[str, Any]) -> bool:
 
 
 def main(words: list[str]) -> int:
+    books = {case.playbook for case in CASES} & set(words)
+    faults = set(words) - books
     chosen = [case for case in CASES
-              if not words or {case.playbook, case.fault or "none"} & set(words)]  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="omni-rehearsals-") as scratch:
+              if (not books or case.playbook in books)
+              and (not faults or (case.fault or "none") in faults)]  # fmt: skip
+    share = contextlib.closing(Shared(SESSIONS))  # nobody tidies the engine up meanwhile
+    with share, tempfile.TemporaryDirectory(prefix="omni-rehearsals-") as scratch:
         ended = [one(case, Path(scratch)) for case in chosen]
     print(f"{sum(ended)} of {len(ended)} ended as they should")
     return 0 if all(ended) and ended else 1

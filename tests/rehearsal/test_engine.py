@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from console.services.base import ROLE_VARIABLE
 from tests.run.e2e.world import COMMAND, free_port
 from tests.testbed.engine import Engine
 
@@ -153,7 +154,9 @@ def test_a_trial_to_go_and_back(stage: Stage) -> None:
     assert "image omni/kt:trial → omni-rehearsal/omni-kt:trial-" in report
 
 
-def test_a_load_that_eats_ram_is_killed_and_the_stand_in_comes_back(stage: Stage) -> None:
+def test_a_load_that_eats_ram_is_killed_and_the_stand_in_comes_back(
+    stage: Stage, busy_image: str
+) -> None:
     before = stage.inspect(REAL)
     code, found = stage.rehearse("--fault", "ram", "--keep")
     assert (code, found["state"], found["fault"]) == (6, "rolled_back", "ram"), found
@@ -162,4 +165,23 @@ def test_a_load_that_eats_ram_is_killed_and_the_stand_in_comes_back(stage: Stage
     assert stage.inspect(stage.baseline)["State"]["Running"], "--keep"
     back = stage.console("rollback", "--rehearse", "--json")
     assert (back.returncode, json.loads(back.stdout)["serving"]) == (0, True), back
+    left_up_is_stopped(stage, busy_image)
     untouched(stage, before)
+
+
+def left_up_is_stopped(stage: Stage, busy_image: str) -> None:
+    """`then: stay` leaves its candidate: on the scripted cards it is in the way of the next one."""
+    told = json.loads((stage.root / "STATE/omni-console/rehearsal/environment.json").read_text())
+    left = stage.engine.run(
+        "run", "-d", "--label", f"{told[ROLE_VARIABLE]}=candidate",
+        "--label", "omni.test=rehearsal", busy_image, "httpd", "-f",
+    ).strip()  # fmt: skip
+    (stage.root / "trial.yaml").write_text(
+        "schema: omni.playbook/v1\nname: trial\ntitle: A trial\nphases:\n"
+        "  - {title: One, steps: [{id: a, note: x}]}\n"
+    )
+    done = stage.console("run", "trial.yaml", "--rehearse")
+    assert done.returncode == 0, done
+    assert "what the rehearsal left up is stopped" in done.stdout
+    assert not stage.inspect(left)["State"]["Running"]
+    stage.engine.run("rm", "-f", "-v", left)
