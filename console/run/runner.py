@@ -5,8 +5,11 @@ It is the only writer of the journal. Verbs come through the desk; nothing here 
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import traceback
 
+from console.errors import ConsoleError
 from console.playbook.steps import JUDGES, Step
 from console.run.attempt import run_attempts
 from console.run.context import Context
@@ -18,6 +21,7 @@ from console.run.fault import point
 from console.run.inputs import change_inputs
 from console.run.plan import PlannedStep
 from console.run.state import STEP_ENDS, Cause, Pause, RunState, StepState
+from console.text import one_line
 
 R = RunState
 
@@ -41,7 +45,7 @@ class Runner:
         elif not self.context.view.over:
             self.context.enter(R.RUNNING)
             point("run_started")
-            flow = self._walk()
+            flow = self._guarded_walk()
             ending.close(flow, failed=self.failed)
         if not self.context.view.finished:
             ending.run_finally()
@@ -49,6 +53,24 @@ class Runner:
             self.context.record("run.finished")
 
     # -- forward ---------------------------------------------------------------------------
+
+    def _guarded_walk(self) -> Flow:
+        """A fault of the console's own fails the step it is at, as any failure does: the journal
+        and the report name it, and what is up comes down."""
+        try:
+            return self._walk()
+        except (ConsoleError, OSError):
+            raise  # the journal cannot be written
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+            self.failed, words = True, f"{type(error).__name__}: {error}"
+            self.context.record(
+                "step.state", self.desk.step, self.desk.attempt, state=str(StepState.FAILED),
+                cause=str(Cause.INTERNAL),
+                detail=one_line(f"a fault of this console: {words}", 300),
+            )  # fmt: skip
+            return Flow.ROLLBACK if self.context.view.outage else Flow.END
 
     def _walk(self) -> Flow:
         for planned in list(self.context.plan.steps):
@@ -101,9 +123,7 @@ class Runner:
             flow = self._on_failure(planned, failure)
             if flow is not None:
                 return flow
-        if planned.kind in JUDGES and planned.step is not None:
-            return self._after_gate(planned, planned.step)
-        return Flow.ON
+        return self._judged(planned)
 
     def _on_failure(self, planned: PlannedStep, cause: Cause) -> Flow | None:
         """None means: try again."""
@@ -140,9 +160,7 @@ class Runner:
 
     def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
         """A gate that was judged before the runner died still decides; the rest is done."""
-        if state is StepState.SUCCEEDED and planned.kind in JUDGES and planned.step is not None:
-            return self._after_gate(planned, planned.step)
-        return Flow.ON
+        return self._judged(planned) if state is StepState.SUCCEEDED else Flow.ON
 
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
         """A step that had failed when the runner died: it is asked about again, not repeated."""
@@ -157,6 +175,14 @@ class Runner:
         verb = self._pause(Pause.IN_DOUBT, f"{planned.id} may or may not have happened")
         flow = self._settle(planned, verb)
         return self._step(planned) if flow is None else flow
+
+    def _judged(self, planned: PlannedStep) -> Flow:
+        """Where a step leads that is done; one that its `when` left out has judged nothing."""
+        view = self.context.view.step(planned.id)
+        skipped = view is not None and view.state is StepState.SKIPPED
+        if planned.step is None or planned.kind not in JUDGES or skipped:
+            return Flow.ON
+        return self._after_gate(planned, planned.step)
 
     def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
         verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)

@@ -123,3 +123,37 @@ def test_a_final_step_that_failed_is_not_tried_again_by_a_later_rollback(world: 
     assert world.console("rollback").code == 0
     world.dead()
     assert world.done() == ["mail"]
+
+
+def test_a_judge_that_is_left_out_judges_nothing(world: World) -> None:
+    left_out = [
+        "id: room, when: false, host: {disk: {path: /, free: 1B}}",
+        "id: go, when: false, gate: [{metric: n.tg, go: '>= 20'}]",
+    ]
+    done = world.go(world.write("b.yaml", book(SLOW, *left_out, after(world))))
+    assert (done.code, done.json["state"], done.json["decision"]) == (0, "succeeded", None), done
+    assert world.done() == ["after"]
+
+
+def test_a_fault_of_the_console_fails_the_step_and_is_named(world: World) -> None:
+    """A bug between two steps costs the run what any failure does, and is told as what it is."""
+    bug = world.root / "bug"
+    bug.mkdir()
+    (bug / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'runner' in sys.orig_argv:\n"
+        "    from console.run.runner import Runner\n"
+        "    was = Runner._judged\n"
+        "    Runner._judged = lambda s, p: was(s, p) if p.id != 'up' else {}[p.id]\n"
+    )
+    path = world.write("b.yaml", book(UP, SLOW, after(world)))
+    done = world.go(path, PYTHONPATH=str(bug))
+    assert done.json["state"] == "rolled_back", done
+    up = next(s for s in done.json["steps"] if s["id"] == "up")
+    assert (up["state"], up["cause"]) == ("failed", "internal")
+    assert "a fault of this console: KeyError: 'up'" in up["detail"]
+    assert world.serves()
+    assert world.done() == []
+    report = world.run.report.read_text()
+    assert "emergency" not in report
+    assert "a fault of this console" in report
