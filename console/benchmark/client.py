@@ -6,6 +6,7 @@ and then drops the connection, so a pooled one fails now and then.
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import ssl
@@ -132,15 +133,20 @@ def endpoint(url: str, path: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/") + path
 
 
-def new_client(url: str, timeout_s: float) -> httpx.Client:
-    """An httpx client for one request: no proxy or netrc from the environment, no pooling."""
+def new_client(url: str, timeout_s: float, silence_s: float = math.inf) -> httpx.Client:
+    """An httpx client for one request: no proxy or netrc from the environment, no pooling.
+
+    `silence_s`: so long may pass between two bytes of the reply.
+    """
     import httpx
 
     return httpx.Client(
         trust_env=False,
         # Loading the trust store costs tens of milliseconds; plain http has no use for it.
         verify=ssl.create_default_context() if url.startswith("https:") else False,
-        timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
+        timeout=httpx.Timeout(
+            timeout_s, connect=min(CONNECT_S, timeout_s), read=min(silence_s, timeout_s)
+        ),
         limits=httpx.Limits(max_keepalive_connections=0),
         headers={"Accept-Encoding": "identity", "Connection": "close"},
     )
@@ -152,19 +158,21 @@ def stream_chat(
     *,
     clock_ns: ClockNs = time.perf_counter_ns,
     timeout_s: float = 600.0,
+    silence_s: float = math.inf,
     cancelled: threading.Event | None = None,
     on_event: OnEvent | None = None,
 ) -> Reply:
     """Send one request and follow its stream; failures are in the Reply, never raised.
 
-    `timeout_s` bounds the whole exchange. A cancel takes about 100 ms, while connecting up
-    to 5 s. An empty-bodied 400 comes from the HTTP layer, not from the model: one more try
-    on a new connection, counted. A refusal of unknown keys is repeated without the extras.
+    `timeout_s` bounds the whole exchange, `silence_s` the time between two bytes. A cancel takes
+    about 100 ms, while connecting up to 5 s. An empty-bodied 400 comes from the HTTP layer, not
+    from the model: one more try on a new connection, counted. A refusal of unknown keys is
+    repeated without the extras.
     """
     cancelled = cancelled or threading.Event()
     retries = 0
     while True:
-        got = _capture(url, request, clock_ns, timeout_s, cancelled, on_event)
+        got = _capture(url, request, clock_ns, (timeout_s, silence_s), cancelled, on_event)
         if got.failure is None and got.status == 400 and not got.body.strip() and not retries:
             retries += 1
         elif got.failure is None and request.extras and _refuses_extras(got):
@@ -184,7 +192,7 @@ def _capture(
     url: str,
     request: ChatRequest,
     clock_ns: ClockNs,
-    timeout_s: float,
+    limits_s: tuple[float, float],
     cancelled: threading.Event,
     on_event: OnEvent | None,
 ) -> Capture:
@@ -194,10 +202,10 @@ def _capture(
     if cancelled.is_set():
         got.failure = Failure(FailureKind.CANCELLED, "cancelled by the operator")
         return got
-    with _Watch(clock_ns, timeout_s, cancelled) as watch:
+    with _Watch(clock_ns, limits_s[0], cancelled) as watch:
         try:
             with (
-                new_client(url, timeout_s) as client,
+                new_client(url, *limits_s) as client,
                 client.stream(
                     "POST",
                     endpoint(url, PATHS[request.endpoint]),
@@ -209,6 +217,9 @@ def _capture(
                 _follow(response, got, clock_ns, on_event)
         except ValueError as error:
             got.failure = Failure(FailureKind.PROTOCOL, one_line(str(error)))
+        except httpx.ReadTimeout as error:
+            silent = Failure(FailureKind.SILENT, f"no word for {limits_s[1]:g} s")
+            got.failure = silent if limits_s[1] < limits_s[0] else _transport(error, True)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             got.failure = _transport(error, bool(got.events))
     got.started_ns = watch.started_ns

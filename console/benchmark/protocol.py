@@ -25,7 +25,7 @@ from console.benchmark.concurrent import Level, Say, measure_level
 from console.benchmark.context import Surroundings
 from console.benchmark.metrics import METRICS, Sample, Tokenize, measure, repeated
 from console.benchmark.statistics import MetricSummary, cv, finite, summarise
-from console.benchmark.stream import FailureKind, Reply
+from console.benchmark.stream import SILENCE_S, FailureKind, Reply
 from console.benchmark.waiting import Waiting
 from console.clock import Clock, SystemClock
 from console.text import one_line
@@ -57,7 +57,8 @@ def run_words(number: int, planned: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What to send and how often; `timeout_s` bounds one request, `budget_s` all of them.
+    """What to send and how often; `timeout_s` bounds one request, `budget_s` all of them. An engine
+    that says nothing for `silence_s` hangs: it is not asked again.
 
     After `runs` measured runs it goes on, up to `max_runs`, until as many are valid and the
     coefficient of variation of tok_s is at most `cv_target`. `levels`: streams at once, measured
@@ -72,6 +73,7 @@ class Protocol:
     max_runs: int = 12
     seed: int = 42
     timeout_s: float = 600.0
+    silence_s: float = SILENCE_S
     budget_s: float = math.inf
     endpoint: Endpoint = "chat"
     levels: tuple[int, ...] = ()
@@ -138,10 +140,10 @@ def run_benchmark(
     """Measure the server at `url` (with or without /v1), one request at a time.
 
     Never raises for what the server does: a run that cannot be used is void, with its reason.
-    Three failures in a row end it early; a cancel, or the end of the budget, keeps what was
-    measured. `surroundings` judges what else went on; `say` is called now and then while
-    several streams are under way, `waiting` hears the events of a single one. What `progress`
-    and `say` raise ends it.
+    Three failures in a row end it early, a silence at once; a cancel, or the end of the budget,
+    keeps what was measured. `surroundings` judges what else went on; `say` is called now and then
+    while several streams are under way, `waiting` hears the events of a single one. What
+    `progress` and `say` raise ends it.
     """
     bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
     bench.cancelled = cancelled or bench.cancelled
@@ -179,6 +181,7 @@ class _Bench:
         self._clock_ns = clock_ns
         self._prompts = itertools.cycle(protocol.prompts)
         self._retries: list[int] = []
+        self._hangs = False
         self._ends = clock.monotonic() + protocol.budget_s
         self._request = ChatRequest(
             "", protocol.max_tokens, protocol.seed, model, endpoint=protocol.endpoint
@@ -217,6 +220,8 @@ class _Bench:
     def _wants_more(self) -> bool:
         runs, protocol = self._result.runs, self._protocol
         last = runs[-MOST_FAILURES:]
+        if self._hangs:
+            return False
         if len(last) == MOST_FAILURES and all(sample.error for sample in last):
             return False
         if len(runs) < protocol.runs:
@@ -257,6 +262,7 @@ class _Bench:
             request,
             clock_ns=self._clock_ns,
             timeout_s=max(0.001, min(self._protocol.timeout_s, self._left())),
+            silence_s=self._protocol.silence_s,
             cancelled=cancelled,
             on_event=on_event,
         )
@@ -265,6 +271,7 @@ class _Bench:
             return None
         if reply.extras_refused:
             self._request = replace(self._request, extras=False)
+        self._hangs = reply.failure is not None and reply.failure.kind is FailureKind.SILENT
         return measure(reply, request.max_tokens, self._tokenizer(reply))
 
     def _level(self, streams: int) -> Level:

@@ -16,10 +16,15 @@ MOST = 1e12
 """Counts and milliseconds above it are nonsense."""
 
 
+SILENCE_S = 300.0
+"""An engine that says nothing for longer hangs; the seeds give a whole request as long."""
+
+
 class FailureKind(StrEnum):
     """Classes of errors, so that a lost connection is not mistaken for a refusal."""
 
     TRANSPORT = "transport"
+    SILENT = "silent"
     REFUSED = "refused"
     SERVER = "server error"
     TRUNCATED = "truncated"

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from console.benchmark.stream import SILENCE_S
 from console.document.validate import Duration, Pattern, Strict, Text
 
 Count = Annotated[int, Field(ge=0)]
@@ -63,7 +64,8 @@ class BenchmarkStep(Strict):
     """`against: baseline` measures the baseline too: before its outage and after its restore.
 
     `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
-    of one stream; a gate judges one stream.
+    of one stream; a gate judges one stream. `silence`: an engine that says nothing for longer
+    hangs, and ends the benchmark.
     """
 
     service: str
@@ -76,6 +78,7 @@ class BenchmarkStep(Strict):
     model: Text = ""
     endpoint: Literal["chat", "completions"] = "chat"
     concurrency: list[Annotated[int, Field(ge=2, le=64)]] = Field([], max_length=6)
+    silence: Annotated[Duration, Field(gt=0)] = SILENCE_S
     against: Literal["baseline"] | None = None
 
     @model_validator(mode="after")

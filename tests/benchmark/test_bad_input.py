@@ -208,6 +208,16 @@ def _said(count: int) -> str:
     return json.dumps({"choices": [choice], "usage": {"completion_tokens": count}})
 
 
+def test_an_engine_that_says_nothing_hangs_and_is_not_asked_again() -> None:
+    """Three of them, with a baseline that waits to come back, would be a quarter of an hour."""
+    hung = streams([delta(content="x")] * 2, 30.0)
+    protocol = Protocol(max_tokens=8, runs=9, warmup=0, silence_s=0.2)
+    with scripted(hung) as server:
+        result = run_benchmark(server.url, protocol)
+    assert [run.error for run in result.runs] == ["silent: no word for 0.2 s"]
+    assert result.metrics["tok_s"].value is None
+
+
 def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
     """The whole benchmark has its time, whatever one request may take."""
     slow = streams([delta(content="x")] * 5000, 0.02)

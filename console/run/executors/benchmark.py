@@ -14,6 +14,7 @@ from console.benchmark.protocol import (
     run_benchmark,
     run_words,
 )
+from console.benchmark.waiting import Waiting
 from console.playbook.measuring import BenchmarkStep
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.engines import surroundings
@@ -76,6 +77,7 @@ def _measure(
         cv_target=bench.cv,
         timeout_s=attempt.remaining(),
         budget_s=attempt.remaining(),
+        silence_s=bench.silence,
         endpoint=bench.endpoint,
         levels=tuple(bench.concurrency),
     )
@@ -99,6 +101,7 @@ def _measure(
     result = run_benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
         progress=progress, say=say, surroundings=surroundings(context, service),
+        waiting=Waiting(lambda silent: attempt.say(f"{service}: no token for {silent:.0f} s")),
     )  # fmt: skip
     if attempt.cancelled.is_set():
         raise Cancelled(attempt.step)
