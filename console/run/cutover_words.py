@@ -20,11 +20,16 @@ def service(view: RunView) -> str:
 
 
 def state(view: RunView) -> str:
-    """promoted by whom, not promoted, being watched, or not proven yet."""
+    """promoted by whom, not promoted, being watched, or not proven yet; for a dead runner, as
+    console.run.read.relay_state has it, that nobody watches, or no relay is left."""
     what = view.cutover.get("what")
     if what == "promoted":
         return f"promoted by {one_line(str(view.cutover.get('who', '')), 60)}"
-    words = {"stays": "not promoted", "proven": "being watched", "switched": "not proven yet"}
+    words = {
+        "stays": "not promoted", "proven": "being watched", "switched": "not proven yet",
+        "unwatched": "watched by nobody: its runner is gone",
+        "gone": "but its relay is gone",
+    }  # fmt: skip
     return words.get(str(what), str(what))
 
 

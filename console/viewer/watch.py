@@ -22,7 +22,7 @@ from console.rollback.plan import SealedPlan
 from console.run import control
 from console.run.directory import RunDir, all_runs
 from console.run.guard_look import tell
-from console.run.read import served_since, settle, word_of
+from console.run.read import relay_state, served_since, settle, word_of
 from console.run.state import RunState
 from console.run.view import RunView
 from console.services import process
@@ -169,15 +169,16 @@ class RunWatch:
         live = source.alive and self._choice.is_live(source.run)
         desk, silent = self._asker.answer(source)
         back_at = served_since(source.view, source.alive)
+        relay_is = relay_state(source.view, source.alive)
         key = (
             source.run.path, source.view.seq, word, source.alive, live, str(desk), silent,
             source.rungs, source.climbing, source.restore_s, source.trouble, id(source.sealed),
-            source.logs, back_at,
+            source.logs, back_at, relay_is,
         )  # fmt: skip
         if key == self._key:
             return
         view = copy_of(source.view)
-        settle(view, back_at)
+        settle(view, back_at, relay_is)
         snapshot = Snapshot(
             run=source.run, view=view, word=word, alive=source.alive, live=live,
             desk=desk, rungs=source.rungs, climbing=source.climbing, restore_s=source.restore_s,

@@ -112,6 +112,7 @@ def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bo
     found = stay(world)
     process.send(found.pid, found.start, signal.SIGKILL)
     until(lambda: not world.listens(world.base_url), "nobody answers")
+    assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
     if changed:
         world.site.write_text(world.site.read_text() + "\n")
     done = world.console("rollback", "--json")
@@ -181,6 +182,7 @@ def test_no_go_behind_a_cutover_that_stays_goes_back(world: World) -> None:
 def test_a_rollback_after_the_runner_died(world: World, fault: str) -> None:
     world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
     world.dead()
+    assert "being watched" not in world.console("show").out
     done = world.console("rollback", "--json")
     assert (done.code, done.json["serving"]) == (0, True), done
     assert str(world.over().state) == "rolled_back", world.words
