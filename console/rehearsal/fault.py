@@ -7,6 +7,7 @@ from console.text import one_line
 
 FAULTS = {
     "no-sm120": "the build has no kernels for the cards",
+    "no-sched-ext": "the server's imports end at sched_ext, which no wheel brings (F-018)",
     "cuda-error": "a CUDA kernel error in the candidate's log, soon after it serves",
     "slow": "the candidate generates below the abort threshold, by 30 %",
     "grey": "the candidate generates in the grey zone, between abort and GO",

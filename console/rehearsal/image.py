@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PREFIX = "omni-rehearsal/"
 LABEL = "omni.rehearsal"
-LAYOUT = "2"
+LAYOUT = "3"
 """Raised by hand when the image's layout changes."""
 IMPORT_S = 300.0
 _SERVER = (
@@ -49,7 +49,8 @@ MODULES = {
     "ktransformers/__init__.py": "__version__ = '0.5.1.stand.in'\n",
     "ktransformers/local_chat.py": "import kt_kernel\nimport torch\n",
     "ktransformers/server/__init__.py": "",
-    "ktransformers/server/main.py": _SERVER.format(name="ktransformers.server.main"),
+    "ktransformers/server/main.py": "import console.rehearsal.inside.balance_serve\n"
+    + _SERVER.format(name="ktransformers.server.main"),
     "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
     "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
 }

@@ -26,6 +26,7 @@ class Case:
 CASES = (
     Case(LAZARUS, "", "succeeded", "go"),
     Case(LAZARUS, "no-sm120", "rolled_back", None, "sm120"),
+    Case(LAZARUS, "no-sched-ext", "succeeded", "no_go", "sched_ext"),
     Case(LAZARUS, "cuda-error", "rolled_back", None, "CUDA error"),
     Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
     Case(LAZARUS, "grey", "rolled_back", "hold", "bench.tok_s"),

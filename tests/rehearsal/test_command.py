@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
+from console.rehearsal.fault import FAULTS
 
 Caught = pytest.CaptureFixture[str]
 SITE = """\
@@ -33,7 +34,7 @@ def test_an_unknown_fault_is_refused_with_the_list(command: str, capsys: Caught)
     assert main([command, "demo", "--rehearse", "--fault", "meteor"]) == 2
     said = capsys.readouterr().err
     assert "there is no fault 'meteor'" in said
-    for name in ("no-sm120", "cuda-error", "slow", "grey", "vram", "ram", "crash", "never-ready"):
+    for name in FAULTS:
         assert f"\n  {name} " in said
 
 

@@ -1,0 +1,8 @@
+"""What KTransformers' server imports first: sched_ext, a C++ extension that no wheel brings."""
+
+from __future__ import annotations
+
+from console.rehearsal.inside.settings import settings
+
+if settings().fault == "no-sched-ext":
+    raise ModuleNotFoundError("No module named 'sched_ext'", name="sched_ext")
