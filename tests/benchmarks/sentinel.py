@@ -51,16 +51,18 @@ BEGIN, END = "<!-- trials: written by the benchmark -->\n", "<!-- end of trials 
 
 
 def run(say: Callable[[str], None]) -> list[Measured]:
-    """Pairs in turns, idle and with every core burning; then costs of a look, a second, a watch."""
+    """Costs of a look, a second and a watch while nothing else runs; then pairs in turns, idle and
+    with every core burning, which the host of a virtual machine makes up for minutes later."""
     if os.geteuid() != 0:
         raise CannotRun("a hog in a cgroup and a pid namespace of its own needs root")
     burners = BURNERS_A_CORE * (os.cpu_count() or 1)
     with surroundings.workplace() as place:
+        costs = [*_a_look(place, say), *_a_second(say), *_watching(place, say)]
         idle = _pairs(place, PAIRS, 0, say)
         hard = _pairs(place, HARD_PAIRS, burners, say)
         rows: list[Measured] = [*_compared("idle", idle, RATIO, IDLE_MS)]
         rows += _compared(f"{burners} burners", hard, Bar(), HARD_MS)
-        return [*rows, *_a_look(place, say), *_a_second(say), *_watching(place, say)]
+        return [*rows, *costs]
 
 
 # -- beside earlyoom -------------------------------------------------------------------------------
