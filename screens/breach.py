@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.viewer.guard import LOOKING, NOBODY, GuardView
+from console.viewer.guard import ACTED, LOOKING, NOBODY, GuardView
 from console.viewer.guard_chart import LABEL, Curve, chart
 from console.viewer.guard_text import acted, line
 from screens.page import Page
@@ -28,8 +28,9 @@ LOW, HIGH = 5, 10
 
 
 class BreachScreen(Page):
-    """The run on show, or the one it was opened for; read anew while it is open, for memory and
-    baseline come back while it is looked at."""
+    """The run it was opened for; read anew while it is open, for memory and baseline come back
+    while it is looked at. Of another run that is on show meanwhile the head tells its guard; once
+    that one acts, the page is that run's."""
 
     SCOPE = "breach"
     DEFAULT_CSS = """
@@ -57,22 +58,42 @@ class BreachScreen(Page):
         self.set_interval(AGAIN_S, self._look)
 
     def _look(self) -> None:
+        self._follow()
         if not self.reading and self.run_dir is not None:
             self.reading = True
             self.in_thread(self._read)
         elif self.run_dir is None:
             self._loaded(None)
 
+    def _follow(self) -> None:
+        """A page without a breach, and one whose successor on show has one, goes on to that."""
+        other, shown = self._other(), self.found
+        if other is not None and (other.word == ACTED or (shown is not None and not shown.breach)):
+            self.run_dir, self.found, self.loaded = other.run, None, False
+
+    def _other(self) -> GuardView | None:
+        """The guard of the run on show, where that is another than this page's."""
+        snapshot = self.console.snapshot
+        run = snapshot.run if snapshot is not None else None
+        if run is None or (self.run_dir is not None and run.path == self.run_dir.path):
+            return None
+        view: GuardView = self.console.desk.guard.latest
+        same = view.run is not None and view.run.path == run.path
+        return view if same else GuardView(run, LOOKING)
+
     def _read(self) -> None:
         from console.viewer.guard_breach import read
 
+        run = self.run_dir
         try:
-            found = read(self.run_dir) if self.run_dir is not None else None
+            found = read(run) if run is not None else None
         finally:
             self.reading = False
         self.on_loop(self._loaded, found)
 
     def _loaded(self, found: Found | None) -> None:
+        if found is not None and found.run is not self.run_dir:
+            return  # it was read before another run took the page
         self.found, self.loaded = found, True
         self._draw()
 
@@ -92,7 +113,16 @@ class BreachScreen(Page):
         if self.stands:
             head = self.query_one("#head", Rows)
             width = head.size.width or self.app.size.width
-            head.show([self._head(width)])
+            head.show([*self._now(width), self._head(width)])
+
+    def _now(self, width: int) -> list[Row]:
+        """That another run is on show, what its guard says and how to see it."""
+        other = self._other()
+        if other is None or other.run is None:
+            return []
+        lead: Row = ((f"on show now is {other.run.id[-4:]}: ", "bold"),)
+        left = (*lead, *line(other, time.monotonic(), key=""))
+        return [spread(left, (("Esc, then b", "dim"),), width)]
 
     def _head(self, width: int) -> Row:
         if self.found is None or not self.found.breach:

@@ -39,7 +39,9 @@ def status(
     if view.cutover:
         left.append((f"{dot}{cut_over(view)}", "warn"))
     elif view.outage:
-        left.append((f"{dot}BASELINE DOWN", "bad"))
+        # its journal ends with its runner: how it is now the badge says
+        was = "baseline was down then" if word == "interrupted" else "BASELINE DOWN"
+        left.append((f"{dot}{was}", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))
     decision = str(view.decision)

@@ -138,6 +138,7 @@ def guard_json(view: GuardView) -> dict[str, Any]:
         "tte_s": view.tte_s, "filling": view.filling if view.tte_s is not None else None,
         "age_s": None if view.at is None else round(now - view.at, 3),
         "advisory": view.advisory, "not_protected": list(view.missing),
+        "spared": list(view.spared), "trouble": list(view.trouble),
         "lease_s": view.lease.left_s if view.lease is not None else None,
         "attended": view.lease.attended if view.lease is not None else None,
         "runner_gone": view.alone,

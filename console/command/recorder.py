@@ -12,7 +12,7 @@ from console.errors import Exit, UsageError
 from console.guard.recorder_read import FastSample
 from console.units import format_bytes
 from console.viewer.guard import number
-from console.viewer.guard_breach import cause_of, deeds
+from console.viewer.guard_breach import cause_of, deeds, each
 from console.viewer.guard_record import Recorded, ending, find
 
 DENSE_S = 5.0
@@ -37,6 +37,8 @@ def lines(found: Recorded) -> list[str]:
         out += [HEAD, *(_line(sample) for sample in shown)]
     else:
         out.append("no sample is whole")
+    for name in ("spared", "trouble"):
+        out += [f"{name}: {text}" for text in each(found.status.get(name))]
     seconds = [text for one in found.slow if (text := second_words(one))]
     if seconds:
         out += ["", "cards, loads and rates, once a second", *seconds]

@@ -10,8 +10,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from console.command.gauges import guard_json, text_signs
-from console.errors import Exit, UsageError
+from console.errors import ConsoleError, Exit, UsageError
 from console.gauges.text import plain
+from console.rollback import plan as sealed
 from console.run import compare as comparison
 from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir, find_run
@@ -26,12 +27,15 @@ from console.run.view import GuardEvent, RunView
 from console.services.logfile import read_last
 from console.text import clean
 from console.units import format_duration, format_number
-from console.viewer.guard import NOBODY, GuardView, GuardWatch, number
+from console.viewer.guard import ACTED, NOBODY, GuardView, GuardWatch, number
+from console.viewer.guard_breach import cause_of
 from console.viewer.guard_chart import chart, curve_of
 from console.viewer.guard_text import lease_words
 from console.viewer.guard_text import line as guard_line
 from console.viewer.history import RunRow, rows
+from console.viewer.knock import answers_200
 
+HEALTH_S = 1.5
 LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 """What `show` draws of a breach: seconds before the kill and after it, and its height."""
 
@@ -138,6 +142,8 @@ def _now(guard: GuardView) -> list[str]:
     if guard.run is None:
         return []
     told = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
+    if guard.word == ACTED and (why := cause_of(guard.breach)):
+        told[0] += f": {why}"
     return [text for text in told if text]
 
 
@@ -150,6 +156,11 @@ def _next(run: RunDir, view: RunView, state: str) -> list[str]:
     out = []
     if view.cutover:
         out.append(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
+    elif view.outage and gone and (url := _answering(run)):
+        out.append(
+            f"the journal ends with the baseline down, but {clean(url)} answers now: "
+            "omni-console rollback makes sure that it is the baseline"
+        )
     elif view.outage:
         out.append("BASELINE DOWN: omni-console rollback brings it back")
     elif view.back_at:
@@ -162,6 +173,16 @@ def _next(run: RunDir, view: RunView, state: str) -> list[str]:
         left = "" if view.outage or view.services else "; nothing has to be rolled back"
         out.append(f"the runner is gone: omni-console resume {short} goes on{left}")
     return out
+
+
+def _answering(run: RunDir) -> str:
+    """Where the baseline of a run answers now: a runner that died wrote nothing any more. "" where
+    it does not, or nobody knows where it is."""
+    try:
+        base = sealed.read(run.sealed).baseline
+    except ConsoleError:
+        return ""
+    return str(base.url) if answers_200(base.url, base.ready_path, HEALTH_S) else ""
 
 
 def report(args: Namespace) -> int:

@@ -249,8 +249,10 @@ def start_rollback(calm: Callable[[int], None]) -> None:
         _spawned.append(child)
 
 
-def reap() -> None:
-    """Take note of started commands that have ended."""
+def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
+    """Take note of started commands that have ended, and of the child that frees memory."""
+    if killer.reaper is not None and (words := killer.reaper.tend()):
+        say("reaper", one_line(words))
     _spawned[:] = [one for one in _spawned if one.poll() is None]
 
 

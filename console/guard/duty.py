@@ -199,7 +199,7 @@ class Duty:
         self._second_at = now
         self._calm.forget()
         means.watch.tend()
-        reap()
+        reap(means.killer, means.ring.event)
         if means.alive.grew():
             self._reread()
         elif means.alive.second(now):

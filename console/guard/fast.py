@@ -7,6 +7,7 @@ adds two more.
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -18,6 +19,11 @@ _CHUNK = 8192
 _MEMINFO = 1024
 """Bytes; what is wanted stands in its first 600."""
 _UNIT = b" kB\n"
+_TAKEN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+STILL_S = 10.0
+PROBE = 2 << 20
+"""Figures whose bytes have been the same for so long have to move when that much is taken, bytes:
+those of an idle machine do, others are none."""
 MEMINFO, PRESSURE = "proc/meminfo", "proc/pressure/memory"
 
 
@@ -78,10 +84,13 @@ class FastReader:
         self._total, self._available = Steady(b"MemTotal:"), Row(b"\nMemAvailable:")
         self._swap = Steady(b"\nSwapTotal:", b"\nSwapFree:")
         self._psi: bytes | None = None
+        self._text = b""
+        self._moved_at, self._still = 0.0, False
         self._totals: tuple[int, int | None] = (0, None)
         self.why = ""
         self._open()
         first = self._machine(0.0)
+        self._text = b""
         self.bound = Bound(root, first.total if first else 0)
 
     def read(self, at: float) -> Memory | None:
@@ -126,12 +135,29 @@ class FastReader:
             self.why = "meminfo has no MemTotal or no MemAvailable"
             return None
         swap, free = self._swap.read(text)
+        before = self._psi
         some, full = self._waited()
+        if text != self._text or self._psi != before:
+            self._text, self._moved_at, self._still = text, at, False
+        elif not self._still and at - self._moved_at >= STILL_S:
+            self._still = not self._moves()
+            self._moved_at = self._moved_at if self._still else at
+        if self._still:
+            self.why = f"its figures stand still since {at - self._moved_at:.0f} s"
+            return None
         self.why = ""
         return Memory(
             at, total * 1024, min(available, total) * 1024, (swap or 0) * 1024,
             max(0, (swap or 0) - (free or 0)) * 1024, some, full,
         )  # fmt: skip
+
+    def _moves(self) -> bool:
+        """Whether memory that is taken is seen in meminfo; true where none can be had."""
+        try:
+            with mmap.mmap(-1, PROBE, flags=_TAKEN):
+                return os.pread(self._meminfo, _MEMINFO, 0) != self._text
+        except OSError:
+            return True
 
     def _waited(self) -> tuple[int | None, int | None]:
         """PSI's totals. `avg10` is never read: it follows two seconds late."""

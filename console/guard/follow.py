@@ -14,9 +14,17 @@ from types import FrameType
 from typing import Any
 
 from console.text import LINE_LIMIT, clean, decode, one_line
+from console.units import format_bytes
 
-BEHIND = 8 << 20
-"""Bytes that are read at one look; a file that grew by more loses what came before."""
+AT_ONCE, BEHIND = 8 << 20, 64 << 20
+"""Bytes that are read at one look, and how far behind the file's end it may be: what came before
+that is skipped, and said."""
+LONGEST = 1 << 20
+"""Bytes of a line that are looked at; the rest is skipped, and said."""
+BEFORE = 100
+"""Characters that are shown of a line before what matched."""
+OVERLAP = 512
+"""A long line is looked at in pieces; so many bytes of one stand in the next again."""
 BLOCK = 1 << 18
 PATIENCE_S = 0.2
 """A pattern may take so long over one line; one that took longer three times is not used again."""
@@ -41,30 +49,52 @@ class Tail:
         self._at = 0
         self._rest = b""
         self._last = b""
+        self.told = b""
+        """What had no end yet when it was told as a line."""
+        self.skipped = 0
+        """Bytes that were not looked at, since the service was armed."""
         self._open(end=True)
 
     def lines(self) -> Iterator[bytes]:
-        """Whole lines that came since the last call, each of LINE_LIMIT bytes at most."""
+        """Whole lines that came since the last call; when nothing came, what has no end yet."""
         size = self._size()
         if size is None:
             return
+        if size == self._at and self._rest and self._rest is not self.told:
+            self.told = self._rest
+            yield self._rest
         if size - self._at > BEHIND:
+            self.skipped += size - BEHIND - self._at
             self._at, self._rest = size - BEHIND, b""
-        while self._at < size:
+        until = min(size, self._at + AT_ONCE)
+        while self._at < until:
             with contextlib.suppress(OSError):
-                data = os.pread(self._file, min(BLOCK, size - self._at), self._at)
+                data = os.pread(self._file, min(BLOCK, until - self._at), self._at)
             if not data:
                 return
             self._at += len(data)
             self._last = (self._last + data)[-_NEEDLE:]
-            *whole, self._rest = (self._rest + data).split(b"\n")
-            yield from (line[:LINE_LIMIT] for line in whole)
-            self._rest = self._rest[: 2 * LINE_LIMIT]
+            # progress is written over itself: a carriage return ends a line, too
+            *whole, self._rest = (self._rest + data.replace(b"\r", b"\n")).split(b"\n")
+            yield from (line for line in whole if line)
+            self.skipped += max(0, len(self._rest) - LONGEST)
+            self._rest = self._rest[:LONGEST]
+
+    def forget(self) -> None:
+        """What was told without an end was counted: it is not told again with one."""
+        self._rest = b""
 
     @property
     def lost(self) -> str:
         """`why`, once it has lasted."""
         return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
+
+    @property
+    def trouble(self) -> str:
+        """Why a line may have been missed, in words."""
+        if not self.skipped:
+            return self.lost
+        return f"{format_bytes(self.skipped)} of its log were not looked at: too much at once"
 
     def close(self) -> None:
         if self._file >= 0:
@@ -120,7 +150,7 @@ class Tail:
         """In a cut or new file: behind what was read, where the cap of our own logs kept it."""
         needle, self._last, self._rest, self._at = self._last, b"", b"", 0
         with contextlib.suppress(OSError):
-            kept = os.pread(self._file, BEHIND, 0)
+            kept = os.pread(self._file, AT_ONCE, 0)
             if needle and _CAPPED.match(kept) and (at := kept.rfind(needle)) >= 0:
                 self._at, self._last = at + len(needle), needle
 
@@ -180,6 +210,8 @@ class Logs:
             number = armed.get(one.service, -1)
             if number != one.armed:
                 one.armed, one.count, one.line = number, 0, ""
+                if one.service in self.tails:
+                    self.tails[one.service].skipped = 0
 
     def look(self) -> bool:
         """Read what came; whether a count rose."""
@@ -187,10 +219,12 @@ class Logs:
         for service, tail in self.tails.items():
             mine = [w for w in self.watched if w.service == service and w.armed >= 0]
             for line in tail.lines():
-                text = clean(decode(line))
+                texts = [clean(decode(piece)) for piece in pieces(line)]
                 for one in mine:
-                    if one.strikes < STRIKES and self._matches(one, text):
-                        one.count, one.line, rose = one.count + 1, text[:200], True
+                    if one.strikes < STRIKES and (hit := self._hit(one, texts)) is not None:
+                        one.count, one.line, rose = one.count + 1, hit[:200], True
+                        if line is tail.told:
+                            tail.forget()
         return rose
 
     def hits(self) -> list[dict[str, Any]]:
@@ -208,26 +242,46 @@ class Logs:
         ]  # fmt: skip
         return found
 
+    def troubles(self) -> dict[str, str]:
+        """Of each service whose log cannot be read, or was not in full, why."""
+        told = {name: one.why or one.trouble for name, one in self.tails.items()}
+        return {name: why for name, why in told.items() if why}
+
     def _lost(self, service: str) -> str:
         tail = self.tails.get(service)
-        return tail.lost if tail is not None else "no log of it is known"
+        return tail.trouble if tail is not None else "no log of it is known"
 
     def close(self) -> None:
         for tail in self.tails.values():
             tail.close()
 
-    def _matches(self, one: Watched, text: str) -> bool:
+    def _hit(self, one: Watched, texts: list[str]) -> str | None:
+        """Where its pattern is in the first of these that has it."""
+        for text in texts:
+            if (found := self._search(one, text)) is not None:
+                return text[max(0, found.start() - BEFORE) :]
+        return None
+
+    def _search(self, one: Watched, text: str) -> re.Match[str] | None:
         # `re` looks for signals while it works: the alarm's handler raises out of it.
         try:
             signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
-            return one.pattern.search(text) is not None
+            return one.pattern.search(text)
         except TooSlow:
             one.strikes += 1
             if one.strikes >= STRIKES:
                 self.bad[one.limit] = TOO_LONG
-            return False
+            return None
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def pieces(line: bytes) -> Iterator[bytes]:
+    """A line in pieces of LINE_LIMIT bytes at most, each but the first with the end of the one
+    before."""
+    yield line[:LINE_LIMIT]
+    for at in range(LINE_LIMIT - OVERLAP, len(line) - OVERLAP, LINE_LIMIT - OVERLAP):
+        yield line[at : at + LINE_LIMIT]
 
 
 class TooSlow(Exception):

@@ -44,6 +44,8 @@ EAGER_PAUSE_S, PAUSE_S = 0.0002, 0.002
 """Between two tries, at first and later. Never none: it would take the killer's processor."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 END_S = 2.0
+STARTS = 3
+"""How often a child that ended is started anew."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -119,6 +121,7 @@ class Reaper:
         self.why = supported()
         self._socket: socket.socket | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._starts = STARTS
         if not self.why:
             self._start()
 
@@ -136,6 +139,19 @@ class Reaper:
             return
         mine.setblocking(False)
         self._socket = mine
+
+    def tend(self) -> str:
+        """Start a child that ended anew, STARTS times; that in words, "" while it lives."""
+        if self._child is None or self._child.poll() is None:
+            return ""
+        words = f"the child for process_mrelease has ended (status {self._child.returncode})"
+        self.close()
+        if not self._starts:
+            self.why = words
+            return f"{words}: memory of what is killed comes back later from now on"
+        self._starts -= 1
+        self._start()
+        return f"{words}: started anew"
 
     @property
     def pid(self) -> int:
@@ -190,6 +206,7 @@ class Reaper:
             if self._child.returncode is None:
                 self._child.kill()
                 self._child.wait()
+            self._child = None
 
 
 def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,6 +16,8 @@ from console.paths import module_argv
 from console.text import one_line
 
 SILENT_S = 5.0
+MEETING_S = 3.0
+"""How long the first look at a new process may take before that is worth a word."""
 NOT_YET = "its processes have not been looked at yet"
 
 
@@ -28,6 +30,7 @@ class Outer:
         self._told = b""
         self._armed: dict[str, int] = {}
         self._processes: tuple[Target, ...] = ()
+        self._met: dict[tuple[int, int], float] = {}
         self._groups: dict[int, dict[str, Any]] = {}
         self._heard = clock.monotonic()
         self.disks: tuple[Disk, ...] = ()
@@ -41,6 +44,8 @@ class Outer:
         """What is to be watched from now on. A service counts its fatal lines from when it was
         alive first."""
         self._processes = tuple(one for one in targets if one.pid)
+        now = self._clock.monotonic()
+        self._met = {key: self._met.get(key, now) for key in map(_key, self._processes)}
         names = {one.name for one in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
@@ -126,8 +131,13 @@ class Outer:
             yield pid, group["largest"], int(group["ram"]), int(group["pids"])
 
     def loads(self) -> tuple[Load, ...]:
-        """The process groups of the targets, as they were when they were looked at."""
-        return tuple(self._load(one) for one in self._processes)
+        """The process groups of the targets, as they were when they were looked at; without those
+        that are so new that they were not yet."""
+        young = self._clock.monotonic() - MEETING_S
+        return tuple(
+            self._load(one) for one in self._processes
+            if one.pid in self._groups or self._met[_key(one)] <= young
+        )  # fmt: skip
 
     def _load(self, target: Target) -> Load:
         group = self._groups.get(target.pid)
@@ -140,6 +150,10 @@ class Outer:
     def close(self, wait_s: float) -> None:
         """Let it copy the ring for the last time and end."""
         self.child.close(wait_s)
+
+
+def _key(target: Target) -> tuple[int, int]:
+    return target.pid, target.start
 
 
 def _group(fields: dict[str, Any], now: float) -> dict[str, Any]:

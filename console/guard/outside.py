@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -47,22 +48,30 @@ class Looker:
         self.why = ""
         self.at: float | None = None
         self.ended = threading.Event()
+        self.wake = threading.Event()
         self.over = threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def age(self) -> float | None:
         return None if self.at is None else round(time.monotonic() - self.at, 2)
 
+    def end(self) -> None:
+        """Do it once more, and then no more."""
+        self.ended.set()
+        self.wake.set()
+
     def _run(self) -> None:
         last = False
         while not last:
+            self.wake.clear()
             last = self.ended.is_set()
             try:
                 self.found, self.why = self._ask(), ""
                 self.at = time.monotonic()
             except OSError as error:
                 self.why = one_line(error.strerror or str(error))
-            self.ended.wait(self._every_s)
+            if not last:
+                self.wake.wait(self._every_s)
         self.over.set()
 
 
@@ -85,6 +94,9 @@ class Copy:
         """Raises OSError."""
         with open(self._ring, "rb") as file:
             data = file.read()
+        if self._file >= 0 and not self._stands():
+            os.close(self._file)
+            self._file, self._before = -1, b""
         if self._file < 0:
             self._file = self._open()
         for at in range(0, len(data), PAGE):
@@ -93,6 +105,13 @@ class Copy:
                 os.pwrite(self._file, page, at)
         os.fsync(self._file)
         self._before = data
+
+    def _stands(self) -> bool:
+        """Whether its name still leads to it: somebody may have tidied up."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.lstat(self._copy))
+        except OSError:
+            return False
 
     def _open(self) -> int:
         # What an earlier sentinel of this run recorded is kept beside it.
@@ -112,14 +131,17 @@ class Groups:
     """Memory of process groups: pages of their own, without what is mapped from files."""
 
     def __init__(self, leaders: list[tuple[int, int]]) -> None:
-        self._leaders = leaders
+        self.leaders = self._leaders = leaders
+        """May be replaced from another thread: those that stay are not forgotten."""
         self._members: dict[int, list[int]] = {}
         self._strangers: set[int] = set()
-        self._scanned = self._all_at = float("-inf")
+        self._scanned = self._all_at = -math.inf
 
     def __call__(self) -> list[dict[str, Any]]:
         now = time.monotonic()
-        if now - self._scanned >= SCAN_S:
+        if self.leaders is not self._leaders:
+            self._leaders, self._scanned, self._all_at = self.leaders, -math.inf, -math.inf
+        if self._leaders and now - self._scanned >= SCAN_S:
             self._scanned = now
             self._scan(now)
         found = []
@@ -174,7 +196,8 @@ class Outside:
         self._logs = Logs()
         self._disks: dict[str, Looker] = {}
         self._copy: Looker | None = None
-        self._groups: Looker | None = None
+        self._groups = Groups([])
+        self._grouped: Looker | None = None
         self._told: dict[str, Any] = {}
 
     def take(self, told: dict[str, Any]) -> None:
@@ -184,14 +207,16 @@ class Outside:
             if path not in self._disks:
                 self._disks[path] = Looker(lambda path=path: free_of(path))  # type: ignore[misc]
         for path in [one for one in self._disks if one not in disks]:
-            self._disks.pop(path).ended.set()
+            self._disks.pop(path).end()
         if self._copy is None and told.get("ring"):
             self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
         if told.get("groups") != self._told.get("groups"):
-            if self._groups is not None:
-                self._groups.ended.set()
             leaders = [(int(pid), int(start)) for pid, start in told.get("groups", [])]
-            self._groups = Looker(Groups(leaders)) if leaders else None
+            self._groups.leaders = leaders
+            if self._grouped is not None:
+                self._grouped.wake.set()
+            elif leaders:
+                self._grouped = Looker(self._groups)
         patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
         self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)
         self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
@@ -213,12 +238,12 @@ class Outside:
             {"path": path, "free": one.found, "why": one.why, "age": one.age()}
             for path, one in self._disks.items()
         ]
-        groups, copy = self._groups, self._copy
+        groups, copy = self._grouped, self._copy
         line = {
             "disks": disks,
             "hits": self._logs.hits(),
             "bad": {str(limit): why for limit, why in self._logs.bad.items()},
-            "logs": {name: one.why for name, one in self._logs.tails.items() if one.why},
+            "logs": self._logs.troubles(),
             "groups": [{**one, "age": groups.age()} for one in groups.found or []]
             if groups else [],
             "copy": {"age": copy.age(), "why": copy.why} if copy else None,
@@ -228,7 +253,7 @@ class Outside:
     def end(self) -> None:
         """One last copy of the ring, as long as that does not hang."""
         if self._copy is not None:
-            self._copy.ended.set()
+            self._copy.end()
             self._copy.over.wait(LAST_COPY_S)
 
 

@@ -114,6 +114,8 @@ def _after_failure(view: RunView, failed: list[StepView]) -> Iterator[str]:
         log = f"`omni-console logs {plain(step.id, 60)} --run {run}` shows its output"
         cause = plain(step.cause, 40) or "no cause is known"
         yield f"Step {plain(step.id, 60)} failed ({cause}): {hint + '; ' if hint else ''}{log}."
+    if view.breach is not None and not failed:
+        return  # what its guard stopped is told already
     yield (
         "The run has ended and cannot go on: correct the cause and run the playbook again. Started "
         "with --detach, or in the console, a failed step pauses instead and can be tried again."

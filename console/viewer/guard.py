@@ -23,7 +23,7 @@ from console.run.directory import RunDir
 from console.services import process
 from console.text import one_line
 from console.viewer.cleaned import cleaned
-from console.viewer.guard_record import breach, sheet_of, table
+from console.viewer.guard_record import breach, sheet_of, struck, table
 from console.viewer.source import stamp
 
 EVERY_S = 1.0
@@ -50,8 +50,9 @@ class GuardView:
 
     `at`: when the newest page was written, monotonic seconds of this boot; None: not known.
     `reasons`: what it warns of, or why it acted. `tte_s`: seconds until `filling` is full.
-    `rate`: bytes a second by which RAM fills. `missing`: protections it did not get. `after`: what
-    a recording says that nobody ended.
+    `rate`: bytes a second by which RAM fills. `missing`: protections it did not get; `spared`:
+    what of the run it must not kill, and why; `trouble`: what it cannot watch. `after`: what a
+    recording says that nobody ended.
     """
 
     run: RunDir | None = None
@@ -66,6 +67,8 @@ class GuardView:
     limits: tuple[Limit, ...] = ()
     marks: Marks = NO_MARKS
     missing: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
     lease: Lease | None = None
     breach: dict[str, Any] = field(default_factory=dict)
     after: str = ""
@@ -147,6 +150,7 @@ class GuardWatch:
             words = "its recording cannot be read" if word is UNREADABLE else ""
             return GuardView(run, word, detail=words, limits=_limits(sheet), breach=found)
         page = table(cleaned(recording.status()))
+        found = found or struck(recording)
         view = view_of(run, page, sheet, recording.boot == process.boot_id())
         view = replace(view, breach=found)
         if not recording.alive:
@@ -163,6 +167,7 @@ class GuardWatch:
             return GuardView(run, ACTED if found else ENDED, breach=found)
         if recording is not None and recording.alive:
             return replace(self._watched(run, recording, found), alone=True)
+        found = found or (struck(recording) if recording is not None else {})
         key = (run.path, stamp(recording.path) if recording is not None else None)
         if self._after[0] != key:
             self._after = (key, crash_words(run.path))
@@ -223,6 +228,8 @@ def view_of(run: RunDir, page: dict[str, Any], sheet: Sheet | None, this_boot: b
         limits=limits,
         marks=marks_of(limits),
         missing=_texts(page.get("missing")),
+        spared=_texts(page.get("spared")),
+        trouble=_texts(page.get("trouble")),
         lease=_lease(page.get("lease")),
     )
 

@@ -56,10 +56,11 @@ class Found:
 
 def read(run: RunDir) -> Found:
     """What there is of a run; a breach without a recording, and the other way round, too."""
-    found = breach(run)
+    recorded = load(run, LAST_S)
+    found = recorded.breach if recorded is not None else breach(run)
     at = wall_of(found) or 0.0
     rungs = (ladder_at(run, "memory", at), ladder_at(run, "serving", at)) if found else (None, None)
-    return Found(run, found, load(run, LAST_S), *rungs)
+    return Found(run, found, recorded, *rungs)
 
 
 def page(found: Found | None, view: GuardView) -> BreachPage:
@@ -151,8 +152,13 @@ def _below(found: Found, view: GuardView) -> Iterable[Words]:
     if found.recorded is not None:
         for text in ending(found.recorded):
             yield text, "dim"
-    for text in view.missing:
-        yield f"not obtained: {text}", "warn"
+    yield from _lacks(view)
+
+
+def _lacks(view: GuardView) -> Iterable[Words]:
+    """What it must not kill, cannot watch and did not get."""
+    for text in (*view.spared, *view.trouble, *(f"not obtained: {one}" for one in view.missing)):
+        yield text, "warn"
 
 
 def _advice(limit: Limit | None) -> Iterable[str]:
@@ -256,7 +262,7 @@ def _empty(found: Found, view: GuardView) -> BreachPage:
     if view.limits:
         below.append(("It acts, or warns, on", "bold"))
         below += [(limit_words(one), "" if one.act == "kill" else "dim") for one in view.limits]
-    below += [(f"not obtained: {text}", "warn") for text in view.missing]
+    below += _lacks(view)
     recorded = found.recorded
     if recorded is None:
         above.append(("There is no recording of it: no sentinel has watched this run.", "dim"))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from console.gauges.text import Row, Signs, amount
 from console.run.guard_curve import Crossed
+from console.units import format_bytes
 
 LABEL = 9
 """Cells of the figures at the left edge."""
 LEAST = 10
+FLAT = 0.5
+"""A curve that moves within less of its height is drawn from its least to its most."""
+CALM_S = 2.5
+"""Samples may be so far apart at rest, seconds: what lies between two of them is no gap."""
 DASH = 6
 """The line of the limit shows through the curve at every sixth cell."""
 
@@ -20,7 +25,7 @@ DASH = 6
 class Curve:
     """One figure: `points` are (seconds, bytes or None where it was not known), oldest first;
     `top` is the height of the chart, `limit` where the guard acts, `below`: it acts under it;
-    `unit` as in console.guard.limits."""
+    `bottom` is not 0 where it would be flat; `unit` as in console.guard.limits."""
 
     name: str
     points: tuple[tuple[float, float | None], ...]
@@ -28,6 +33,7 @@ class Curve:
     limit: float | None = None
     below: bool = True
     unit: str = "B"
+    bottom: float = 0.0
 
 
 def curve_of(found: Crossed, shift: float = 0.0, top: float = 0.0) -> Curve:
@@ -61,7 +67,7 @@ def _bridged(spans: list[float | None], curve: Curve, span_s: float) -> list[flo
     times = [at for at, value in curve.points if value is not None]
     steps = sorted(b - a for a, b in pairwise(times))
     pace = steps[len(steps) // 2] if steps else 0.0
-    reach = int(2 * pace / span_s) if span_s > 0 else 0
+    reach = int(max(2 * pace, CALM_S) / span_s) if span_s > 0 else 0
     out, since = list(spans), 0
     for at in range(1, len(out)):
         since = 0 if spans[at] is not None else since + 1
@@ -81,14 +87,28 @@ def chart(
     """
     cells = max(LEAST, width - LABEL)
     values = columns(curve, begin, end, cells)
-    line = None
-    if curve.limit is not None and 0 <= curve.limit <= curve.top:
-        line = min(height - 1, int(curve.limit / curve.top * height))
+    curve, line = _scaled(curve, values), None
+    if curve.limit is not None and curve.bottom <= curve.limit <= curve.top:
+        line = min(height - 1, int(_share(curve, curve.limit) * height))
     at = _column(moment, begin, end, cells)
     rows = [
         _row(curve, values, level, height, line, signs, at) for level in reversed(range(height))
     ]
     return rows if at is None else [*rows, _pointer(at, cells, signs)]
+
+
+def _scaled(curve: Curve, values: Sequence[float | None]) -> Curve:
+    """From the least to the most of curve and limit, where it would be a flat bar else."""
+    known = [one for one in (*values, curve.limit) if one is not None]
+    if not known or (span := max(known) - min(known)) >= FLAT * curve.top:
+        return curve
+    margin = max(0.15 * span, 0.01 * curve.top)
+    return replace(curve, bottom=max(0.0, min(known) - margin), top=max(known) + margin)
+
+
+def _share(curve: Curve, value: float) -> float:
+    """How high it stands, 0 to 1."""
+    return (value - curve.bottom) / (curve.top - curve.bottom)
 
 
 def _row(
@@ -101,7 +121,7 @@ def _row(
         if value is None:
             sign, tone = ("?", "dim") if level == 0 else (" ", "")
         else:
-            filled = max(1, round(value / curve.top * height * steps)) - level * steps
+            filled = max(1, round(_share(curve, value) * height * steps)) - level * steps
             tone = "bad" if _passed(curve, value) else "accent"
             if filled >= steps:
                 sign = signs.full
@@ -123,15 +143,18 @@ def _passed(curve: Curve, value: float) -> bool:
 
 def _label(curve: Curve, level: int, height: int, line: int | None) -> tuple[str, str]:
     if level == line and curve.limit is not None:
-        return f"{_figure(curve.limit, curve.unit):>{LABEL - 1}} ", "warn"
-    known = curve.top if level == height - 1 else 0.0 if level == 0 else None
-    words = "" if known is None else _figure(known, curve.unit)
+        return f"{_figure(curve, curve.limit):>{LABEL - 1}} ", "warn"
+    known = curve.top if level == height - 1 else curve.bottom if level == 0 else None
+    words = "" if known is None else _figure(curve, known)
     return f"{words:>{LABEL - 1}} ", "dim"
 
 
-def _figure(value: float, unit: str) -> str:
-    """At most eight cells."""
-    return amount(value) if unit.startswith("B") else f"{value:.0f} {unit}".rstrip()
+def _figure(curve: Curve, value: float) -> str:
+    """At most eight cells; to the tenth where the scale is a part of the whole."""
+    if not curve.unit.startswith("B"):
+        return f"{value:.0f} {curve.unit}".rstrip()
+    exact = format_bytes(value) if curve.bottom else ""
+    return exact if 0 < len(exact) < LABEL else amount(value)
 
 
 def _column(moment: float | None, begin: float, end: float, cells: int) -> int | None:

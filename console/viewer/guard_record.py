@@ -62,7 +62,8 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
     return Recorded(
         run, recording, tuple(recording.fast(last_s)),
         tuple(cleaned(recording.slow(last_s))), tuple(cleaned(recording.events())),
-        table(cleaned(recording.status())), breach(run), _synced(run, recording),
+        table(cleaned(recording.status())), breach(run) or struck(recording),
+        _synced(run, recording),
     )  # fmt: skip
 
 
@@ -92,6 +93,20 @@ def breach(run: RunDir) -> dict[str, Any]:
             return table(cleaned(json.loads(file.read(MOST))))
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def struck(recording: Recording) -> dict[str, Any]:
+    """Of a breach that could not be written to disk what the recording knows: when, and why; {}
+    where nothing was."""
+    if table(recording.status()).get("acted") is not True:
+        return {}
+    events = [one for one in cleaned(recording.events()) if one.get("what") in ("breach", "lease")]
+    if not events:
+        return {}
+    last = events[-1]
+    cause = "lease" if last["what"] == "lease" else "guard"
+    at, mono = last.get("wall"), last.get("mono")
+    return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
 
 
 def sheet_of(run: RunDir) -> Sheet | None:

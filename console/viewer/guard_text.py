@@ -103,6 +103,7 @@ def _facts(view: GuardView, key: str) -> list[Part]:
     for words in nearest(view.limits):
         facts.append((f"{lead}{words}", "dim"))
         lead = ""
+    facts += [(text, "warn") for text in (*view.spared, *view.trouble)]
     if view.missing:
         facts.append((lacks(view.missing) + (f" ({key})" if key else ""), "warn"))
     return facts

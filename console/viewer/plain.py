@@ -55,6 +55,8 @@ def _run(snapshot: Snapshot) -> list[str]:
     found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
     if view.cutover:
         found.append(f"{cut_over(view)}: {BACK}")
+    elif view.outage and snapshot.word == "interrupted":
+        found.append("the baseline was down when its runner died; how it is now stands above")
     elif view.outage:
         back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
         found.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")

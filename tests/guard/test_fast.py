@@ -220,7 +220,7 @@ def test_descriptors_stay_as_they_are(tree: Path, readers: list[FastReader]) -> 
     readers.append(FastReader(tree))
     before = os.listdir("/proc/self/fd")
     for at in range(1000):
-        assert readers[0].read(at) is not None
+        assert readers[0].read(at / 200) is not None
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -230,3 +230,34 @@ def test_descriptors_stay_as_they_are(tree: Path, readers: list[FastReader]) -> 
 )
 def test_a_field(text: bytes, value: int | None) -> None:
     assert field(text, b"\nb ") == value
+
+
+def test_figures_that_stand_still_are_none(tree: Path, readers: list[FastReader]) -> None:
+    readers.append(FastReader(tree))
+    reader = readers[0]
+    assert reader.read(1000.0) is not None
+    assert reader.read(1009.9) is not None
+    assert reader.read(1012.0) is None
+    assert reader.why == "its figures stand still since 12 s"
+    put(tree, "proc/pressure/memory", PRESSURE.replace("46464", "46465"))
+    assert reader.read(1012.1) is not None
+    assert reader.why == ""
+
+
+def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch, readers: list[FastReader]
+) -> None:
+    readers.append(FastReader())
+    reader, read_ = readers[0], os.pread
+    assert reader.read(0.0) is not None
+    kept = {reader._meminfo: reader._text, reader._pressure: reader._psi or b""}
+    moves = reader._moves
+
+    def looks() -> bool:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pread", read_)
+            return moves()
+
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: kept.get(fd) or read_(fd, size, at))
+    monkeypatch.setattr(reader, "_moves", looks)
+    assert all(reader.read(float(at)) is not None for at in range(1, 40))

@@ -337,6 +337,27 @@ def test_memory_is_freed_by_a_child_that_gets_pidfds(lair: Den) -> None:
     assert mrelease.resident(hog[0]) == 0
 
 
+def test_a_reaper_that_died_is_no_zombie_and_comes_back(lair: Den) -> None:
+    reaper, said = mrelease.Reaper(), [""]
+
+    def ended() -> bool:
+        said.append(reaper.tend())
+        return bool(said[-1])
+
+    assert not ended()
+    for left in reversed(range(mrelease.STARTS)):
+        before = reaper.pid
+        os.kill(before, 9)
+        until(ended)
+        assert said[-1].endswith("(status -9): started anew")
+        assert not os.path.exists(f"/proc/{before}"), "it was waited for"
+        assert (reaper.pid != before, reaper._starts) == (True, left)
+    os.kill(reaper.pid, 9)
+    until(ended)
+    assert "comes back later" in said[-1]
+    assert (reaper.pid, reaper.tend(), reaper.free([0])) == (0, "", False)
+
+
 def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     assert killer.reaper is not None

@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 
 from console.clock import Clock, FakeClock, SystemClock
-from console.guard import follow
 from console.guard.child import MOST_BACKOFF_S, Child
-from console.guard.follow import Logs, Tail, on_alarm
 from console.guard.limits import Limit
 from console.guard.outer import NOT_YET, Outer
-from console.guard.outside import own_memory
+from console.guard.outside import Groups, Looker, own_memory
 from console.guard.sheet import DIRECTORY, RING, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
@@ -29,147 +27,6 @@ from tests.guard.conftest import until
 MIB = 1 << 20
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 Add = Callable[[str], None]
-
-
-# -- logs, in this process ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log"
-    path.write_text("FATAL before\n")
-    return path
-
-
-@pytest.fixture
-def logs() -> Iterator[Logs]:
-    before = signal.signal(signal.SIGALRM, on_alarm)
-    one = Logs()
-    yield one
-    one.close()
-    signal.signal(signal.SIGALRM, before)
-
-
-def add(path: Path, text: str | bytes) -> None:
-    with open(path, "ab") as file:
-        file.write(text if isinstance(text, bytes) else text.encode())
-
-
-def counts(logs: Logs) -> list[int]:
-    logs.look()
-    return [one.count for one in logs.watched]
-
-
-def test_fatal_lines_count_from_the_arming(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(4, "big", "FATAL")])
-    add(log, "FATAL unarmed\n")
-    assert counts(logs) == [0]
-    logs.arm({"big": 1})
-    add(log, "fine\nFATAL one\nfatal two\nFATAL th")
-    assert counts(logs) == [1]
-    add(log, "ree\n")
-    assert counts(logs) == [2]
-    assert (logs.watched[0].limit, logs.watched[0].line) == (4, "FATAL three")
-    logs.arm({"big": 1})
-    assert counts(logs) == [2]
-    logs.arm({"big": 2})
-    assert counts(logs) == [0]
-
-
-def test_a_log_that_comes_later_is_read_from_its_start(logs: Logs, tmp_path: Path) -> None:
-    logs.set({"big": str(tmp_path / "later")}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
-    assert counts(logs) == [0]
-    assert "cannot be read" in logs.tails["big"].why
-    add(tmp_path / "later", "FATAL\n")
-    assert counts(logs) == [1]
-    assert logs.tails["big"].why == ""
-
-
-def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
-    add(log, "FATAL last of the old\n")
-    log.rename(log.with_name("old"))
-    add(log, "FATAL first of the new\n")
-    assert counts(logs) == [1]
-    assert counts(logs) == [2]
-    log.write_text("FATAL\n")
-    assert counts(logs) == [3]
-
-
-def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
-    add(log, "padding " * 50 + "\nFATAL one\nmore\n")
-    assert counts(logs) == [1]
-    log.write_text("--- 400 bytes of older log dropped ---\nFATAL one\nmore\n")
-    # what is left of the old lines is shorter than what was remembered: counted again, said once
-    assert counts(logs) == [2]
-    kept = "x" * 5000 + "\nFATAL two\n" + "y" * 5000 + "\n"
-    add(log, kept)
-    assert counts(logs) == [3]
-    log.write_text("--- 900 bytes of older log dropped ---\n" + kept[100:] + "FATAL three\n")
-    assert counts(logs) == [4]
-
-
-def test_a_flood_and_a_line_without_an_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "BEHIND", MIB)
-    tail = Tail(str(log))
-    add(log, b"x" * (3 * MIB))
-    assert list(tail.lines()) == []
-    add(log, b"\nnext\n")
-    first, second = tail.lines()
-    assert (len(first), second) == (4096, b"next")
-    tail.close()
-
-
-def test_lines_are_clean(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
-    add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
-    assert counts(logs) == [1]
-    assert logs.watched[0].line.isprintable()
-
-
-def test_a_catastrophic_pattern_is_given_up(
-    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(follow, "PATIENCE_S", 0.02)
-    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "(")])
-    logs.arm({"big": 1})
-    assert list(logs.bad) == [2]
-    add(log, ("a" * 60 + "b\n") * 4)
-    assert counts(logs) == [0, 4]
-    assert "too long" in logs.bad[0]
-    add(log, "aaa\n")
-    assert counts(logs) == [0, 4]
-    told = {one["limit"]: (one["count"], one["why"]) for one in logs.hits()}
-    assert told[1] == (4, "")
-    assert told[0] == (0, follow.TOO_LONG)
-    assert told[2][1].startswith("no pattern")
-    # another limit is added: one that was given up is not tried again
-    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
-    assert logs.hits()[0]["why"] == follow.TOO_LONG
-
-
-def test_a_log_that_stays_away_is_not_watched(
-    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x")])
-    logs.arm({"big": 1, "other": 1})
-    logs.look()
-    assert [one["why"] for one in logs.hits()] == ["", "no log of it is known"]
-    monkeypatch.setattr(follow, "LOST_S", 0.0)
-    assert "No such file" in logs.hits()[0]["why"]
-    add(tmp_path / "none", "x\n")
-    logs.look()
-    assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")
-
-
-def test_only_logs_that_a_limit_is_on_are_followed(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log), "other": str(log)}, [(0, "big", "x")])
-    assert list(logs.tails) == ["big"]
 
 
 # -- the process ----------------------------------------------------------------------------------
@@ -238,6 +95,33 @@ def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_pat
     outside.child.stdin.close()  # whoever wrote the ring has died
     assert outside.child.wait(60) == 0
     assert copy.read_bytes() == ring.read_bytes()
+
+
+def test_a_copy_that_was_removed_comes_back(outside: Outside, tmp_path: Path) -> None:
+    ring, copy = tmp_path / "ring", tmp_path / "copy"
+    ring.write_bytes(os.urandom(20_000))
+    outside.tell(ring=str(ring), copy=str(copy))
+    outside.hear(lambda r: bool(r["copy"] and r["copy"]["age"] is not None))
+    copy.unlink()
+    outside.hear(lambda r: copy.exists() and copy.stat().st_size == 20_000)
+    assert copy.read_bytes() == ring.read_bytes()
+
+
+def test_a_group_that_goes_on_is_not_forgotten(tmp_path: Path) -> None:
+    one = Groups([(os.getpid(), 1)])
+    leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        start = process.start_time(leader.pid) or 0
+        own = Looker(one, 3600.0)
+        until(lambda: own.at is not None)
+        one.leaders = [(leader.pid, start)]
+        own.wake.set()
+        until(lambda: [group["pid"] for group in own.found] == [leader.pid], 10)
+        own.end()
+        assert own.over.wait(10)
+    finally:
+        leader.kill()
+        leader.wait(60)
 
 
 def test_a_copy_that_fails_is_said(outside: Outside, tmp_path: Path) -> None:
@@ -339,7 +223,10 @@ def sheet(tmp_path: Path) -> Sheet:
 def test_reports_become_values(tmp_path: Path) -> None:
     outer = Outer(clock := FakeClock(), [sys.executable, "-c", ECHO])
     target = Target("process", "big", pid=77, start=5)
+    armed_at = clock.time
     outer.tell(sheet(tmp_path), tmp_path / "ring", [target])
+    assert outer.loads() == (), "too new to be missed"
+    clock.sleep(3)
     assert [(one.ram, one.why) for one in outer.loads()] == [(None, NOT_YET)]
     report = {
         "disks": [{"path": "/", "free": 5, "why": "", "age": 2},
@@ -368,7 +255,7 @@ def test_reports_become_values(tmp_path: Path) -> None:
     outer.tell(Sheet("r", str(tmp_path), "ring", (Limit(log="big", matches="OOM"),)), tmp_path,
                [target])  # fmt: skip
     (hit,) = outer.hits
-    assert (hit.limit, hit.count, hit.at) == (0, 0, clock.time), "as of the arming"
+    assert (hit.limit, hit.count, hit.at) == (0, 0, armed_at), "as of the arming"
     clock.sleep(7)
     assert "have not been looked at for 7 s" in outer.troubles[0]
 

@@ -207,3 +207,33 @@ def test_an_ascii_terminal_gets_ascii_marks() -> None:
     rows = marked_rows(scene.sample(), scene.guard(None).marks, 90, signs(glyph.ASCII))
     assert "".join(plain(row) for row in rows).isascii()
     assert any(glyph.ASCII.mark in plain(row) for row in rows)
+
+
+async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
+    run: RunDir, tmp_path: Path
+) -> None:
+    guard_ring.record(run)
+    found = guard_ring.breach(run)
+    other = scene.run_dir(tmp_path / "other")
+    async with console(run, GuardView(run, "acted", breach=found), (120, 40)) as (app, pilot, desk):
+        await pilot.press("b")
+        await settled(pilot, lambda: "killed candidate" in shown(app))
+        page = app.screen
+        assert isinstance(page, BreachScreen)
+        head = page.query_one("#head", Rows)
+        assert len(head.text.splitlines()) == 1
+        app.snapshot = scene.snapshot(other, scene.running())
+        desk.guard.latest = now(other)
+        page._look()
+        page._draw_head()
+        first, second = head.text.splitlines()
+        assert first.startswith(f"on show now is {other.id[-4:]}: guard ok")
+        assert first.rstrip().endswith("Esc, then b")
+        assert run.id in second
+        assert page.run_dir is run
+        guard_ring.record(other)
+        later = guard_ring.breach(other, reason="the later one")
+        desk.guard.latest = GuardView(other, "acted", breach=later)
+        page._look()
+        await settled(pilot, lambda: "the later one" in shown(app))
+        assert len(head.text.splitlines()) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from console.command.gauges import guard_json
 from console.gauges.text import plain
 from console.guard.limits import Limit
 from console.guard.sheet import Sheet
@@ -217,3 +218,20 @@ def test_a_run_that_is_over_or_calm_says_nothing_of_a_crash(
     record(run)
     assert GuardWatch().look(run, False, True).after == ""
     assert GuardWatch().look(run, False, False).after == ""
+
+
+def test_what_it_spares_and_cannot_watch_stands_on_the_line(run: RunDir) -> None:
+    spared = "hog (process 7) is spared: it is the baseline"
+    record(run, page={"level": "ok", "spared": [spared], "trouble": ["log of hog: gone"]})
+    view = GuardWatch().look(run, True, False)
+    assert words(view) == f"guard ok  {spared}  log of hog: gone"
+    assert (guard_json(view)["spared"], guard_json(view)["trouble"]) == (
+        [spared], ["log of hog: gone"],
+    )  # fmt: skip
+
+
+def test_a_breach_that_no_disk_took_is_told_by_the_recording(run: RunDir) -> None:
+    record(run, page={"level": "act", "acted": True})
+    view = GuardWatch().look(run, True, False)
+    assert (view.word, view.breach["reason"]) == (guards.ACTED, "RAM available 28.0 GiB")
+    assert words(view).startswith("guard ACTED 14:14:55 UTC")

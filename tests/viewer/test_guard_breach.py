@@ -281,3 +281,38 @@ def test_a_torn_recording_shows_what_is_whole(
     ring.write_bytes(data[: len(data) // 3])
     assert main(["recorder"]) == 0
     assert "GiB" in capsys.readouterr().out
+
+
+def test_a_breach_that_no_disk_took_has_its_page(run: RunDir) -> None:
+    record(run, page={"level": "act", "acted": True, "spared": ["hog is spared: protected"]})
+    found = shown(run)
+    assert found.above[0] == ("RAM available 28.0 GiB", "bad")
+    assert found.moment == MONO + KILL_S
+    assert main(["recorder", run.id[-4:]]) == 0
+
+
+def test_what_is_spared_stands_in_the_table(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(run, page={"level": "ok", "spared": ["hog is spared: protected"], "trouble": 7})
+    assert main(["recorder", run.id[-4:]]) == 0
+    assert "spared: hog is spared: protected" in capsys.readouterr().out
+
+
+def test_a_small_drop_fills_the_chart() -> None:
+    points = tuple((t / 4, (24.0 - t / 200) * GIB) for t in range(401))
+    rows = chart(Curve("RAM available", points, 24.7 * GIB, 22.5 * GIB), 0, 100, 79, 5, UNICODE)
+    text_ = [plain(row) for row in rows]
+    assert text_[0].startswith("24.3 GiB ")
+    assert text_[-1].startswith("21.7 GiB ")
+    assert text_[0][LABEL] in UNICODE.levels
+    assert len(text_[0]) < len(text_[1]) < len(text_[2]), "it falls through the rows"
+
+
+def test_calm_samples_leave_no_gaps_in_a_wide_chart() -> None:
+    calm = [(t * 1.25, 20.0 * GIB) for t in range(64)]
+    quick = [(80 + t / 50, 20.0 * GIB) for t in range(500)]
+    curve = Curve("RAM available", (*calm, *quick), 24 * GIB)
+    assert None not in columns(curve, 0, 90, 111)
+    torn = Curve("RAM available", (*calm[:20], *calm[40:], *quick), 24 * GIB)
+    assert None in columns(torn, 0, 90, 111)

@@ -197,6 +197,12 @@ def test_the_hint_comes_first_and_the_lesson_names_the_cause() -> None:
     assert "Least RAM available: 2.0 GiB." in lesson
 
 
+def test_what_the_guard_stopped_is_not_to_be_run_again_as_it_is() -> None:
+    assert not any("run the playbook again when" in line for line in next_steps(breached()))
+    stopped = run(state="rolled_back")
+    assert any("run the playbook again when" in line for line in next_steps(stopped))
+
+
 def test_a_program_reads_all_of_it() -> None:
     (one,) = as_json(breached())["guards"]
     assert (one["kind"], one["cause"], one["killed"][0]["empty_s"]) == ("breach", "guard", 0.22)

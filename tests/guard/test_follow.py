@@ -1,0 +1,195 @@
+"""Fatal lines in logs: what is counted, what is skipped, and what is said of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.guard import follow
+from console.guard.follow import Logs, Tail, on_alarm
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.write_text("FATAL before\n")
+    return path
+
+
+@pytest.fixture
+def logs() -> Iterator[Logs]:
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    one = Logs()
+    yield one
+    one.close()
+    signal.signal(signal.SIGALRM, before)
+
+
+def add(path: Path, text: str | bytes) -> None:
+    with open(path, "ab") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def counts(logs: Logs) -> list[int]:
+    logs.look()
+    return [one.count for one in logs.watched]
+
+
+def test_fatal_lines_count_from_the_arming(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log)}, [(4, "big", "FATAL")])
+    add(log, "FATAL unarmed\n")
+    assert counts(logs) == [0]
+    logs.arm({"big": 1})
+    add(log, "fine\nFATAL one\nfatal two\nFATAL th")
+    assert counts(logs) == [1]
+    add(log, "ree\n")
+    assert counts(logs) == [2]
+    assert (logs.watched[0].limit, logs.watched[0].line) == (4, "FATAL three")
+    logs.arm({"big": 1})
+    assert counts(logs) == [2]
+    logs.arm({"big": 2})
+    assert counts(logs) == [0]
+
+
+def test_a_log_that_comes_later_is_read_from_its_start(logs: Logs, tmp_path: Path) -> None:
+    logs.set({"big": str(tmp_path / "later")}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    assert counts(logs) == [0]
+    assert "cannot be read" in logs.tails["big"].why
+    add(tmp_path / "later", "FATAL\n")
+    assert counts(logs) == [1]
+    assert logs.tails["big"].why == ""
+
+
+def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    add(log, "FATAL last of the old\n")
+    log.rename(log.with_name("old"))
+    add(log, "FATAL first of the new\n")
+    assert counts(logs) == [1]
+    assert counts(logs) == [2]
+    log.write_text("FATAL\n")
+    assert counts(logs) == [3]
+
+
+def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    add(log, "padding " * 50 + "\nFATAL one\nmore\n")
+    assert counts(logs) == [1]
+    log.write_text("--- 400 bytes of older log dropped ---\nFATAL one\nmore\n")
+    # what is left of the old lines is shorter than what was remembered: counted again, said once
+    assert counts(logs) == [2]
+    kept = "x" * 5000 + "\nFATAL two\n" + "y" * 5000 + "\n"
+    add(log, kept)
+    assert counts(logs) == [3]
+    log.write_text("--- 900 bytes of older log dropped ---\n" + kept[100:] + "FATAL three\n")
+    assert counts(logs) == [4]
+
+
+def test_a_flood_and_a_line_without_an_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "AT_ONCE", MIB)
+    monkeypatch.setattr(follow, "BEHIND", 3 * MIB)
+    monkeypatch.setattr(follow, "LONGEST", MIB)
+    tail = Tail(str(log))
+    add(log, b"x" * (4 * MIB))
+    assert [list(tail.lines()) for _ in range(3)] == [[], [], []]
+    assert tail.skipped == 3 * MIB, "one too far behind, two of too long a line"
+    assert tail.trouble == "3.0 MiB of its log were not looked at: too much at once"
+    add(log, b"\nnext\n")
+    first, second = tail.lines()
+    assert (len(first), second) == (MIB, b"next")
+    tail.close()
+
+
+def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
+    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "AT_ONCE", MIB)
+    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    add(log, b"FATAL first\n" + (b"x" * 99 + b"\n") * 25_000)
+    assert counts(logs) == [1]
+    for _ in range(3):
+        logs.look()
+    add(log, b"loading 1 %\rloading 2 %\rFATAL two\r")
+    assert counts(logs) == [2]
+    add(log, b"y" * 9000 + b" FATAL three, a long line\n")
+    assert counts(logs) == [3]
+    assert "FATAL three" in logs.watched[0].line
+    add(log, b"FATAL four, and its process died")
+    assert counts(logs) == [3]
+    assert counts(logs) == [4]
+    assert counts(logs) == [4]
+    add(log, b" of it\n")
+    assert counts(logs) == [4]
+    assert logs.hits()[0]["why"] == ""
+
+
+def test_what_was_skipped_is_said_until_the_next_arming(
+    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "BEHIND", MIB)
+    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    add(log, (b"x" * 99 + b"\n") * 20_000)
+    logs.look()
+    assert "of its log were not looked at" in logs.hits()[0]["why"]
+    logs.look()
+    assert "of its log were not looked at" in logs.hits()[0]["why"]
+    logs.arm({"big": 2})
+    assert logs.hits()[0]["why"] == ""
+
+
+def test_lines_are_clean(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
+    logs.arm({"big": 1})
+    add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
+    assert counts(logs) == [1]
+    assert logs.watched[0].line.isprintable()
+
+
+def test_a_catastrophic_pattern_is_given_up(
+    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "PATIENCE_S", 0.02)
+    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "(")])
+    logs.arm({"big": 1})
+    assert list(logs.bad) == [2]
+    add(log, ("a" * 60 + "b\n") * 4)
+    assert counts(logs) == [0, 4]
+    assert "too long" in logs.bad[0]
+    add(log, "aaa\n")
+    assert counts(logs) == [0, 4]
+    told = {one["limit"]: (one["count"], one["why"]) for one in logs.hits()}
+    assert told[1] == (4, "")
+    assert told[0] == (0, follow.TOO_LONG)
+    assert told[2][1].startswith("no pattern")
+    # another limit is added: one that was given up is not tried again
+    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
+    assert logs.hits()[0]["why"] == follow.TOO_LONG
+
+
+def test_a_log_that_stays_away_is_not_watched(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x")])
+    logs.arm({"big": 1, "other": 1})
+    logs.look()
+    assert [one["why"] for one in logs.hits()] == ["", "no log of it is known"]
+    monkeypatch.setattr(follow, "LOST_S", 0.0)
+    assert "No such file" in logs.hits()[0]["why"]
+    add(tmp_path / "none", "x\n")
+    logs.look()
+    assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")
+
+
+def test_only_logs_that_a_limit_is_on_are_followed(logs: Logs, log: Path) -> None:
+    logs.set({"big": str(log), "other": str(log)}, [(0, "big", "x")])
+    assert list(logs.tails) == ["big"]
