@@ -6,10 +6,11 @@ import json
 import sys
 from argparse import Namespace
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from console.errors import Exit, InvalidFile, Problem, UsageError
-from console.lint import sarif, text
+from console.lint import pool, text
 from console.lint.facts import Facts
 from console.lint.finding import Severity
 from console.lint.rule import rules
@@ -26,11 +27,14 @@ def lint(args: Namespace) -> int:
         return _rules(args)
     if not args.paths:
         raise UsageError("lint needs a PATH", hint="omni-console lint .  or  lint --rules")
+    if args.sarif and args.json:
+        raise UsageError("--sarif and --json are two forms", hint="give one of them")
     facts = _site(args)
     outcome = look([Path(one) for one in args.paths], facts)
     problems = _strict(outcome, args.site)
     if args.sarif:
         from console.arguments import VERSION
+        from console.lint import sarif
 
         made = sarif.report(VERSION, outcome.findings, problems, outcome.refused)
         print(json.dumps(made, indent=1))
@@ -60,16 +64,20 @@ def _site(args: Namespace) -> Facts:
 
 def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
     """What the readers of playbooks and sites refuse, in their words."""
-    problems: list[Problem] = []
     if not outcome.strict:
-        return problems
-    known, demo = services(site), shipped() / "demo.yaml"
-    for path in outcome.strict:
-        try:
-            lint_one(path, _demo_services() if path.resolve() == demo.resolve() else known)
-        except InvalidFile as error:
-            problems += error.problems
-    return problems
+        return []
+    work = partial(_refused, services(site), (shipped() / "demo.yaml").resolve())
+    return [problem for found in pool.each(work, outcome.strict) for problem in found]
+
+
+def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
+    """`known`: services of the site."""
+    path, schema = item
+    try:
+        lint_one(path, schema, _demo_services() if path.resolve() == demo else known)
+    except InvalidFile as error:
+        return error.problems
+    return []
 
 
 def _demo_services() -> frozenset[str]:
@@ -79,21 +87,19 @@ def _demo_services() -> frozenset[str]:
     return frozenset(NAMES[1:])
 
 
-def lint_one(path: Path, site_services: frozenset[str] = frozenset()) -> None:
+def lint_one(path: Path, schema: str, site_services: frozenset[str]) -> None:
     """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
-    from console.document.reader import parse, read_text
-    from console.lessons.load import load_lesson
-    from console.playbook.load import load_playbook
-    from console.site.load import load_site
-
-    title = "the file cannot be used"
-    data = parse(read_text(path, title), str(path), title).data
-    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
     if schema.startswith("omni.site/"):
+        from console.site.load import load_site
+
         load_site(path)
     elif schema.startswith("omni.lesson/"):
+        from console.lessons.load import load_lesson
+
         load_lesson(path)
     else:
+        from console.playbook.load import load_playbook
+
         load_playbook(path, planning=True, site_services=site_services)
 
 

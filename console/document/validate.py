@@ -146,6 +146,8 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
         near = [_OTHERS[name]] if _OTHERS.get(name) in known else []
         near = near or difflib.get_close_matches(name, known, 1)
         hint = f"did you mean '{near[0]}'?" if near else ""
+        if near == [name]:
+            hint = "it belongs to another part of the file"
         return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
     if kind == "missing":
         return document.problem(loc, f"missing key '{name}'")

@@ -71,7 +71,7 @@ def _fraction(name: str, flag: str, most: float, scale: float = 1.0) -> Apply:
         if 0 <= number <= most:
             reading.got[name] = number * scale
         else:
-            reading.problem(flag, value, f"a number up to {most:g}")
+            reading.problem(flag, value, f"a number up to {most:.15g}")
 
     return apply
 

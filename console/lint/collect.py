@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from console.lint import shell, wrapper
 from console.lint.finding import Place
 from console.lint.snippet import Snippet, spot
-from console.lint.unit import Command, Container, Image, Unit, Variable, Where, Word
+from console.lint.unit import Broken, Command, Container, Image, Unit, Variable, Where, Word
 
 DETACHED = "docker exec -d"
 """Stands among a command's wrappers: nobody waits for it, and no restart brings it back."""
@@ -37,6 +37,8 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         return scene.folder
     read = shell.parse(snippet)
     unit.cut = unit.cut or read.cut
+    if read.wrong is not None and scene.depth == 0:
+        _broken(unit, snippet, read.wrong)
     unit.variables += [replace(one, scope=scene.scope) for one in read.variables]
     if scene.depth == 0:
         unit.comments += read.comments
@@ -52,6 +54,13 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         )  # fmt: skip
         _add(unit, simple.words, here, script, simple.stdin)
     return folder
+
+
+def _broken(unit: Unit, snippet: Snippet, place: Place) -> None:
+    from console.lint import bash  # it starts processes, which few texts need
+
+    if said := bash.complaint(snippet.text):
+        unit.broken.append(Broken(place, f"no shell can read this: {said}"))
 
 
 def add_argv(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
@@ -83,6 +92,8 @@ def _add(
         add_script(unit, text.inner, deeper)
     elif command.name == "eval" and len(words) > 1:
         _again(unit, words[1:], deeper)
+    elif command.name == "trap" and len(words) > 2 and not words[1].text.startswith("-"):
+        add_script(unit, words[1].inner, deeper)
     elif command.name == "ssh":
         _again(unit, wrapper.remote_words(words), replace(deeper, where=Where.HOST, scope="ssh"))
     elif command.name in wrapper.SHELLS and stdin is not None:
@@ -107,6 +118,8 @@ def _engine(unit: Unit, command: Command, call: wrapper.EngineCall, scene: Scene
     elif verb == "tag" and len(call.rest) == 2:
         made = call.rest[1]
         unit.images.append(Image(made.text, made.place, scene.scope, made=True))
+    elif verb == "pull" and not call.compose:
+        unit.images += [Image(one.text, one.place, scene.scope, by="pull") for one in call.rest]
     elif verb == "exec" and len(call.rest) > 1:
         if call.has("-d", "--detach"):
             scene = replace(scene, wrappers=(*scene.wrappers, DETACHED))

@@ -16,6 +16,7 @@ from console.lint.collect import Scene, add_argv, add_script, joined
 from console.lint.finding import Place
 from console.lint.snippet import Segment, Snippet, whole
 from console.lint.unit import (
+    Broken,
     Comment,
     Health,
     Image,
@@ -27,7 +28,7 @@ from console.lint.unit import (
     Word,
 )
 
-_KEYWORD = re.compile(r"\s*([A-Za-z]+)(?:\s+|$)")
+_KEYWORD = re.compile(r"\s*(\S*)(?:\s+|$)")
 _FLAG = re.compile(r"\s*(--[a-z-]+(?:=\S*)?)(?:\s+|$)")
 _HEREDOC = re.compile(r"<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
 _DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*$")
@@ -35,9 +36,15 @@ _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 LONGEST = 4096
 """Characters of an expanded value; a longer one stays as it is written."""
 KEYWORDS = frozenset(
-    {"FROM", "RUN", "CMD", "ENV", "ARG", "ENTRYPOINT", "WORKDIR", "HEALTHCHECK", "SHELL"}
-)
-"""Instructions that say what runs; the others are passed over."""
+    {"FROM", "RUN", "CMD", "ENV", "ARG", "ENTRYPOINT", "WORKDIR", "HEALTHCHECK", "SHELL", "COPY",
+     "ADD"}
+)  # fmt: skip
+"""Instructions that say what runs and what is there; the others are passed over."""
+OTHERS = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "USER", "VOLUME"})
+_HALF_LIST = re.compile(r"\[(?!\[|\s+\S)|\[\s+([\"'])[^\"']*\1\s*,")
+"""The beginning of a list, and not of the shell's `[ … ]`."""
+_TEMPLATE = ("{", "<%", "@@")
+"""A line of a template's own language begins so."""
 
 
 @dataclass(slots=True)
@@ -50,6 +57,8 @@ class Instruction:
     flags: tuple[str, ...]
     heredocs: list[Snippet] = field(default_factory=list)
     last_line: int = 0
+    closed: bool = True
+    """Every here-document ends."""
 
 
 def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
@@ -64,17 +73,17 @@ def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
         stripped = lines[at].strip()
         if stripped.startswith("#"):
             comments.append(_comment(lines[at], at))
-        keyword = _KEYWORD.match(lines[at])
-        if not stripped or stripped.startswith("#") or keyword is None:
+        if not stripped or stripped.startswith("#"):
             at += 1
             continue
         flat, last = _joined(lines, at, escape, comments)
-        made = _instruction(flat, Place(at + 1, keyword.start(1) + 1))
+        made = _instruction(flat)
         if made.keyword in ("RUN", "COPY", "ADD"):
             for dash, _, name in _heredocs(made.args.text):
                 begin = last + 1
                 while last + 1 < len(lines) and not _ends(lines[last + 1], name, bool(dash)):
                     last += 1
+                made.closed = made.closed and last + 1 < len(lines)
                 if begin < len(lines):
                     end = starts[last] + len(lines[last]) + 1 if last >= begin else starts[begin]
                     made.heredocs.append(source.part(starts[begin], min(end, len(text))))
@@ -122,10 +131,10 @@ def _joined(lines: list[str], at: int, escape: str, comments: list[Comment]) -> 
     return Snippet("".join(parts), segments), min(at, len(lines) - 1)
 
 
-def _instruction(flat: Snippet, place: Place) -> Instruction:
+def _instruction(flat: Snippet) -> Instruction:
     keyword = _KEYWORD.match(flat.text)
-    assert keyword is not None
-    at = keyword.end()
+    assert keyword is not None  # a line with something in it
+    place, at = flat.at(keyword.start(1)), keyword.end()
     flags: list[str] = []
     name = keyword[1].upper()
     while name != "CMD" and (flag := _FLAG.match(flat.text, at)):
@@ -149,11 +158,17 @@ def _heredocs(text: str) -> Iterator[tuple[str, str, str]]:
             at += 1
         elif text.startswith("<<<", at):
             at += 2
-        elif (match := _HEREDOC.match(text, at)) is not None:
+        elif (match := _HEREDOC.match(text, at)) is not None and _begins_word(text, at):
             yield match[1], match[2], match[3]
             at = match.end()
             continue
         at += 1
+
+
+def _begins_word(text: str, at: int) -> bool:
+    """Not `$((1<<N))`: only a descriptor may stand before it."""
+    before = text[max(0, at - 3) : at].rstrip("0123456789")
+    return not before or before[-1] in " \t"
 
 
 def _ends(line: str, name: str, dash: bool) -> bool:
@@ -200,6 +215,42 @@ def unit_of(source: Source) -> Unit:
     return _Build(source).unit
 
 
+def _broken(found: list[Instruction]) -> Iterator[Broken]:
+    """What no builder takes: the first of its kind, for the rest may follow from it."""
+    first = next((one for one in found if one.keyword != "ARG"), None)
+    if first is None:
+        yield Broken(Place(1, 1), "no FROM: this is no Dockerfile")
+    for one in found:
+        if not one.keyword or one.keyword.startswith(_TEMPLATE):
+            continue
+        if one.keyword not in KEYWORDS | OTHERS:
+            yield Broken(one.place, f"{one.keyword} is no instruction of a Dockerfile")
+            return
+        if wrong := _wrong(one):
+            yield Broken(one.place, f"{one.keyword} {wrong}")
+    if first is not None and first.keyword in (KEYWORDS | OTHERS) - {"FROM"}:
+        yield Broken(first.place, f"{first.keyword} before any FROM")
+
+
+def _wrong(one: Instruction) -> str:
+    """Why an instruction cannot be taken, "" where it can."""
+    text = one.args.text.strip()
+    if not text and one.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
+        return "without anything behind it"
+    if one.keyword == "FROM" and len(text.split()) not in (1, 3):
+        return "wants IMAGE, or IMAGE AS NAME, and nothing else"
+    if not one.closed:
+        return "with a here-document that does not end"
+    if one.keyword == "HEALTHCHECK":
+        text = re.sub(r"CMD\s+", "", text, count=1, flags=re.IGNORECASE)
+    listed = one.keyword in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK")
+    if listed and _HALF_LIST.match(text) and json_words(whole(text)) is None:
+        return "with a list that is not JSON: double quotes, commas and both brackets"
+    if one.keyword == "SHELL" and json_words(whole(text)) is None:
+        return 'wants a list, like ["/bin/bash", "-c"]'
+    return ""
+
+
 class _Build:
     """Walks the instructions: which stage, which directory, which values are known."""
 
@@ -212,11 +263,11 @@ class _Build:
         found, comments, escape = instructions(source.text)
         self.unit.comments += comments
         self.shell_at_all = escape == "\\"
+        self.unit.broken += _broken(found)
         for one in found:
             self.unit.spans.append((one.place.line, one.last_line))
-            take = getattr(self, f"_{one.keyword.lower()}", None)
-            if one.keyword in KEYWORDS and take is not None:
-                take(one)
+            if one.keyword in KEYWORDS:
+                getattr(self, f"_{one.keyword.lower()}")(one)
 
     def _scene(self, where: Where, one: Instruction | None = None) -> Scene:
         device = one is not None and any(flag.startswith("--device") for flag in one.flags)
@@ -256,6 +307,13 @@ class _Build:
             value = expanded(variable.value, self.values)
             self.values[variable.name] = value
             self.unit.variables.append(Variable(variable.name, value, variable.place, self.scope))
+
+    def _copy(self, one: Instruction) -> None:
+        words = [*one.flags, *one.args.text.split()]
+        self.unit.copied.setdefault(self.scope, []).extend(words)
+
+    def _add(self, one: Instruction) -> None:
+        self._copy(one)
 
     def _workdir(self, one: Instruction) -> None:
         self.folder = joined(self.folder, expanded(one.args.text.strip(), self.values))

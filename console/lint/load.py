@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, Exit, UsageError
-from console.lint import playbook as books
 from console.lint import run, source, tree
 from console.lint.facts import Facts
 from console.lint.finding import BLOCKER, RANK, Finding, Severity
 from console.lint.rule import rules
+from console.lint.run import BROKEN
+from console.lint.unit import Unit
 from console.text import one_line
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def overrides_of(pairs: list[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for pair in pairs:
         name, _, reason = pair.partition("=")
-        if name != BLOCKER and name not in rules():
+        if name not in (BLOCKER, BROKEN) and name not in rules():
             raise UsageError(
                 f"--override {one_line(pair, 60)}", f"no rule is named {one_line(name, 60)}",
                 "omni-console lint --rules lists them",
@@ -88,25 +89,24 @@ def records(found: list[Finding]) -> list[dict[str, Any]]:
 
 def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
     given = {name: _text(value) for name, value in playbook.inputs.items()}
-    yield from _of(playbook.path, playbook.text, facts, given)
-    try:
-        root = tree.parse(playbook.text).root
-    except tree.NotYaml:
+    unit = _unit(playbook.path, playbook.text, given)
+    if unit is None:
         return  # the strict reader took it: what is left is only what libyaml reads otherwise
-    for name, _ in books.referred(root):
-        file = playbook.base / books.filled(name, given)
+    yield from run.of_unit(unit, facts)
+    for file in dict.fromkeys(playbook.base / name for name in unit.files):
         try:
-            yield from _of(file, source.read(file), facts, given)
+            other = _unit(file, source.read(file), given)
         except source.Unreadable:
             continue  # the step that needs it says so, with its own words
+        if other is not None:
+            yield from run.of_unit(other, facts)
 
 
-def _of(path: Path, text: str, facts: Facts, given: Mapping[str, str]) -> list[Finding]:
+def _unit(path: Path, text: str, given: Mapping[str, str]) -> Unit | None:
     try:
-        unit, _ = run.unit_of(path, str(path), text, given)
+        return run.unit_of(path, str(path), text, given)[0]
     except tree.NotYaml:
-        return []
-    return run.of_unit(unit, facts) if unit is not None else []
+        return None
 
 
 def _text(value: object) -> str:

@@ -6,17 +6,31 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from console.lint.collect import Scene, add_argv, add_script
-from console.lint.finding import Place
+from console.lint import wrapper
+from console.lint.collect import Scene, add_argv, add_script, joined
 from console.lint.snippet import spot
+from console.lint.source import SHELL_ENDS
 from console.lint.tree import Node, Tree
-from console.lint.unit import Container, Image, PlaybookStep, Source, Unit, Variable, Where, Word
+from console.lint.unit import (
+    Command,
+    Container,
+    Image,
+    PlaybookStep,
+    Source,
+    Unit,
+    Variable,
+    Where,
+    Word,
+)
 
 _INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
 _KINDS = (
     "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual", "note",
     "report", "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
 )  # fmt: skip
+
+
+_COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 
 
 def unit_of(source: Source, tree: Tree, given: Mapping[str, str] | None = None) -> Unit:
@@ -35,10 +49,13 @@ class _Build:
         for step in _steps(tree.root):
             steps += self._step(step)
         self.unit.steps = tuple(steps)
+        for command in self.unit.commands:
+            if command.where is Where.HOST:
+                self.unit.files += [joined(command.folder, one) for one in _named(command)]
 
     def fill(self, text: str) -> str:
         """Inputs in their places; one that has no value stays as it is written."""
-        return filled(text, self.values)
+        return _INPUT.sub(lambda match: self.values.get(match[1], match[0]), text)
 
     def words(self, node: Node | None) -> tuple[Word, ...]:
         return tuple(self.word(one) for one in (node.words() if node is not None else ()))
@@ -72,6 +89,8 @@ class _Build:
             scene = Scene(Where.START, name, image)
             entry, command = container.get("entrypoint"), container.get("command")
             add_argv(self.unit, (*self.words(entry), *self.words(command)), scene)
+        if (file := service.get("compose", "file")) is not None:
+            self.unit.files.append(self.fill(file.text or ""))
         if process is not None:
             self.unit.variables += self._variables(process.get("env"), name)
             add_argv(self.unit, self.words(process.get("argv")), Scene(Where.HOST, name))
@@ -92,11 +111,17 @@ class _Build:
             add_argv(self.unit, self.words(body), replace(scene, env=env))
         elif kind == "script":
             add_script(self.unit, body.word.inner, scene)
-        elif kind == "build" and (tag := body.get("tag")) is not None:
-            ref = self.fill(tag.text or "")
-            self.unit.images.append(Image(ref, tag.place, name, made=True))
+        elif kind == "build":
+            self._build(body, name)
         for path in (("check", "output"), ("unless", "run"), ("manual", "verify", "output")):
             add_argv(self.unit, self.words(step.get(*path)), scene)
+
+    def _build(self, body: Node, name: str) -> None:
+        file = f"{body.said('context') or '.'}/{body.said('dockerfile') or 'Dockerfile'}"
+        self.unit.files.append(self.fill(file))
+        if (tag := body.get("tag")) is not None:
+            ref = self.fill(tag.text or "")
+            self.unit.images.append(Image(ref, tag.place, name, made=True))
 
     def _scene(self, step: Node, name: str) -> Scene:
         image = self.fill(step.said("where", "image"))
@@ -105,12 +130,7 @@ class _Build:
             self.unit.images.append(Image(image, ref.place, name, by="playbook"))
         if image or service:
             return Scene(Where.START, name, image or self.images.get(service, ""))
-        return Scene(Where.HOST, name)
-
-
-def filled(text: str, values: Mapping[str, str]) -> str:
-    """Inputs in their places; one that has no value stays as it is written."""
-    return _INPUT.sub(lambda match: values.get(match[1], match[0]), text)
+        return Scene(Where.HOST, name, folder=self.fill(step.said("cwd")))
 
 
 def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
@@ -134,13 +154,20 @@ def _steps(root: Node) -> Iterator[Node]:
     yield from last.each() if last is not None else ()
 
 
-def referred(root: Node) -> Iterator[tuple[str, Place]]:
-    """Files of other kinds that a playbook builds from or composes with, as it writes them."""
-    for step in _steps(root):
-        build = step.get("build")
-        if build is not None and build.fields is not None:
-            context = build.said("context") or "."
-            yield f"{context}/{build.said('dockerfile') or 'Dockerfile'}", build.place
-    for _, service in _pairs(root.get("services")):
-        if (file := service.get("compose", "file")) is not None:
-            yield file.text or "", file.place
+def _named(command: Command) -> Iterator[str]:
+    """Files of a kind that lint knows which a command reads or runs."""
+    call = wrapper.engine_call(command.words)
+    if call is not None:
+        given = [value for value, _ in call.values("-f", "--file")]
+        if call.compose:
+            yield from given or _COMPOSE
+        elif call.verb == "build" and call.rest:
+            yield given[0] if given else f"{call.rest[-1].text}/Dockerfile"
+        return
+    words = command.words
+    if command.name in (*wrapper.SHELLS, "source", ".") and wrapper.shell_text(words) is None:
+        words = tuple(one for one in command.args if not one.text.startswith("-"))
+    elif "/" not in words[0].text:
+        return
+    if words and (not words[0].text.startswith("/") or words[0].text.endswith(SHELL_ENDS)):
+        yield words[0].text

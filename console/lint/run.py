@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from console.errors import Problem
-from console.lint import compose, dockerfile, playbook, source, suppress, tree, walk
+from console.lint import compose, dockerfile, playbook, pool, source, suppress, tree, walk
 from console.lint.collect import Scene, add_script
 from console.lint.facts import Facts
 from console.lint.finding import RANK, Finding, Severity
@@ -16,16 +18,20 @@ from console.lint.snippet import whole
 from console.lint.unit import Kind, Source, Unit, Where
 
 CUT = "text-too-long"
+BROKEN = "text-not-readable"
+NO_KIND = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
+SCHEMA_HINT = "a playbook begins with `schema: omni.playbook/v1`"
+_SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Outcome:
     """`findings` are in order, suppressed ones included; `refused` could not be looked at;
-    `playbooks` are for the strict reader, which reports in its own words."""
+    `strict` are files and their schemas for the strict reader, which reports in its own words."""
 
     findings: list[Finding] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
-    strict: list[Path] = field(default_factory=list)
+    strict: list[tuple[Path, str]] = field(default_factory=list)
     looked: int = 0
 
     @property
@@ -39,14 +45,18 @@ class Outcome:
 def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
     """Everything under some paths."""
     outcome = Outcome()
-    seen: set[Path] = set()
+    todo: dict[Path, bool] = {}
     for given in paths:
         for path, wrong in _files(given, outcome):
             if wrong:
                 outcome.refused.append(Problem(str(path), 0, 0, wrong))
-            elif path not in seen:
-                seen.add(path)
-                _one(path, facts, outcome, asked=path == given)
+            else:
+                todo.setdefault(path, path == given)
+    for one in pool.each(partial(_one, facts), list(todo.items())):
+        outcome.findings += one.findings
+        outcome.refused += one.refused
+        outcome.strict += one.strict
+        outcome.looked += one.looked
     outcome.findings.sort(key=lambda one: one.order)
     return outcome
 
@@ -61,63 +71,66 @@ def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
         outcome.refused.append(Problem(str(given), 0, 0, str(error)))
 
 
-def _one(path: Path, facts: Facts, outcome: Outcome, *, asked: bool) -> None:
-    """`asked`: the file was named, and has to be of a kind; in a directory it may be anything."""
+def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
+    """One file, and whether it was named and has to be of a kind; in a directory it may be
+    anything."""
+    (path, asked), outcome = item, Outcome()
     name = str(path)
     try:
         text = source.read(path)
     except source.Unreadable as error:
-        outcome.refused.append(Problem(name, 0, 0, str(error)))
-        return
+        return Outcome(refused=[Problem(name, 0, 0, str(error))])
     try:
-        unit, strict = unit_of(path, name, text)
+        unit, schema = unit_of(path, name, text)
     except tree.NotYaml as error:
         if asked:
-            outcome.strict.append(path)
-            outcome.looked += 1
-        elif "services:" in text or "omni." in text:  # a template of another tool is none of ours
-            outcome.refused.append(
-                Problem(name, error.place.line, error.place.column, f"not YAML: {error}")
-            )
-        return
-    if strict or (unit is None and asked and source.is_yaml(path)):
-        outcome.strict.append(path)
+            written = _SCHEMA.search(text)
+            return Outcome(strict=[(path, written[1] if written else "")], looked=1)
+        if "services:" in text or "omni." in text:  # a template of another tool is none of ours
+            place = error.place
+            words = f"not YAML: {error}"
+            outcome.refused.append(Problem(name, place.line, place.column, words))
+        return outcome
+    if schema is not None and (asked or schema):
+        outcome.strict.append((path, schema))
     elif unit is None:
         if asked:
-            words = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
-            outcome.refused.append(Problem(name, 0, 0, words))
-        return
-    outcome.looked += 1
+            hint = SCHEMA_HINT if source.is_yaml(path) else ""
+            outcome.refused.append(Problem(name, 0, 0, NO_KIND, hint=hint))
+        return outcome
+    outcome.looked = 1
     if unit is not None:
         outcome.findings += of_unit(unit, facts)
+    return outcome
 
 
 def unit_of(
     path: Path, name: str, text: str, given: Mapping[str, str] | None = None
-) -> tuple[Unit | None, bool]:
-    """(what rules look at, whether the strict reader has to see it too). Raises NotYaml."""
+) -> tuple[Unit | None, str | None]:
+    """(what rules look at, the schema where the strict reader has to see it too: "" where only
+    its keys tell that it is a playbook). Raises NotYaml."""
     kind = source.kind_by_name(path)
     if kind is None and source.is_yaml(path):
         return _yaml(path, name, text, given)
     kind = kind or source.kind_by_text(text)
     if kind is None:
-        return None, False
+        return None, None
     made = Source(name, text, kind, path)
-    return (dockerfile.unit_of(made) if kind is Kind.DOCKERFILE else shell_unit(made)), False
+    return (dockerfile.unit_of(made) if kind is Kind.DOCKERFILE else shell_unit(made)), None
 
 
 def _yaml(
     path: Path, name: str, text: str, given: Mapping[str, str] | None
-) -> tuple[Unit | None, bool]:
+) -> tuple[Unit | None, str | None]:
     read = tree.parse(text)
-    schema = read.root.said("schema")
+    schema, phases = read.root.said("schema"), read.root.get("phases")
     if schema.startswith("omni.playbook/"):
-        return playbook.unit_of(Source(name, text, Kind.PLAYBOOK, path), read, given), True
-    if schema.startswith(("omni.site/", "omni.lesson/")):
-        return None, True
+        return playbook.unit_of(Source(name, text, Kind.PLAYBOOK, path), read, given), schema
+    if schema.startswith("omni."):
+        return None, schema
     if compose.looks_like_one(read.root):
-        return compose.unit_of(Source(name, text, Kind.COMPOSE, path), read), False
-    return None, False
+        return compose.unit_of(Source(name, text, Kind.COMPOSE, path), read), None
+    return None, "" if phases is not None and phases.items is not None else None
 
 
 def shell_unit(made: Source) -> Unit:
@@ -132,4 +145,10 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     if unit.cut:
         words = "too long: the end of it is not looked at"
         found[Finding(unit.source.name, 1, 1, CUT, Severity.WARNING, words, "split it")] = None
+    for one in unit.broken:
+        place, words = one.place, "mend it: nothing behind it may have been understood"
+        hit = Finding(
+            unit.source.name, place.line, place.column, BROKEN, Severity.ERROR, one.what, words
+        )
+        found[hit] = None
     return sorted(suppress.apply(unit, found, rules()), key=lambda one: one.order)

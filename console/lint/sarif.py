@@ -10,6 +10,8 @@ from urllib.parse import quote
 from console.errors import Problem
 from console.lint.finding import Finding, Severity
 from console.lint.rule import Rule, rules
+from console.lint.run import BROKEN, CUT
+from console.lint.suppress import BAD, UNUSED
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -21,13 +23,14 @@ def report(
     version: str, found: Iterable[Finding], problems: Iterable[Problem], refused: Iterable[Problem]
 ) -> dict[str, Any]:
     """One run of one tool."""
-    ids = [*rules(), FORMAT, UNREAD]
+    plain = (FORMAT, UNREAD, BROKEN, CUT, BAD, UNUSED)
+    ids = [*rules(), *plain]
     results = [_result(one, ids) for one in found]
     results += [_problem(one, FORMAT, ids) for one in problems]
     results += [_problem(one, UNREAD, ids) for one in refused]
     driver = {
         "name": "omni-console lint", "version": version,
-        "rules": [*(_rule(one) for one in rules().values()), _plain(FORMAT), _plain(UNREAD)],
+        "rules": [*(_rule(one) for one in rules().values()), *map(_plain, plain)],
     }  # fmt: skip
     run = {
         "tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results,
@@ -47,7 +50,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(name: str) -> dict[str, Any]:
-    return {"id": name, "defaultConfiguration": {"level": "error"}}
+    level = {CUT: "warning", BAD: "warning", UNUSED: "note"}.get(name, "error")
+    return {"id": name, "defaultConfiguration": {"level": level}}
 
 
 def _result(one: Finding, ids: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +20,8 @@ MOST_NODES = 200_000
 
 MOST_COMMANDS = 20_000
 
+_INPUT = re.compile(r"\$\{\{[^{}\n]*\}\}")
+"""A playbook's input, which is filled in before any shell reads it."""
 _CONDITIONS = ("if_statement", "elif_clause", "while_statement")
 _LOOPS = ("while_statement", "until_statement", "for_statement", "c_style_for_statement")
 _QUIET = ("heredoc_redirect", "file_redirect", "herestring_redirect")
@@ -44,6 +47,8 @@ class Script:
     comments: list[Comment] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     cut: bool = False
+    wrong: Place | None = None
+    """Where the grammar first does not understand it; it does not know all of bash."""
 
 
 @cache
@@ -56,8 +61,13 @@ def _parser() -> Parser:
 
 def parse(snippet: Snippet) -> Script:
     """Never fails: what the grammar does not understand is passed over."""
-    data = snippet.text.encode("utf-8", "replace")
-    return _Reader(snippet, data).read(_parser().parse(data).root_node)
+    masked = _INPUT.sub(lambda found: "x" * len(found[0]), snippet.text)
+    data = masked.encode("utf-8", "replace")
+    root = _parser().parse(data).root_node
+    reader = _Reader(snippet, data)
+    read = reader.read(root)
+    read.wrong = reader.wrong(root) if root.has_error else None
+    return read
 
 
 class _Reader:
@@ -139,6 +149,17 @@ class _Reader:
         start = self._at(node.start_byte)
         before = self.snippet.text[self.snippet.text.rfind("\n", 0, start) + 1 : start]
         self.script.comments.append(Comment(text, self.snippet.at(start), not before.strip()))
+
+    def wrong(self, root: Node) -> Place:
+        """The first node that the grammar made up or could not place."""
+        stack, node = [root], root
+        while stack:
+            node = stack.pop()
+            if node.is_error or node.is_missing:
+                break
+            stack += reversed([one for one in node.children if one.has_error or one.is_missing])
+        last = max(len(self.snippet.text.rstrip()) - 1, 0)
+        return self.snippet.at(min(self._at(node.start_byte), last))
 
     # words
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from console.lint.finding import BLOCKER, Finding, Severity
 from console.lint.rule import Rule, rules
+from console.lint.run import BROKEN
 from console.lint.suppress import BAD, FORM, UNUSED
 from console.text import clean
 
@@ -85,16 +86,18 @@ _HEAD = f"""\
 for the faults of the lessons registry. Directories are walked: YAML by what is in it, Dockerfiles
 and scripts by their names; a script that is named itself may also be known by its first line.
 Every text is parsed: shell in RUN, CMD, `script:`, `command:` and health checks as well as in
-files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. What cannot be read
-is said (exit code 2), and the rest is looked at.
+files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. A file that cannot be
+read, or is named and of no kind that lint knows, is said (exit code 2), and the rest is looked at.
+What no builder and no shell takes is an error of its own (`{BROKEN}`): an instruction that does not
+exist, half a list, a quote or an `if` that does not end. Of shell, bash is asked (`bash -n`).
 
 Errors and warnings end with exit code 9; info alone does not. `--json` prints one object, `--sarif`
 SARIF 2.1.0. What is known of the machine comes from the site file: a rule that needs it is silent
 without, unless it says otherwise.
 
-`omni-console run` lints the playbook, and the Dockerfiles and compose files that it names. An error
-stops it, unless `--override RULE=reason` is given: that is kept with the run and stands in its
-report; the console asks for the reason. Warnings are told.
+`omni-console run` lints the playbook, and the Dockerfiles, compose files and scripts that it names
+or its steps run. An error stops it, unless `--override RULE=reason` is given: that is kept with the
+run and stands in its report; the console asks for the reason. Warnings are told.
 
 A run also asks about known blockers: a lesson that the playbook names, that still is blocked,
 deferred or rejected, and that bears on a step that acts. `--override {BLOCKER}=reason` goes on.

@@ -180,10 +180,18 @@ class Comment:
     own: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Where a text cannot be understood, and why."""
+
+    place: Place
+    what: str
+
+
 @dataclass
 class Unit:
     """One file, read. `spans` are (first, last) lines that a comment above the first covers.
-    `broken` are places where the text could not be understood."""
+    `copied` are the words of COPY and ADD, by their stage."""
 
     source: Source
     commands: list[Command] = field(default_factory=list)
@@ -195,9 +203,13 @@ class Unit:
     comments: list[Comment] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     steps: Sequence[PlaybookStep] = ()
+    files: list[str] = field(default_factory=list)
+    """What a playbook builds from, composes with and runs, relative to it."""
     scripts: int = 0
     cut: bool = False
     """A text in it was too long to be read to its end."""
+    broken: list[Broken] = field(default_factory=list)
+    copied: dict[str, list[str]] = field(default_factory=dict)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; kept by console.lint.known."""
 

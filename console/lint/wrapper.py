@@ -13,6 +13,7 @@ _VALUED = {
     "ionice": "-c -n -p", "timeout": "-k -s --kill-after --signal", "stdbuf": "-i -o -e",
     "setsid": "", "taskset": "", "numactl": "-N -m -C -i -p", "tini": "-p -e", "dumb-init": "-r",
     "catchsegv": "", "unbuffer": "", "chrt": "-T -P -D", "gosu": "", "su-exec": "",
+    "xargs": "-n -P -I -L -d -a -s -E",
 }  # fmt: skip
 """Each program that starts what stands behind it, and its options that take a value."""
 _FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "gosu": 1, "su-exec": 1}
@@ -23,7 +24,7 @@ _BARE = frozenset(
     {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--publish-all",
      "--read-only", "--quiet", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--no-deps",
      "--build", "--service-ports", "--no-TTY", "--use-aliases", "--remove-orphans", "--help",
-     "--no-color", "--verbose", "--debug", "--tls", "--tlsverify"}
+     "--no-color", "--dry-run", "--compatibility", "--verbose", "--debug", "--tls", "--tlsverify"}
 )  # fmt: skip
 _LETTERS = "ditPqTD"
 _SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
@@ -107,17 +108,20 @@ def engine_call(words: tuple[Word, ...]) -> EngineCall | None:
         return None
     rest = words[1:]
     compose = "compose" in words[0].text
+    before: list[tuple[str, Word, str]] = []
     for skipped in ("container", "image", "buildx", "builder", "compose"):
-        _, rest = _options(rest)
+        found, rest = _options(rest)
+        before += found
         if rest and rest[0].text == skipped:
             compose = compose or skipped == "compose"
             rest = rest[1:]
-    _, rest = _options(rest)
+    found, rest = _options(rest)
+    before += found
     if not rest:
         return None
     building = rest[0].text == "build"
     options, left = _options(rest[1:], leave=not building, letters="qD" if building else _LETTERS)
-    return EngineCall(rest[0].text, compose, tuple(options), left)
+    return EngineCall(rest[0].text, compose, (*before, *options), left)
 
 
 def _options(

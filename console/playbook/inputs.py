@@ -145,13 +145,14 @@ def _number(model: InputModel, given: Any) -> int | float:
     if not math.isfinite(given) or (model.type == "int" and not isinstance(given, int)):
         raise ValueError(form)
     if model.min is not None and given < model.min:
-        raise ValueError(f"{form} of at least {_plain(model.min)}")
+        raise ValueError(f"{form} of at least {plain(model.min)}")
     if model.max is not None and given > model.max:
-        raise ValueError(f"{form} of at most {_plain(model.max)}")
+        raise ValueError(f"{form} of at most {plain(model.max)}")
     return given
 
 
-def _plain(bound: float) -> str:
+def plain(bound: float) -> str:
+    """A bound as it was written: 1048576, not 1.04858e+06."""
     return str(int(bound)) if bound.is_integer() else repr(bound)
 
 

@@ -309,8 +309,10 @@ def _field(name: str, model: InputModel, base: Path) -> Field:
 
 def _expected(form_words: str, model: InputModel) -> str:
     """The form, and the bounds that go with it."""
+    from console.playbook.inputs import plain
+
     words = [form_words]
-    words += [f"at least {model.min:g}"] if model.min is not None else []
-    words += [f"at most {model.max:g}"] if model.max is not None else []
+    words += [f"at least {plain(model.min)}"] if model.min is not None else []
+    words += [f"at most {plain(model.max)}"] if model.max is not None else []
     words += [f"matching {model.pattern}"] if model.pattern is not None else []
     return one_line(", ".join(words))

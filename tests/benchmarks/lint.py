@@ -1,4 +1,5 @@
-"""A thousand files through `omni-console lint`, beside a bare parse of the same files."""
+"""A thousand files through `omni-console lint`, a quarter of them large playbooks, beside a bare
+parse of the same files."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Row, Way, in_turns
 
 FILES, PAIRS = 1000, 3
+LARGE = "ik-llama-phase2.yaml"
 BAR = Bar(most_ratio=20.0)
 """The bare parse is C alone, a fifth of a second: twenty of it stay below half of ten seconds."""
 BARE = """\
@@ -42,8 +45,10 @@ def run(say: Callable[[str], None]) -> list[Row]:
     with surroundings.workplace() as place:
         folder = Path(place, "files")
         folder.mkdir()
+        book = resources.files("playbooks").joinpath(LARGE).read_text("utf-8")
+        texts = [*TEXTS.items(), ("book-{}.yaml", book)]
         for number in range(FILES):
-            name, text = list(TEXTS.items())[number % len(TEXTS)]
+            name, text = texts[number % len(texts)]
             (folder / name.format(number)).write_text(text)
         env = surroundings.environment(place)
         ways = {

@@ -68,11 +68,16 @@ def test_json_has_every_part_and_what_is_suppressed(
     )  # fmt: skip
 
 
+def test_two_forms_at_once_are_refused(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "--json", "--sarif", str(script)]) == Exit.USAGE
+    assert "two forms" in capsys.readouterr().out
+
+
 def test_sarif_names_rule_level_place_and_suppression(
     script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comment = "# omni: ignore ggml-cuda-no-vmm F-003 measured\n"
-    script.write_text(comment + script.read_text())
+    script.write_text(comment + script.read_text() + "# omni: ignore\necho 'a\n")
     main(["lint", "--sarif", str(script), str(script.parent / "gone.sh")])
     said = json.loads(capsys.readouterr().out)
     (run,) = said["runs"]
@@ -81,7 +86,8 @@ def test_sarif_names_rule_level_place_and_suppression(
     assert [names[one["ruleIndex"]] for one in run["results"]] == [
         one["ruleId"] for one in run["results"]
     ]
-    first, second, unread = run["results"]
+    first, second, bare, broken, unread = run["results"]
+    assert (bare["ruleId"], broken["ruleId"]) == ("suppression-without-reason", "text-not-readable")
     assert first["suppressions"] == [{"kind": "inSource", "justification": "F-003: measured"}]
     assert (second["ruleId"], second["level"]) == ("generic-image-tag", "note")
     region = second["locations"][0]["physicalLocation"]["region"]

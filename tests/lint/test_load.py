@@ -70,6 +70,45 @@ def test_the_files_it_names_are_read(place: Path) -> None:
     assert "image/Dockerfile:2:5: error: nvidia-smi" in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    ("step", "file"),
+    [
+        ("run: [./do.sh]", "do.sh"),
+        ("run: [sudo, bash, -e, do.sh, x]", "do.sh"),
+        ("run: [./do], cwd: sub", "sub/do"),
+        ("script: 'cd sub && . ./do.sh'", "sub/do.sh"),
+        ("run: [docker, compose, -f, c.yaml, up, -d]", "c.yaml"),
+        ("run: [docker, compose, up]", "compose.yaml"),
+        ("run: [docker, build, -t, 'a:1', sub]", "sub/Dockerfile"),
+        ("build: {context: sub, dockerfile: x.Dockerfile, tag: 'a:1'}", "sub/x.Dockerfile"),
+    ],
+)
+def test_what_its_steps_run_is_read_too(place: Path, step: str, file: str) -> None:
+    last = "      - {id: image, build"
+    text = BOOK[: BOOK.index(last)] + f"      - {{id: more, timeout: 1h, {step}}}\n"
+    (place / "book.yaml").write_text(text)
+    (place / "sub").mkdir()
+    fault = "#!/bin/sh\nllama-server -sm graph -m Mixtral.gguf\n"
+    if "ocker" in file:
+        fault = "FROM x\nRUN nvidia-smi\n"
+    elif file.endswith("yaml"):
+        fault = "services:\n  a: {image: mem0/mem0-api-server}\n"
+    (place / file).write_text(fault)
+    with pytest.raises(LintRefused) as caught:
+        check(load(place), NOTHING, {})
+    assert [one.file for one in caught.value.errors] == [str(place / file)]
+
+
+def test_a_text_that_cannot_be_read_is_gone_past_with_a_reason(place: Path) -> None:
+    (place / "image").mkdir()
+    (place / "image" / "Dockerfile").write_text("FROM x\nFOO bar\n")
+    with pytest.raises(LintRefused) as caught:
+        check(load(place), NOTHING, {})
+    assert "--override text-not-readable=" in caught.value.hint
+    (one,) = check(load(place), NOTHING, overrides_of(["text-not-readable=a frontend of ours"]))
+    assert one.suppressed == "override: a frontend of ours"
+
+
 def test_an_override_is_kept_with_its_reason(place: Path) -> None:
     given = overrides_of(["split-mode-graph-moe=a patched build = fine"])
     (one,) = records(check(load(place, mode="graph"), NOTHING, given))

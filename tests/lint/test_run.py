@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from console.lint import source, walk
-from console.lint.run import Outcome, lint
+from console.lint import pool, source, walk
+from console.lint.run import NO_KIND, Outcome, lint
 from console.lint.unit import Kind
 from tests.lint.facts import UNEQUAL
 
@@ -95,8 +97,52 @@ def test_a_pipe_a_missing_file_and_an_unknown_one_are_said(tmp_path: Path) -> No
     outcome = look(tmp_path / "pipe.sh", tmp_path / "gone.sh", tmp_path / "notes")
     assert [one.what.split(":")[0] for one in outcome.refused] == [
         "not a regular file", "cannot be read",
-        "neither a playbook, site, lesson, compose file, Dockerfile nor shell script",
+        NO_KIND,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["scrape_configs: []\n", "volumes: {}\n", "- a\n", "schema: other/v1\n",
+             "phases: {build: {commands: [x]}}\n"],
+)  # fmt: skip
+def test_yaml_of_another_tool_is_said_once_where_it_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    (one,) = look(path).refused
+    assert (one.what, "omni.playbook/v1" in one.hint) == (NO_KIND, True)
+    assert look(tmp_path).refused == look(path).strict == []
+
+
+def test_a_playbook_without_its_schema_is_still_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("phases: [{title: a}]\n")
+    assert look(path).strict == [(path, "")]
+    path.write_text("schema: omni.site/v1\nname: [\n")
+    assert look(path).strict == [(path, "omni.site/v1")]
+
+
+def test_many_files_by_many_processes_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(pool.MANY + 10):
+        (tmp_path / f"{number}.sh").write_text(KILL * (number % 3) + "echo '\n" * (number % 2))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    with_two = look(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert with_two == look(tmp_path)
+    assert with_two.looked == pool.MANY + 10
+
+
+def test_work_goes_on_alone_where_a_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    work, numbers = partial(_killed_elsewhere, os.getpid()), list(range(pool.MANY * 3))
+    assert list(pool.each(work, numbers)) == numbers
+
+
+def _killed_elsewhere(home: int, number: int) -> int:
+    if number == pool.MANY and os.getpid() != home:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
 
 
 def test_too_many_files_are_said(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:

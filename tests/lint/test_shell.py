@@ -28,6 +28,7 @@ def lines(text: str) -> list[str]:
         ("""a 'b c' "d $E" f\\ g h"i"'j'""", ["a", "b c", "d $E", "f g", "hij"]),
         ('a "x\\"y" \\\n  b', ["a", 'x"y', "b"]),
         ("a $'t\\n' $(b) > out 2>&1", ["a", "t\\n", "$(b)"]),
+        ("a ${{ inputs.x }}/b '${{ y }}' c", ["a", "${{ inputs.x }}/b", "${{ y }}", "c"]),
         ("ünïcode 'größe' b", ["ünïcode", "größe", "b"]),
     ],
 )

@@ -76,6 +76,11 @@ def test_an_unknown_key_suggests_the_known_one(book: Book, key: str, near: str) 
     assert said.startswith(f"unknown key '{key.split(':')[0]}' (hint: did you mean '{near}")
 
 
+def test_a_key_that_is_known_elsewhere_is_not_suggested_for_itself(book: Book) -> None:
+    (said,) = book.step_problems("{id: a, note: x, container: y}")
+    assert said == "unknown key 'container' (hint: it belongs to another part of the file)"
+
+
 def test_an_unknown_key_that_is_near_nothing_has_no_suggestion(book: Book) -> None:
     assert book.step_problems("{id: a, note: x, zzzzzz: 1}") == ["unknown key 'zzzzzz'"]
 

@@ -11,6 +11,7 @@ import pytest
 from console import paths
 from console.command.common import playbook_path as from_commands
 from console.errors import ConsoleError, InvalidFile, UsageError
+from console.playbook.inputs import InputModel
 from console.site.load import load_site
 from console.site.model import Site
 from console.viewer import catalog
@@ -115,6 +116,11 @@ def test_a_broken_site_hides_no_playbook(tmp_path: Path, book: Path) -> None:
     broken.write_text("schema: omni.site/v1\n")
     found = {e.path.name: e for e in catalog.entries(site=str(broken))}
     assert "cand" in found["one.yaml"].problem
+
+
+def test_a_great_bound_is_the_number_that_was_written() -> None:
+    model = InputModel(type="int", required=True, max=1048576)
+    assert catalog._expected("int", model) == "int, at most 1048576"
 
 
 def test_the_form(book: Path, site: Site) -> None:

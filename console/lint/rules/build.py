@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ _TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")
 _CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
+_KT = re.compile(r"(?:ktransformers|kt[-_]kernel)(?:$|[\[=<>~!@ ])|git\+\S*/ktransformers\b")
 _ASKS = frozenset(
     {"torch.cuda.get_arch_list", "torch.cuda.is_available", "torch.cuda.device_count",
      "torch.cuda.get_device_name", "torch.cuda.get_device_properties", "torch.cuda.init",
@@ -160,30 +162,43 @@ def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
         code = known.python_code(command)
         if code is None:
             continue
-        asked = sorted({name for node in ast.walk(code[0]) if (name := _dotted(node)) in _ASKS})
+        nodes, aliases = ast.walk(code[0]), _aliases(code[0])
+        asked = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
         if asked:
             grave = None if _insists(code[0]) and not command.tolerated else WARNING
             yield Hit(command.place, f"{asked[0]}() in an image build", grave)
 
 
-def _dotted(node: ast.AST) -> str:
-    """`a.b.c` of an attribute, "" for anything else."""
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    """What names stand for by the imports."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {one.asname: one.name for one in node.names if one.asname}
+    return found
+
+
+def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
+    """`a.b.c` of an attribute or a name, "" for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
         node = node.value
-    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) and names else ""
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([aliases.get(node.id, node.id), *reversed(names)])
 
 
 def _insists(tree: ast.Module) -> bool:
     """Whether the code fails on the answer."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    ends = {"sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
+    ends = {"exit", "sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
             "torch.cuda.get_device_name", "torch.cuda.get_device_properties"}  # fmt: skip
-    return (
-        any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree))
-        or any(_dotted(call) in ends for call in calls)
-        or any(isinstance(call, ast.Name) and call.id == "exit" for call in calls)
+    aliases = _aliases(tree)
+    return any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree)) or any(
+        _dotted(call, aliases) in ends for call in calls
     )
 
 
@@ -220,16 +235,25 @@ def _grave(stage: Stage) -> Severity:
 )  # fmt: skip
 def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, stage in _kt_builds(unit, "kt-kernel"):
-        there = known.installed(unit, command.scope)
-        lacks = [
-            name
-            for name, also in (("pkg-config", "pkgconf"), ("libhwloc-dev", "hwloc-devel"))
-            if not {name, also, "hwloc-dev", "pkgconf-pkg-config"} & there
-            and not ({name, also} & there)
-        ]
-        if lacks:
-            words = f"kt-kernel is built and {' and '.join(lacks)} not installed"
-            yield Hit(command.place, words, _grave(stage))
+        if lacks := _lacks_hwloc(unit, command):
+            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _grave(stage))
+    for command in unit.commands:
+        if unit.stage(command.scope) is None or command.where is not Where.BUILD:
+            continue
+        for word in known.pip_words(command):
+            if _KT.match(word.text) and (lacks := _lacks_hwloc(unit, command)):
+                words = f"{word.text} is compiled where no wheel fits, and {lacks} not installed"
+                yield Hit(word.place, words, WARNING)
+
+
+def _lacks_hwloc(unit: Unit, command: Command) -> str:
+    """Which of the two packages a command's stage does not install, "" where it has both."""
+    there = known.installed(unit, command.scope)
+    pairs = (
+        ("pkg-config", {"pkg-config", "pkgconf", "pkgconf-pkg-config"}),
+        ("libhwloc-dev", {"libhwloc-dev", "hwloc-devel", "hwloc-dev"}),
+    )
+    return " and ".join(name for name, names in pairs if not names & there)
 
 
 @rule(

@@ -24,18 +24,26 @@ _WITH = re.compile(
     r"|docker\.elastic\.co/.*|opensearchproject/.*|grafana/grafana|jenkins/jenkins|gitlab/.*"
     r"|ghcr\.io/ggml-org/llama\.cpp|vllm/vllm-openai|lmsysorg/sglang"
 )
+_NO_WGET = re.compile(
+    r"qdrant/qdrant|arizephoenix/phoenix|debian|ubuntu|nvidia/cuda|scratch|gcr\.io/distroless/.*"
+)
 _FULL = ("python", "node", "golang", "ruby", "rust", "openjdk", "perl", "gcc")
 """Official images whose plain tags have curl and whose slim and alpine tags have not."""
 _DISTROLESS = re.compile(
     r"gcr\.io/distroless/.*|cgr\.dev/chainguard/(?!wolfi-base).*|arizephoenix/phoenix|scratch"
 )
+_FOLDERS = frozenset({"/", "/usr", "/usr/", "/usr/bin", "/usr/bin/", "/usr/local", "/usr/local/",
+                      "/usr/local/bin", "/usr/local/bin/", "/bin", "/bin/"})  # fmt: skip
+"""Directories that may bring curl along when another stage's are copied."""
 _LIKE_DEBUG = re.compile(r"debug|-dev$|busybox|shell")
 
 
-def has_curl(image: str) -> bool | None:
-    """Whether an image is known to have curl, or not to have it."""
+def has(image: str, program: str) -> bool | None:
+    """Whether an image is known to have curl or wget, or not to have it."""
     name, tag = split(image)
     name = name.removeprefix("docker.io/").removeprefix("library/")
+    if program == "wget":
+        return None if "debug" in tag or not _NO_WGET.fullmatch(name) else False
     if name in _FULL:
         return not re.search(r"slim|alpine", tag)
     if _WITH.fullmatch(name):
@@ -45,47 +53,57 @@ def has_curl(image: str) -> bool | None:
 
 @rule(
     "healthcheck-curl", Severity.ERROR, "F-021",
-    title="A health check by curl in an image without curl",
-    why="Minimal images do not have it: the container serves and is called unhealthy for ever.",
+    title="A health check by curl or wget in an image without it",
+    why="Minimal images have neither: the container serves and is called unhealthy for ever.",
     fix="what the image has: python -c \"import urllib.request; …\", wget -q --spider on Alpine, "
     "the program's own check",
 )  # fmt: skip
 def curl(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for health in unit.healths:
-        word = next((one for one in health.programs if one.text.rsplit("/", 1)[-1] == "curl"), None)
-        if word is None:
-            continue
-        there, image = _curl_in(unit, health)
-        if there is False:
-            yield Hit(word.place, f"curl, and {image} does not have it")
-        elif there is None:
-            words = f"curl; whether {image or 'the image'} has it is not known"
-            yield Hit(word.place, words, Severity.INFO)
+        for word in health.programs:
+            name = word.text.rsplit("/", 1)[-1]
+            if name not in ("curl", "wget"):
+                continue
+            there, image = _has(unit, health, name)
+            if there is False:
+                yield Hit(word.place, f"{name}, and {image} does not have it")
+            elif there is None and name == "curl":
+                words = f"curl; whether {image or 'the image'} has it is not known"
+                yield Hit(word.place, words, Severity.INFO)
 
 
-def _curl_in(unit: Unit, health: Health) -> tuple[bool | None, str]:
-    """(whether curl is there, the image that says so)."""
+def _has(unit: Unit, health: Health, program: str) -> tuple[bool | None, str]:
+    """(whether the program is there, the image that says so)."""
     if unit.source.kind is Kind.DOCKERFILE:
-        return _stage_curl(unit, health.scope), health.image
+        return _stage_has(unit, health.scope, program), health.image
     if not health.built:
-        return has_curl(health.image), health.image
+        return has(health.image, program), health.image
     built = _dockerfile(unit, health.built)
     if built is None or not built.stages:
         return None, health.image or health.scope
     last = built.stages[-1]
-    return _stage_curl(built, last.name), health.image or last.base
+    return _stage_has(built, last.name, program), health.image or last.base
 
 
-def _stage_curl(unit: Unit, scope: str) -> bool | None:
+def _stage_has(unit: Unit, scope: str, program: str) -> bool | None:
     stage = unit.stage(scope)
     if stage is None:
         return None
-    if "curl" in known.installed(unit, scope):
+    copied = [word for one in unit.scopes(scope) for word in unit.copied.get(one, ())]
+    if program in known.installed(unit, scope) or any(_is(program, word) for word in copied):
         return True
-    builds = (one for one in unit.within(scope) if one.where is Where.BUILD)
-    if any("curl" in word.text for one in builds for word in one.words):
+    if any(word.startswith("--from") for word in copied) and _FOLDERS & set(copied):
         return None
-    return has_curl(stage.base)
+    builds = (one for one in unit.within(scope) if one.where is Where.BUILD)
+    if any(program in word.text for one in builds for word in one.words):
+        return None
+    return has(stage.base, program)
+
+
+def _is(program: str, path: str) -> bool:
+    """Whether a copied path is the program: `/usr/bin/curl`, `curl-amd64`."""
+    name = path.rsplit("/", 1)[-1]
+    return name == program or name.startswith(f"{program}-")
 
 
 def _dockerfile(unit: Unit, path: str) -> Unit | None:

@@ -12,6 +12,7 @@ from console.lint.rule import rule
 from console.lint.unit import Command, Kind, Unit, Where
 
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
+_PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")
 _LONG = frozenset({"cmake", "make", "ninja", "cargo"})
 
 
@@ -43,15 +44,28 @@ def kernel(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def by_pattern(unit: Unit, facts: Facts) -> Iterator[Hit]:
     grave = Severity.ERROR if unit.source.kind is Kind.PLAYBOOK else None
-    for command in unit.commands:
-        if command.where is not Where.HOST:
+    for at, command in enumerate(unit.commands):
+        if command.where is not Where.HOST or command.has("-0"):
             continue
-        flags = "".join(w.text[1:] for w in command.args if re.fullmatch(r"-[a-zA-Z0-9]+", w.text))
-        if command.name == "pkill" and ("f" in flags or command.has("--full")):
-            if not command.has("-0"):
-                yield Hit(command.place, command.line, grave)
-        elif command.name == "killall":
+        if command.name == "killall" or _is_pkill_f(command) or _of_pattern(unit, at):
             yield Hit(command.place, command.line, grave)
+
+
+def _is_pkill_f(command: Command) -> bool:
+    flags = "".join(w.text[1:] for w in command.args if re.fullmatch(r"-[a-zA-Z0-9]+", w.text))
+    return command.name == "pkill" and ("f" in flags or command.has("--full"))
+
+
+def _of_pattern(unit: Unit, at: int) -> bool:
+    """A `kill` of what `pgrep -f` or `ps | grep` found: in its own words, or from a pipe."""
+    kill = unit.commands[at]
+    if kill.name != "kill":
+        return False
+    if "xargs" not in kill.wrappers:
+        return any(_PGREP.search(word.text) for word in kill.args)
+    before = [one for one in unit.commands[max(0, at - 4) : at] if one.script == kill.script]
+    found = any(_PGREP.search(one.line) for one in before)
+    return found or {"ps", "grep"} <= {one.name for one in before}
 
 
 @rule(
