@@ -28,9 +28,7 @@ ATTEND_S = 1.0
 """How often a terminal in the foreground says that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
-"""For a runner that was not seen yet, and for one that puts its things away."""
-GONE_S = 1.0
-"""For one that was seen and is gone: only a resume by somebody else could come."""
+"""A ladder that the sentinel woke has the run closed by another runner, a second after it."""
 """How long a dead runner's run is waited for: an emergency rollback closes its journal."""
 
 
@@ -53,7 +51,6 @@ class Follow:
         self.attended = 0.0
         self.attendance = Attendance()
         self.dead_since: float | None = None
-        self.grace_s = GRACE_S
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""
@@ -103,12 +100,12 @@ class Follow:
         if self.finished:
             return True
         if runner_alive(self.run) or ladder_busy(self.run):
-            self.dead_since, self.grace_s = None, GONE_S
+            self.dead_since = None
             return False
         now = time.monotonic()
         self.dead_since = self.dead_since or now
         self._read()
-        return self.finished or now - self.dead_since > self.grace_s
+        return self.finished or now - self.dead_since > GRACE_S
 
     def _wait(self) -> None:
         if not self.interactive:
