@@ -159,7 +159,10 @@ class Runner:
         return self._step(planned) if flow is None else flow
 
     def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
-        verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)
+        found = self.context.view.verdicts
+        verdict = next((one for one in found if one.step == planned.id), None)
+        if verdict is None:
+            return Flow.ON  # skipped: nothing was judged
         if verdict.verdict == "NO-GO":
             if step.on_no_go == "rollback":
                 return Flow.ROLLBACK
