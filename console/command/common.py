@@ -46,5 +46,5 @@ def playbook_of(text: str, pairs: list[str], site: Site, *, planning: bool = Fal
 
     return load_playbook(
         playbook_path(text), inputs_of(pairs), planning=planning,
-        site_services=frozenset(site.model.services), aliases=site.model.aliases,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
     )  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from console.text import one_line
 
+BASELINE = "baseline"
 _NAMED = {
     "service": ("start", "stop", "wait"), "benchmark": ("service",), "soak": ("service",),
     "where": ("service",), "checkpoint": ("service",), "gguf": ("service",),
@@ -15,14 +16,30 @@ _NAMED = {
 """Where a step names a service."""
 
 
-def rename(data: dict[str, Any], aliases: Mapping[str, str]) -> tuple[str, ...]:
+def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
+    """Old names of `known` services, and what each is today; the baseline's container is the
+    baseline, and an alias may lead to it."""
+    found = {}
+    for old, new in aliases.items():
+        today = new if new in known else aliases.get(new, new)
+        if today in known:
+            found[old] = today
+    return found
+
+
+def rename(
+    data: dict[str, Any], aliases: Mapping[str, str], site_services: Set[str] = frozenset()
+) -> tuple[str, ...]:
     """Put today's names into a document, in place; what was replaced, a line each.
 
     A service that the playbook declares under the old name is its own and stays; the service of a
-    compose file has no such protection: the site says that the old name is gone.
+    compose file has no such protection: the site says that the old name is gone. A name that leads
+    to no service stays as it was written.
     """
     declared = _table(data.get("services"))
-    found = {name: aliases[name] for name in aliases if name not in declared}
+    known = resolved(aliases, {*declared, *site_services, BASELINE})
+    found = {old: new for old, new in known.items() if old not in declared}
+    composed = {old: new for old, new in aliases.items() if new != BASELINE}
     said: dict[str, None] = {}
     for table, key in _steps(data):
         _replace(table, key, found, said)
@@ -30,7 +47,7 @@ def rename(data: dict[str, Any], aliases: Mapping[str, str]) -> tuple[str, ...]:
         for key in ("log", "of"):
             _replace(_table(guard), key, found, said)
     for service in declared.values():
-        _replace(_table(_table(service).get("compose")), "service", aliases, said)
+        _replace(_table(_table(service).get("compose")), "service", composed, said)
     return tuple(said)
 
 

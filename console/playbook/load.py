@@ -56,7 +56,7 @@ def load_playbook(
         key: value if key == "inputs" else substitute(document, value, values, problems, (key,))
         for key, value in document.data.items()
     }
-    notes = rename(filled, aliases or {})
+    notes = rename(filled, aliases or {}, site_services)
     if rewrite is not None and not problems.items:
         filled = rewrite(filled, base)
     model = _validated(document, filled, problems)

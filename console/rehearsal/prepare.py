@@ -63,7 +63,9 @@ def engine(host: str) -> docker.DockerClient:
 def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> tuple[Playbook, Mapping]:
     """The playbook as it is written, and a mapping without anything measured or started."""
     services = frozenset(site.model.services)
-    written = load_playbook(path, given, site_services=services, planning=True)
+    written = load_playbook(
+        path, given, site_services=services, aliases=site.model.names, planning=True
+    )
     told = Settings(cards=(of := sites.cards(site)), hold=sites.hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     speed = aim.aim(_criteria(written), sites.reference(site)).speed(known(fault))
@@ -90,7 +92,7 @@ def fill(
     own = load_site(sites.write(site, rewriter, model))
     playbook = load_playbook(
         path, {**mapping.inputs, **given}, planning=planning, rewrite=rewriter,
-        site_services=frozenset(own.model.services),
+        site_services=frozenset(own.model.services), aliases=own.model.names,
     )  # fmt: skip
     return Rehearsal(own, playbook, rewriter)
 

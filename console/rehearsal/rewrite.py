@@ -157,8 +157,9 @@ class Rewriter:
         }  # fmt: skip
 
     def _checkpoint(self, asked: Tree, where: str) -> None:
-        if asked.get("repo") != checkpoint.WORD:
-            return
+        repo = str(asked.get("repo"))
+        if repo != checkpoint.WORD and not repo.startswith(f"{place.work()}/"):
+            return  # what lies below the work directory is a path that was moved: nothing is there
         asked["repo"] = str(checkpoint.put(asked.get("engine") in checkpoint.GGUF_ENGINES))
         asked.pop("include", None)
         self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")

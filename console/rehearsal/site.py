@@ -73,6 +73,8 @@ def text(site: Site, rewriter: Rewriter, model: Path) -> str:
         "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
         "reference": {**data["baseline"].get("reference", {}), "tok_s": reference(site)},
     }  # fmt: skip
+    names = site.model.names  # the baseline's real container is a name of its stand-in
+    data["aliases"] = {old: names.get(new, new) for old, new in names.items()}
     if not site.model.gpus:
         data["gpus"] = list(WORKSTATION)
     for name, service in (data.get("services") or {}).items():

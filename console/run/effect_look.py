@@ -62,6 +62,8 @@ def _host(asked: HostStep) -> Iterator[str]:
         yield f"compute capability {asked.compute[0]}.{asked.compute[1]}"
     if asked.cuda:
         yield f"CUDA {asked.cuda[0]}.{asked.cuda[1]} for its GPUs"
+    if asked.driver:
+        yield f"NVIDIA driver {one_line(asked.driver)}"
     if asked.gpus:
         yield "the site's GPUs"
     if asked.sched_ext:

@@ -84,5 +84,5 @@ def _load(context: Context, changes: dict[str, Any]) -> Playbook:
         base=context.plan.playbook.base, pinned=True,
         rewrite=rewriter(context.run, context.plan.site),
         site_services=frozenset(context.plan.site.model.services),
-        aliases=context.plan.site.model.aliases,
+        aliases=context.plan.site.model.names,
     )  # fmt: skip

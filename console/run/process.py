@@ -138,7 +138,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     rewrite = rehearsed.rewriter(run, site)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base), rewrite=rewrite,
-        site_services=frozenset(site.model.services), aliases=site.model.aliases,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
         planning=closing, pinned=True,
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)

@@ -72,7 +72,7 @@ def _spec(run: RunDir, name: str) -> ServiceSpec:
     site.base = Path(meta.site_base)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base), planning=True, pinned=True,
-        site_services=frozenset(site.model.services), aliases=site.model.aliases,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
     )  # fmt: skip
     return {**site.service_specs(), **playbook.services()}[name]
 

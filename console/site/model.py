@@ -90,6 +90,13 @@ class SiteModel(Strict):
                 raise ValueError(f"!alias {old} is a service of this site: one of the two is gone")
         return self
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What else a playbook may call things: the aliases, and the baseline by its container."""
+        own = self.baseline.container
+        mine = {} if own is None or own in {"baseline", *self.services} else {own: "baseline"}
+        return {**mine, **self.aliases}
+
 
 class Site:
     """A loaded site: the model plus where it came from."""

@@ -112,7 +112,7 @@ def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
     from console.playbook.load import load_playbook
 
     known = frozenset(site.model.services)
-    return load_playbook(path, inputs, site_services=known, aliases=site.model.aliases)
+    return load_playbook(path, inputs, site_services=known, aliases=site.model.names)
 
 
 def form(path: Path, site: Site) -> list[Field]:
@@ -172,7 +172,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
 
     known = frozenset(site.model.services)
     playbook = load_playbook(
-        path, inputs, planning=True, site_services=known, aliases=site.model.aliases
+        path, inputs, planning=True, site_services=known, aliases=site.model.names
     )
     made = make_plan(playbook, site, restore_time(site.name))
     return Preview(
@@ -276,7 +276,7 @@ def _models(path: Path, site: Site | None) -> dict[str, InputModel]:
     if known is not None and known[0] == now:
         return known[1]
     names = services(None) if site is None else frozenset(site.model.services)
-    old = None if site is None else site.model.aliases
+    old = None if site is None else site.model.names
     found = load_playbook(path, planning=True, site_services=names, aliases=old)
     models = dict(found.model.inputs)
     with _lock:

@@ -43,6 +43,7 @@ def services(given: str | None) -> frozenset[str]:
 
     Raises InvalidFile.
     """
+    from console.playbook.alias import BASELINE, resolved
     from console.site.load import find_site, load_site
 
     path = find_site(given)
@@ -51,9 +52,7 @@ def services(given: str | None) -> frozenset[str]:
 
         return frozenset(NAMES[1:])
     model = load_site(path).model
-    return frozenset(model.services) | {
-        old for old, new in model.aliases.items() if new in model.services
-    }
+    return frozenset(model.services) | resolved(model.names, {*model.services, BASELINE}).keys()
 
 
 def shipped() -> Path:

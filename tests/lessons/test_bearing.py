@@ -15,7 +15,6 @@ from console.lessons.bearing import bearing
         ("script", "  | cmake -DGGML_CUDA_NO_VMM=ON", "F-003"),
         ("service", "$ docker compose up -d ktransformers-sglang", "F-022"),
         ("service", "$ docker compose up -d deepseek-r1-ik", "F-002"),
-        ("build", "$ docker build -t omni/ik-llama:sm120 .", "F-002"),
         ("service", "creates and starts a container of x: python -m sglang.launch_server", "F-022"),
         ("run", "$ docker exec -d foo bash", "S-012"),
         ("run", "$ pkill -f sglang", "D-003"),
@@ -49,6 +48,7 @@ def test_it_bears(kind: str, effect: str, wanted: str) -> None:
         ("service", "starts python3 -m http.server --directory /nvme/ik_llama.cpp/package"),
         ("service", "starts llama-server -m UD-Q4_K_XL.gguf"),
         ("run", "$ cmake -DGGML_CUDA_NO_VMM=OFF"),
+        ("build", "$ docker build -t omni/ik-llama:sm120 ."),
     ],
 )  # fmt: skip
 def test_it_does_not(kind: str, effect: str) -> None:

@@ -93,8 +93,38 @@ def test_an_alias_leads_to_a_name_of_today(book: Path, aliases: str, said: str) 
 def test_a_name_that_the_playbook_declares_is_its_own() -> None:
     data = parse(BOOK.replace("  mine:", "  old-engine:"), "", "").data
     aliases = {"old-engine": "new-engine", "deepseek-v32": "deepseek-r1"}
-    assert rename(data, aliases) == (NOTES[1],)
+    assert rename(data, aliases, {"new-engine"}) == (NOTES[1],)
     assert data["phases"][0]["steps"][0]["service"] == {"start": "old-engine"}
+
+
+@pytest.mark.parametrize("name", ["deepseek-v32", "deepseek-r1", "baseline"])
+def test_the_baseline_goes_by_its_container_and_its_old_names(
+    book: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    book.write_text(BOOK.replace("service: old-engine, runs", f"service: {name}, runs"))
+    assert main(["lint", str(book)]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(book)]) == 0
+    assert "3 runs of 256 tokens against baseline" in capsys.readouterr().out
+
+
+def test_an_alias_may_lead_to_the_baseline_itself(book: Path) -> None:
+    site = book.with_name("site.yaml")
+    site.write_text(SITE.replace("deepseek-v32: deepseek-r1", "deepseek-v32: baseline"))
+    book.write_text(BOOK.replace("service: old-engine, runs", "service: deepseek-v32, runs"))
+    assert (main(["lint", str(book)]), main(["plan", str(book)])) == (0, 0)
+
+
+def test_a_name_that_leads_nowhere_is_refused_as_it_was_written(
+    book: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = book.with_name("site.yaml")
+    site.write_text(SITE.replace("old-engine: new-engine", "old-engine: gone"))
+    for command in ("plan", "lint"):
+        assert main([command, str(book)]) != 0
+        said = "".join(capsys.readouterr())
+        assert "unknown service 'old-engine'" in said
+        assert "gone" not in said
 
 
 @pytest.mark.parametrize("data", [{}, {"phases": 3}, {"phases": [{"steps": [None, {"run": 1}]}]}])

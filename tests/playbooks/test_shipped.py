@@ -106,6 +106,34 @@ def test_what_looks_stands_before_what_costs(name: str) -> None:
     assert "baseline:stop" not in kinds[:paid]
 
 
+def test_the_architecture_is_asked_of_what_is_downloaded() -> None:
+    plan = planned("download-checkpoint", repo="some/other-GGUF@abc", include="*")
+    assert "reads the architecture of some/other-GGUF@abc " in plan.at("architecture").effects[0]
+
+
+@pytest.mark.parametrize(("name", "load"), [("operation-lazarus", "stability"),
+                                            ("ik-llama-phase2", "up")])  # fmt: skip
+def test_a_slow_candidate_is_not_soaked(name: str, load: str) -> None:
+    ids = [step.id for step in planned(name).steps]
+    assert ids.index("bench" if load == "stability" else "tg") < ids.index("fast") < ids.index(load)
+
+
+def test_lazarus_looks_at_weights_and_config_before_it_builds() -> None:
+    plan = planned("operation-lazarus")
+    assert [step.id for step in plan.steps][:5] == [
+        "here", "note-target", "fits", "config", "build-torch",
+    ]  # fmt: skip
+    assert plan.at("fits").effects[0].startswith("looks up /nvme/models/deepseek-r1:")
+
+
+@pytest.mark.parametrize("name", ["reboot-recovery", "baseline-verify"])
+def test_what_may_fail_without_an_end_is_asked_by_the_gate(name: str) -> None:
+    """`on_failure: continue` alone lets a run end with GO whatever was found."""
+    steps = [step for _, step in planned(name).playbook.steps()]
+    asked = {one.metric.partition(".")[0] for step in steps for one in step.gate or ()}
+    assert {step.id for step in steps if step.on_failure == "continue"} <= asked
+
+
 def test_compose_gets_the_cards_of_the_site_in_its_order() -> None:
     runs = planned("ik-llama-phase2").services["candidate"].runs
     env = dict(getattr(runs, "env", ()))

@@ -194,7 +194,7 @@ def test_a_disk_that_the_site_declares_counts_without_being_asked(
     hub: LocalHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     small = tmp_path / "site.yaml"
-    small.write_text(SITE.read_text().replace("disk_free: 1800GB", "disk_free: 325GB"))
+    small.write_text(SITE.read_text().replace("swap: 207GiB", "swap: 207GiB\n  disk_free: 325GB"))
     code, said = told(capsys, "checkpoint", R1, "--include", "*Q3_K_M*", "--site", str(small))
     assert code == 3
     assert "would be left" in said
@@ -212,8 +212,11 @@ def test_the_address_of_a_file_means_its_set(
 
 
 def test_the_ceiling_stands_beside_what_was_measured(
-    hub: LocalHub, capsys: pytest.CaptureFixture[str]
+    hub: LocalHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    _, said = told(capsys, "checkpoint", R1, "--include", "*Q4_K_M*")
+    streamed = tmp_path / "site.yaml"
+    text = SITE.read_text().replace("swap: 207GiB", "swap: 207GiB\n  memory_read: 200GB/s")
+    streamed.write_text(text)
+    _, said = told(capsys, "checkpoint", R1, "--include", "*Q4_K_M*", "--site", str(streamed))
     assert "10.35 to 10.9 tok/s measured" in said
     assert "the ceiling worked out here is 13.2 tok/s" in said

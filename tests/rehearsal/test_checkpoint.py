@@ -34,6 +34,16 @@ def test_a_gguf_that_llama_cpp_would_read() -> None:
     assert read_header(str(file)).header.architecture == "llama"
 
 
+def test_a_path_that_was_moved_has_a_made_up_checkpoint_too() -> None:
+    asked = {"engine": "llama.cpp", "repo": str(place.work() / "nvme/models/deepseek-r1")}
+    tree = {
+        "title": "t",
+        "phases": [{"title": "p", "steps": [{"id": "fits", "checkpoint": asked}]}],
+    }
+    (made,) = steps(Rewriter(Mapping("base:1"))(tree, Path("/books")))
+    assert made["checkpoint"]["repo"] == str(place.work() / "checkpoint" / "gguf")
+
+
 @pytest.mark.parametrize(("engine", "kind"), [("kt-kernel", "bf16"), ("llama.cpp", "gguf")])
 def test_only_the_word_is_replaced_and_the_plan_says_so(engine: str, kind: str) -> None:
     asked: dict[str, Any] = {"engine": engine, "include": "*Q4*", "ctx": 8}

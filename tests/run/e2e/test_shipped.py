@@ -11,6 +11,7 @@ import pytest
 
 from console.document.reader import parse
 from console.viewer.site import shipped
+from tests.rehearsal import checkpoint
 from tests.run.e2e.world import World
 from tests.testbed import hub_shapes
 from tests.testbed.engine import Engine
@@ -125,8 +126,13 @@ def test_lazarus_ends_at_the_import_chain(
     (book / "operation-lazarus.yaml").write_text(text.replace("gpus: all, ", ""))
     cards = (RTX_PRO_6000.but(uuid=UUIDS[0]), RTX_5090.but(uuid=UUIDS[1]))
     env = {**engine.env(), **nvml.env(nvml.write(tmp_path / "cards", cards))}
+    weights = checkpoint.put("q4_k_m", omni.root)
+    for name in ("config.json", "tokenizer.json"):
+        path = omni.root / "deepseek-r1-config" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
     given = {
-        "models": omni.root, "ram_floor": "64MiB", "images_disk": omni.root,
+        "models": omni.root, "gguf": weights.name, "ram_floor": "64MiB", "images_disk": omni.root,
         "images_free": "1MiB", "reports": omni.root,
         "torch_image": torch, "image": broken,
     }  # fmt: skip
@@ -135,6 +141,7 @@ def test_lazarus_ends_at_the_import_chain(
     done = omni.console("run", path, "--json", *KNOWN, *pairs, **env)
     assert done.code == 3, done
     states = {step.id: str(step.state) for step in omni.view().steps}
+    assert (states["fits"], states["config"]) == ("succeeded", "skipped")
     assert (states["build-torch"], states["sm120"], states["build"]) == (
         "skipped", "succeeded", "skipped",
     )  # fmt: skip

@@ -64,6 +64,7 @@ from tests.run.unit.conftest import MakePlan
         ("approval: {prompt: sure?}", "expires after 30 min 00 s"),
         ("manual: {do: sudo x, verify: {port_free: 1}}", "then checks that port 1 is free"),
         ("note: hello", "hello"),
+        ("host: {driver: 580.95.05}", "looks at this machine: NVIDIA driver 580.95.05"),
         ("report: {to: out.md}", "writes the report to out.md"),
         ("note: x, requires: [{port_free: 1}]", "requires that port 1 is free"),
         ("note: x, unless: {run: [a, b]}", "skipped if `a b` succeeds"),
