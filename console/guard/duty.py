@@ -79,6 +79,7 @@ def go_on(judge: Judge, before: Judge, look: Look) -> Judge:
     """A new judge goes on where the one before stood."""
     judge.advisory(before.advised)
     if before.armed:
+        judge.sight.grown_from = before.sight.grown_from
         judge.arm(look)
         judge.breach = before.breach
     return judge
@@ -175,12 +176,13 @@ class Duty:
 
     def _page(self, look: Look, judged: Judgement) -> dict[str, Any]:
         copied = self._means.watch.outer.copied_at
+        left = None if self._judge.advised else self._lease.left(look.at)
         return page.status(
             look, judged,
             countdown=self._judge.sight.countdown,
             limits=self._limits,
             protections=self.protections,
-            lease=(self._lease.left(look.at), self._lease.is_attended(look.at)),
+            lease=(left, self._lease.is_attended(look.at)),
             more={
                 "advisory": self._judge.advised, "armed": self._judge.armed,
                 "acted": self._aftermath is not None, "outage": self._outage,
@@ -208,7 +210,7 @@ class Duty:
         if self._judge.advised and now - self._advised_at > ADVISED_S:
             self._judge.advisory(False)
             means.ring.event("acting", "nobody says any more that a rollback climbs")
-        if self._lease.expired(now) and self._aftermath is None:
+        if self._lease.expired(now) and not (self._judge.advised or self._aftermath):
             self._begin(what := lease_page(self.sheet.lease_s, now, self._clock.now()))
             means.ring.event("lease", one_line(what.reason))
         self._scribe.second(means.watch.look())
@@ -265,8 +267,7 @@ class Duty:
         self._known = now
         self._aftermath, self._asked_to_arm = None, False
         self._judge.arm(look)
-        names = ", ".join(one.title for one in alive.targets)
-        self._means.ring.event("armed", one_line(names))
+        self._means.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
 
     def _strike(self, breach: Breach, look: Look) -> None:
         """The first blow. Before it only what costs some 50 µs and no disk: what is about to

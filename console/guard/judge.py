@@ -104,15 +104,19 @@ class Judge:
         """The highest level of RAM that kills, bytes."""
 
     def arm(self, look: Look) -> None:
-        """Something of the run came alive: it may be killed, once. What swap grew by counts from
-        here; what the load has taken counts from the first arming until `disarm`, since a
-        prediction is about all of it."""
+        """Something of the run came alive: it may be killed, once. What swap grew by and what the
+        load has taken count from the first arming until `disarm`, and for how long a limit has been
+        passed until `disarm` or a kill: a step that begins beside a load makes it no new one."""
+        again = self.armed and self.breach is None
         self.armed, self.breach = True, None
         self.sight.take(look)
         memory = self.sight.memory
-        self.sight.grown_from = memory.swap_used if memory else None
+        if self.sight.grown_from is None and memory is not None:
+            self.sight.grown_from = memory.swap_used
         if not self.forecast.started:
             self.forecast.start(memory, look.cards)
+        if again:
+            return
         for track in self.tracks:
             track.forget()
         self._slow_due = -math.inf

@@ -37,8 +37,8 @@ NOTHING_PREDICTED = Envelope()
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """See the module. `spare`: container ids and names that are never touched; `spare_pids`:
-    (pid, start) of the baseline's and protected processes; `logs`: service → file; `lease_s`: how
+    """See the module. `spare`: ids of containers that are never touched; `spare_pids`:
+    (pid, start) of the baseline's process; `logs`: service → file; `lease_s`: how
     long nobody may be attached while the baseline is down, 0 for as long as it takes."""
 
     run_id: str

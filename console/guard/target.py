@@ -22,7 +22,7 @@ from console.text import one_line
 KILLED = ("container", "process", "step")
 """Kinds of live.jsonl that a breach ends; every other line names somebody who is spared."""
 SHORTEST_ID = 12
-"""Hexadecimal digits that name a container in a deny list; less would be a service's name."""
+"""Hexadecimal digits that name a container in a deny list; less would be a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Who is never touched: service names and container ids (`spare`), and (pid, start) with all
-    that run in their sessions and groups. `keep`: the lines of live.jsonl that name nobody to end.
+    """Who is never touched: container ids (`spare`), and (pid, start) with all that run in their
+    sessions and groups. Never a service's name: it may be a container's that is another.
     """
 
     spare: tuple[str, ...] = ()
@@ -69,9 +69,7 @@ class Deny:
     """When the runner started, in ticks since boot."""
 
     def names(self, target: Target) -> bool:
-        """Whether a target is denied by its id or its service's name."""
-        if target.name and target.name in self.spare:
-            return True
+        """Whether a target is denied by its container's id."""
         return bool(target.container) and any(
             target.container.startswith(word)
             for word in self.spare

@@ -81,17 +81,19 @@ class Scene:
         """
         keep = process.ancestry(os.getpid())
         for entry in self.live:
-            if entry.pid and (entry.kind not in livelog.STOPPABLE or self.is_kept(entry.name)):
+            mine = entry.kind in livelog.STOPPABLE and entry.name != self.plan.baseline.name
+            if entry.pid and not mine:
                 keep |= {s.pid for s in process.members(entry.pid, entry.start)}
         running = self.baseline_process()
         if running is not None:
             keep |= {running[0]} | {s.pid for s in process.members(*running)}
         return keep
 
-    def is_kept(self, name: str) -> bool:
-        """Whether a service or container name is the baseline's or protected."""
+    def is_kept(self, container: str) -> bool:
+        """Whether a container, by name or id, is the baseline's or protected. Never asked of a
+        service's name: that one may be called alike and be another."""
         base = self.plan.baseline
-        return bool(name) and name in (base.name, base.container_name, *self.plan.protected)
+        return container in {base.container_name, base.container_id, *self.plan.protected} - {""}
 
     def outlives(self, service: str) -> bool:
         """Whether a service may stay: `keep: true`, and the runner asked, not a person's alarm."""

@@ -60,7 +60,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
     url = base.url.rstrip("/").removesuffix("/v1")
     head, tail = _body(plan)
     cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
-    kept = (base.name, base.container_name, *plan.protected)
+    kept = (base.container_name, base.container_id, *plan.protected)
     return {
         "RUN": plan.run_id,
         "COOKIE": cookie.replace(".", "[.]"),

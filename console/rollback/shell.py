@@ -113,8 +113,10 @@ stop_relays() {
 
 stop_processes() {
   stop_relays
+  base=$(baseline_pid)
   recorded process | while read -r pid start name; do
-    is_kept "$name" || end_group "$pid" "$start" "$GRACE_S" stop
+    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
+    end_group "$pid" "$start" "$GRACE_S" stop
   done
 }
 
@@ -134,8 +136,7 @@ stop_containers() {
   done | sort -u | {
     while read -r id up name; do
       [ "$up" = true ] || continue
-      [ "$id" = "$BASE_ID" ] && continue
-      is_kept "${name#/}" && continue
+      if is_kept "$id" || is_kept "${name#/}"; then continue; fi
       say stop "stopping container ${name#/}"
       { timeout $((GRACE_S + 20)) docker stop -t "$GRACE_S" "$id" >/dev/null 2>&1 ||
         timeout 20 docker kill "$id" >/dev/null 2>&1 ||

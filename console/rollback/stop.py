@@ -72,12 +72,15 @@ def sweep(scene: Scene, when: str) -> None:
 
 def _processes(scene: Scene) -> None:
     spared = scene.spared()
-    mine = [e for e in scene.live if e.kind == "process" and e.pid and not _stays(scene, e.name)]
+    mine = [
+        e for e in scene.live
+        if e.kind == "process" and e.pid and not scene.outlives(e.name) and e.pid not in spared
+    ]  # fmt: skip
     port = relay.port_of(scene.plan.baseline.url)
     groups = [(found.pid, found.start) for found in relay.every() if found.port == port]
     groups += [(e.pid, e.start) for e in mine]
     for candidate in scene.plan.candidates:
-        if candidate.kind == "process" and not _stays(scene, candidate.service):
+        if candidate.kind == "process" and not scene.outlives(candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.
             recorded = process.read_record(scene.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
@@ -135,7 +138,7 @@ def _containers(scene: Scene) -> None:
 
 def _nothing_known(scene: Scene) -> bool:
     containers = [c for c in scene.plan.candidates if c.kind != "process"]
-    recorded = [e for e in scene.live if e.container and not _stays(scene, e.name)]
+    recorded = [e for e in scene.live if e.container and not scene.outlives(e.name)]
     return scene.plan.baseline.kind == "process" and not containers and not recorded
 
 
@@ -146,7 +149,7 @@ def _targets(scene: Scene, engine: RawEngine) -> list[str]:
     a candidate's name did not come from here.
     """
     found = dict.fromkeys(_by_label(scene, engine))
-    recorded = [e.container for e in scene.live if e.container and not _stays(scene, e.name)]
+    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
     for word in dict.fromkeys(recorded):
         if word in found:
             continue
@@ -171,13 +174,10 @@ def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
     ]
 
 
-def _stays(scene: Scene, service: str) -> bool:
-    return scene.is_kept(service) or scene.outlives(service)
-
-
 def _untouchable(scene: Scene, identity: str, name: str) -> bool:
     base = scene.plan.baseline.container_id
-    return not identity or (bool(base) and identity.startswith(base)) or scene.is_kept(name)
+    kept = scene.is_kept(name) or scene.is_kept(identity)
+    return not identity or (bool(base) and identity.startswith(base)) or kept
 
 
 def is_up(container: dict[str, Any]) -> bool:
@@ -234,7 +234,7 @@ def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
 
 def _with_command(scene: Scene) -> None:
     """The engine's socket did not work: the docker command may know another way in."""
-    ours = {e.container for e in scene.live if e.container and not _stays(scene, e.name)}
+    ours = {e.container for e in scene.live if e.container and not scene.outlives(e.name)}
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (role_label(), SERVICE_LABEL))
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:

@@ -12,7 +12,7 @@ from console.run.doubt import doubt
 from console.run.fault import point
 from console.run.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
 from console.run.report import write_report
-from console.run.restoring import bring_back
+from console.run.restoring import bring_back, restored
 from console.run.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.services import relay
 from console.text import one_line
@@ -119,6 +119,7 @@ class Ending:
         point("rolling_back")
         result = bring_back(self.context, "", 0)
         if result.serving:
+            restored(self.context, result.restore_s)
             self.context.enter(R.ROLLED_BACK, why, "DEGRADED" if result.degraded else "")
         else:
             self.context.enter(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))

@@ -1,7 +1,8 @@
 """The runner's side of the sentinel: starts it, tells it what goes on, and watches it.
 
-A thread of the runner beats once a second. A sentinel that is gone or silent is started anew, once
-and at once; when none lives for GONE_S, no load starts, and a run with anything up rolls back.
+A thread of the runner beats once a second. A sentinel that is gone or silent is started anew at
+once, and again only after a quiet minute; when none lives for GONE_S, no load starts, and a run
+with anything up rolls back.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from console.text import clean
 
 TICK_S = 0.25
 BEAT_S = 1.0
+QUIET_S = 60.0
+"""A sentinel that has watched for this long may be started anew once more."""
 GONE_S = 5.0
 ATTACHED_S = 5.0
 """A viewer that asked in the last seconds is attached."""
@@ -188,6 +191,8 @@ class Guard:
         seen = look(self.context.run, self.sentinel.pid) if watches else None
         if seen is not None and now - seen.at <= SILENT_S:
             self._seen_at, self._gone = max(self._seen_at, seen.at), False
+            if now - self._tried_at >= QUIET_S:
+                self._starts = 1
             return seen
         self._missing(now)
         return None

@@ -89,17 +89,25 @@ def _nowhere(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
 def _finding(limit: Limit, track: Track, sight: Sight, plan: Plan, sure: bool) -> Finding | None:
     kills = limit.act == "kill"
     if track.value is None:
-        if not track.unknown:
+        unknown = track.unknown or _without(limit, track, sight)
+        if not unknown:
             return None
         counts = limit.missing == "breach"
         what = ", which `missing: breach` counts as breached" if counts else ": it guards nothing"
-        return Finding(f"{track.unknown}{what}{_where(limit)}", kills and counts)
+        return Finding(f"{unknown}{what}{_where(limit)}", kills and counts)
     if not track.fired:
         return None
     held = plan.takes_down and limit.metric.startswith("gpu.")
     beside = held or (not sure and limit.metric.startswith("host."))
     words = f"{track.words(sight)}: {'breached now' if kills else 'it warns now'}"
     return Finding(f"{words}, {BESIDE}" if beside else words, kills and not beside)
+
+
+def _without(limit: Limit, track: Track, sight: Sight) -> str:
+    """What this machine has not at all (swap), which no grace brings; "" for what takes time."""
+    found = track.read(sight)
+    waits = found is None or found.value is not None or limit.metric.startswith(MOVING)
+    return "" if waits or found is None else f"{track.name}: {found.why}"
 
 
 def _where(limit: Limit) -> str:

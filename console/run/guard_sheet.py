@@ -20,6 +20,7 @@ from console.guard.sheet import Sheet
 from console.rollback import plan as sealed
 from console.run.plan import Plan
 from console.services import process
+from console.services.base import ProcessSpec
 from console.site.guard import trouble
 
 if TYPE_CHECKING:
@@ -57,22 +58,30 @@ def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
     """Limits that nothing could breach on a machine, or (`always`: these alone) any day would;
     in words."""
     limits = [one for one in limits_of(plan) if one.below is not None or not always]
-    found = [(limit, trouble(limit, machine)) for limit in limits]
+    found = [(limit, trouble(limit, machine) or _uncounted(limit, plan)) for limit in limits]
     return [f"{words} ({limit.source})" for limit, words in found if words]
+
+
+def _uncounted(limit: Limit, plan: Plan) -> str:
+    """A host process has no control group of its own to count in."""
+    spec = plan.services.get(limit.of)
+    counted = limit.metric in ("service.oom_kills", "service.restarts")
+    if not counted or spec is None or not isinstance(spec.runs, ProcessSpec):
+        return ""
+    return f"{limit.metric} of {limit.of}: counted for containers only, it is a host process"
 
 
 def make(context: Context, plan: SealedPlan) -> Sheet:
     """The sheet as things are now; `plan` is the run's sealed one."""
     run, made = context.run, context.plan
     base = plan.baseline
-    named = (base.container_id, base.container_name, *plan.protected)
     return Sheet(
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
         limits=tuple(_looked_at(one) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
-        spare=tuple(dict.fromkeys(name for name in named if name)),
+        spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
         spare_pids=tuple(spared(plan)),
         engine=plan.engine.socket,
         gpus=plan.gpus,

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from console.document.reader import Document, parse
+from console.errors import InvalidFile
 from console.lessons.bearing import bearing
+from console.playbook.load import TITLE
 from console.playbook.model import Playbook
 from console.playbook.steps import Step
 from console.run import switch
 from console.run.effect import effects
 from console.services.base import ServiceSpec
+from console.site.load import taken
 from console.site.model import Site
 
 BASELINE_STOP = "baseline:stop"
@@ -68,13 +72,22 @@ def make_plan(
     playbook: Playbook, site: Site, restore_s: float | None = None,
     rehearsal: dict[str, Any] | None = None,
 ) -> Plan:  # fmt: skip
-    """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known."""
+    """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known.
+
+    Raises InvalidFile for a service that would be taken for the baseline or a protected one.
+    """
+    if problems := list(taken(lambda: _written(playbook), playbook.model.services, site.model)):
+        raise InvalidFile(TITLE, problems)
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
     planner = _Planner(playbook, site, services, restore_s)
     steps = tuple(planner.steps())
     services |= switch.relays(playbook, site, services)
     return Plan(playbook, site, steps, services, rehearsal)
+
+
+def _written(playbook: Playbook) -> Document:
+    return parse(playbook.text, str(playbook.path), TITLE)
 
 
 class _Planner:

@@ -11,6 +11,7 @@ from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
 from console.run.guard import WHO, record_breach, unrecorded_breach
 from console.run.plan import PlannedStep
+from console.run.restoring import restored
 from console.run.state import ENDS, Cause, RunState, StepState
 from console.services import process
 from console.services.base import RUN_LABEL, SERVICE_LABEL, Handle, role_label
@@ -135,6 +136,7 @@ def close_after_rollback(context: Context) -> None:
         context.record(
             "serving", tok_s=result.tok_s, degraded=result.degraded, reference=result.reference
         )
+        restored(context, result.restore_s)
     if not ended:
         state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED
         context.record("run.state", state=str(state), reason=why, detail=result.detail)

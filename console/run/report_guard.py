@@ -20,6 +20,7 @@ from console.run.report_charts import (
 )
 from console.run.report_data import number
 from console.run.report_text import plain, prose, table, took, when
+from console.run.state import Cause
 from console.run.view import GuardEvent, RunView
 from console.units import format_bytes, format_duration
 
@@ -178,6 +179,13 @@ def guard_json(view: RunView) -> list[dict[str, Any]]:
 def guard_next(view: RunView) -> Iterator[str]:
     """What to do after a breach."""
     breach = view.breach
+    gone = any(event.kind == "gone" for event in view.guards)
+    if breach is None and gone and view.over and view.reason == Cause.GUARD:
+        yield (
+            "The load did nothing wrong: no sentinel watched over it any more, and one that was "
+            "started anew did not stay. The run's `guard/sentinel.log` says why, "
+            "`omni-console doctor` what this machine refuses it; then run it again."
+        )
     if breach is None:
         return
     if breach.data.get("cause") == "lease":

@@ -19,6 +19,7 @@ from console.run.directory import RunDir, all_runs
 from console.run.plan import Plan
 from console.services import process, relay
 from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
+from console.services.engine import NoSuchContainer, RawEngine
 from console.site.model import Site
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def sealed_plan(
     specs = list(plan.services.values()) if plan is not None else []
     run_id = os.path.basename(run_dir)
     finish = (*module_argv("console.cli"), "runner", run_dir, "--close") if run_dir else ()
+    engine = engine_address(site) if _uses_engine(baseline, plan) else EngineAddress()
     return SealedPlan(
         run_id=run_id,
         run_dir=run_dir,
@@ -48,8 +50,8 @@ def sealed_plan(
         site_path=str(site.path),
         sealed_at=time.time(),
         candidates=tuple(_candidate(spec) for spec in specs) if plan else _left(site),
-        engine=engine_address(site) if _uses_engine(baseline, plan) else EngineAddress(),
-        protected=tuple(site.model.protected),
+        engine=engine,
+        protected=_protected(site, engine.socket if plan is not None else ""),
         gpus=tuple(gpu.uuid for gpu in site.model.gpus),
         exclusive=any(spec.exclusive for spec in specs),
         memory_file=str(restore_file(site.name)),
@@ -57,6 +59,20 @@ def sealed_plan(
         grace_s=max([10.0, *(spec.grace_s for spec in specs)]),
         keep=tuple(spec.name for spec in specs if spec.keep),
     )
+
+
+def _protected(site: Site, socket: str) -> tuple[str, ...]:
+    """The protected containers as they are written, and the ids they have now: whoever kills by
+    id alone has to know them. Without an engine, or for one that is not there, the name alone."""
+    ids = []
+    for name in site.model.protected if socket else ():
+        try:
+            ids.append(str(RawEngine(socket).inspect(name).get("Id", "")))
+        except NoSuchContainer:
+            continue
+        except EngineError:
+            break
+    return tuple(dict.fromkeys(one for one in (*site.model.protected, *ids) if one))
 
 
 def site_plan(site: Site) -> SealedPlan:

@@ -41,6 +41,8 @@ FORMS = {
 LONGEST_FOR_S = 3600.0
 LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
 LEAST_RAM = 64 << 20
+LEAST_SERVICE_RAM = 1 << 20
+"""Less than any service holds the moment it lives."""
 LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
 
 
@@ -176,6 +178,13 @@ def _never(metric: str, value: float) -> str:
 
 def _any_day(metric: str, value: float) -> str:
     """Why a limit would be breached on any machine, or "" ."""
+    if metric == "service.ram_used" and value < LEAST_SERVICE_RAM:
+        return (
+            f"{metric} above {format_bytes(value)} is breached by any service that lives; "
+            f"{format_bytes(LEAST_SERVICE_RAM)} is the least"
+        )
+    if METRICS[metric] == "%" and value <= 0:
+        return f"{metric} above 0 % is breached on any day: every task waits for memory at times"
     if metric == "runner.silent" and value < LEAST_SILENT_S:
         return (
             f"{metric} above {value:g} s is breached on any day: the runner says a word once a "
@@ -248,8 +257,9 @@ def trouble(limit: Limit, machine: Machine) -> str:
 
 def _ceilings(limit: Limit, machine: Machine) -> Iterator[tuple[str, int | None, str]]:
     """(metric, the most it can be, of what)."""
-    yield "host.ram_available", machine.ram_total, "the machine"
-    for metric in ("host.swap_used", "host.swap_free"):
+    for metric in ("host.ram_available", "service.ram_used"):
+        yield metric, machine.ram_total, "the machine"
+    for metric in ("host.swap_used", "host.swap_free", "host.swap_growth"):
         # a machine without swap cannot breach a limit on swap; that is no mistake of its author
         yield metric, machine.swap_total or None, "its swap"
     sizes = [card.total for card in machine.cards]

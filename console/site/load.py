@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from console import paths
-from console.document.reader import parse, read_text
+from console.document.reader import Document, parse, read_text
 from console.document.validate import validate
-from console.errors import InvalidFile
+from console.errors import InvalidFile, Problem
 from console.fit.machine import Machine
 from console.guard.limits import Limit
 from console.site.guard import limits, trouble
 from console.site.model import Site, SiteModel
+from console.site.service import ServiceModel
 
 TITLE = "the site file cannot be used"
 
@@ -26,7 +28,7 @@ def load_site(path: Path) -> Site:
     guards: tuple[Limit, ...] = ()
     if model is not None:
         guards, found = limits(document, model.guards, "site", frozenset(model.services))
-        problems += found
+        problems += [*found, *taken(lambda: document, model.services, model)]
         declared = model.machine.over(Machine(), model.gpus)
         for index, limit in enumerate(guards):
             words = trouble(limit, declared)
@@ -35,6 +37,25 @@ def load_site(path: Path) -> Site:
     if model is None or problems:
         raise InvalidFile(TITLE, problems, "docs/site.md describes the file")
     return Site(model, path, text, guards)
+
+
+def taken(
+    document: Callable[[], Document], services: Mapping[str, ServiceModel], site: SiteModel
+) -> Iterator[Problem]:
+    """Services of a file whose container would have the name of one that is never stopped."""
+    for name, service in services.items():
+        if service.container is None:
+            continue
+        made = service.container.name or f"omni-{name}"
+        whose = "the baseline's" if made == site.baseline.container else "protected"
+        if made != site.baseline.container and made not in site.protected:
+            continue
+        own = ("container", "name") if service.container.name else ()
+        yield document().problem(
+            ("services", name, *own),
+            f"service '{name}': container {made} is {whose}: it would never be stopped",
+            hint="another container.name for the service, or correct `protected:`", key=not own,
+        )  # fmt: skip
 
 
 def find_site(given: str | None) -> Path | None:

@@ -189,6 +189,36 @@ def test_a_lease_does_not_run_while_the_baseline_serves(sites: list[Site], tmp_p
     assert (one.woken(), one.breach()) == (b"", {})
 
 
+def test_a_lease_does_not_run_out_while_the_runner_rolls_back(
+    sites: list[Site], tmp_path: Path
+) -> None:
+    one = site(sites, tmp_path, lease_s=10)
+    one.ladder()
+    one.load()
+    one.tell(do="outage", on=True)
+    one.pass_time(8)
+    for _ in range(6):
+        one.tell(do="advisory", on=True)
+        one.pass_time(1)
+    assert (one.page()["lease"], one.woken(), one.breach()) == (None, b"", {})
+    one.pass_time(ADVISED_S + 1)  # nobody says any more that it climbs
+    assert one.woken() == wake.SENTINEL
+    assert one.breach()["cause"] == "lease"
+
+
+def test_a_step_that_begins_beside_a_load_starts_no_time_anew(
+    sites: list[Site], tmp_path: Path
+) -> None:
+    one = site(sites, tmp_path, Limit("host.ram_available", below=38 * GIB, for_s=5.0))
+    child = one.load()
+    one.available(37)
+    one.pass_time(3)
+    one.load("step")
+    assert child.poll() is None
+    one.pass_time(2.2)
+    assert child.wait(60) == -9
+
+
 def write_sheet(one: Site, **changes: Any) -> None:
     from dataclasses import replace
 
@@ -235,14 +265,15 @@ def test_a_sheet_that_cannot_be_used_leaves_the_one_before(
 def test_the_baseline_is_never_killed(sites: list[Site], tmp_path: Path) -> None:
     baseline = subprocess.Popen(["sleep", "600"], start_new_session=True)
     start = process.start_time(baseline.pid) or 0
-    one = site(sites, tmp_path, LOW, spare_pids=((baseline.pid, start),), spare=("kept",))
+    one = site(sites, tmp_path, LOW, spare_pids=((baseline.pid, start),), spare=("alike",))
     one.loads.append(baseline)
     live.append(one.run / "rollback" / live.LIVE, live.Live("process", "big", baseline.pid, start))
-    kept = one.load("kept")
+    load = one.load("alike")
     one.available(1)
     one.pass_time(2)
-    assert (baseline.poll(), kept.poll()) == (None, None)
-    assert len(one.page()["spared"]) == 2
+    assert load.wait(60) == -9, "a service that is called like a protected container is none"
+    assert baseline.poll() is None
+    assert len(one.page()["spared"]) == 1
 
 
 def test_memory_that_is_not_known_is_said(sites: list[Site], tmp_path: Path) -> None:

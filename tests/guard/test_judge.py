@@ -167,12 +167,33 @@ def test_cold_pages_that_make_room_for_what_was_predicted_are_no_breach() -> Non
 def test_swap_that_grows_is_a_breach() -> None:
     bench = Bench()
     bench.go(1, swap=3 * GIB)
+    bench.judge.disarm()
     bench.judge.arm(bench.see(swap=3 * GIB))
     assert bench.go(1, swap=20 * GIB).breach is None, "plenty is free"
     bench.go(20, swap=3 * GIB)
     found = bench.go(1, available=100 * GIB, swap=15 * GIB)
     assert found.breach is not None
     assert "swap grown 12.0 GiB, above 11.0 GiB (default)" in found.breach.reasons
+
+
+def test_what_begins_beside_a_load_gives_it_no_more_time_and_no_more_swap() -> None:
+    bench = Bench(Limit("host.swap_used", above=GIB, for_s=5.0))
+    for begun in range(4):
+        bench.judge.arm(bench.see(swap=2 * GIB))
+        assert bench.go(1.2, swap=2 * GIB).breach is None, begun
+    bench.judge.arm(bench.see(swap=2 * GIB))
+    assert bench.go(0.5, swap=2 * GIB).fresh is False
+    assert bench.last.breach is not None
+    bench.judge.arm(bench.see(swap=2 * GIB))
+    assert bench.go(4, swap=2 * GIB).breach is None, "after a kill it counts anew"
+    grown = Bench(Limit("host.swap_growth", above=4 * GIB))
+    for n in range(4):
+        assert grown.last.breach is None
+        grown.go(1, swap=2 * n * GIB)
+        grown.judge.arm(grown.see(swap=2 * n * GIB))
+    grown.judge.disarm()
+    grown.judge.arm(grown.see(swap=6 * GIB))
+    assert grown.go(1, swap=6 * GIB).breach is None
 
 
 def test_pressure_by_how_scarce_memory_is() -> None:

@@ -90,13 +90,19 @@ def test_only_what_a_run_started_is_a_target(lair: Den, kind: str) -> None:
     assert sort_out(entries, Deny(), NONE) == ((), ())
 
 
-@pytest.mark.parametrize("word", [ID, ID[:12], ID[:40], "baseline"])
+@pytest.mark.parametrize("word", [ID, ID[:12], ID[:40]])
 def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path, word: str) -> None:
-    forged = [container(ID, "baseline")] if word == "baseline" else [container(ID, "cand")]
-    targets, refused = sort_out(forged, Deny((word,)), made_up(tmp_path))
+    targets, refused = sort_out([container()], Deny((word,)), made_up(tmp_path))
     assert targets == ()
     assert len(refused) == 1
     assert "baseline or protected" in refused[0]
+
+
+def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path, lair: Den) -> None:
+    """Only the container is protected: the service is another thing, and has to be stoppable."""
+    entries = [container(ID, "qdrant"), line("process", "qdrant", lair.sleeper())]
+    targets, refused = sort_out(entries, Deny(("qdrant", OTHER)), made_up(tmp_path))
+    assert (len(targets), refused) == (2, ())
 
 
 def test_a_short_word_of_hexadecimal_digits_is_a_name_and_no_id(tmp_path: Path) -> None:

@@ -113,15 +113,18 @@ def test_stubborn_candidate_and_its_child_are_killed(stage: Stage) -> None:
     assert stage.said("stop", "ok") == ["1 candidate stopped"]
 
 
-def test_baseline_and_protected_are_never_stopped(stage: Stage) -> None:
+def test_the_baseline_is_never_stopped_and_a_service_called_like_a_container_is(
+    stage: Stage,
+) -> None:
     base = stage.start_baseline()
-    helper = stage.sleeper()
+    load = stage.sleeper()
     stage.seal(protected=("executor",))
     stage.record("process", "baseline", base)
-    stage.record("process", "executor", helper)
+    stage.record("process", "other", base)
+    stage.record("process", "executor", load)
     assert climb(stage).serving
     assert process.alive(*base)
-    assert process.alive(*helper)
+    assert not process.alive(*load)
 
 
 def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:

@@ -49,6 +49,7 @@ def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
 
 
 def test_fence_and_stop(stage: Stage) -> None:
+    stage.seal(protected=("cand",))  # a container's name; the service of that name is another
     base = stage.start_baseline()
     runner, step, stray = stage.sleeper(), stage.sleeper("no"), stage.sleeper()
     candidate, stranger, reused = stage.sleeper("no"), stage.sleeper("xx"), stage.sleeper("yy")
@@ -56,6 +57,7 @@ def test_fence_and_stop(stage: Stage) -> None:
     stage.record("step", "build", step)
     stage.record("process", "cand", candidate)
     stage.record("process", "baseline", base)
+    stage.record("process", "other", base)
     stage.record("process", "old", (reused[0], reused[1] - 1))
     done = run_script(stage)
     assert done.returncode == 0, done.stdout

@@ -15,6 +15,10 @@ HEAD = "schema: omni.site/v1\nname: ws\n"
 BASELINE = "baseline: {container: base, url: 'http://127.0.0.1:8000'}\n"
 
 
+def box(container: str) -> str:
+    return f"services:\n  c:\n    container: {container}\n    url: 'http://a:1'\n"
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "site.yaml"
@@ -99,6 +103,8 @@ def test_services_and_mounts(path: Path) -> None:
         (BASELINE + "gpus: [{name: x}]\n", "missing key 'uuid'"),
         (BASELINE + "protected: web\n", "'protected' is 'web'; expected a list"),
         (BASELINE + "services: {baseline: {}}\n", "name 'baseline'; expected another name"),
+        (BASELINE + box("{image: i, name: base}"), "6:33: service 'c': container base is the bas"),
+        (BASELINE + "protected: [omni-c]\n" + box("{image: i}"), "container omni-c is protected"),
         (BASELINE + "services: {../x: {}}\n", "name '../x'; expected a service name"),
         (BASELINE + "services: {c: {url: 'http://a:1'}}\n", "a service is exactly one of"),
     ],
@@ -106,6 +112,11 @@ def test_services_and_mounts(path: Path) -> None:
 def test_refused(path: Path, body: str, said: str) -> None:
     found = problems(path, body)
     assert [line for line in found if said in line] != [], found
+
+
+def test_a_service_may_be_called_like_a_container_that_is_never_stopped(path: Path) -> None:
+    site = load(path, BASELINE + "protected: [c]\n" + box("{image: i, name: mine}"))
+    assert list(site.model.services) == ["c"]
 
 
 def test_an_argv_is_no_shell(path: Path) -> None:

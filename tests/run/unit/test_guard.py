@@ -11,8 +11,9 @@ import pytest
 
 from console.rollback import live
 from console.run.context import Attempt, StepFailed
-from console.run.guard import GONE_S, MOST_EVENTS
+from console.run.guard import GONE_S, MOST_EVENTS, QUIET_S
 from console.run.guard_look import Seen
+from console.run.report_guard import guard_next
 from console.run.state import Cause, RunState
 from console.services.base import Handle
 from console.services.deadline import Cancelled
@@ -173,6 +174,22 @@ def test_a_second_death_is_one_too_many(bench: Bench) -> None:
     bench.sentinel.alive = bench.sentinel.watches = False
     bench.tick(int(GONE_S / 0.25) + 2, fresh=False)
     assert (bench.sentinel.starts, bench.halted) == (1, "rollback:guard")
+
+
+def test_after_a_quiet_minute_it_may_be_started_anew_again(bench: Bench) -> None:
+    for starts in (1, 2, 3):
+        bench.sentinel.alive = bench.sentinel.watches = False
+        bench.tick(int(QUIET_S / 0.25) + 4)
+        assert (bench.sentinel.starts, bench.halted) == (starts, "")
+
+
+def test_the_end_for_want_of_a_sentinel_says_what_to_do(bench: Bench) -> None:
+    bench.context.record("outage", down=True)
+    gone_for_good(bench)
+    bench.context.enter(RunState.ROLLING_BACK, "guard")
+    bench.context.enter(RunState.ROLLED_BACK, "guard")
+    (said,) = guard_next(bench.context.view)
+    assert "no sentinel watched over it any more" in said
 
 
 def test_a_retry_by_the_operator_may_start_one_again(bench: Bench) -> None:

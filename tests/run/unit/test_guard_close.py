@@ -77,6 +77,15 @@ def test_a_breach_is_written_down_as_one(bench: Bench) -> None:
     assert view.breach.data["killed"][0]["name"] == "cand (pid 7)"
 
 
+def test_the_restore_is_done_when_the_rollback_did_it(bench: Bench) -> None:
+    bench.breach()
+    climbed(bench)
+    close_after_rollback(bench.context)
+    step = bench.context.view.step("restore")
+    assert step is not None
+    assert (str(step.state), step.detail) == ("succeeded", "done by the rollback")
+
+
 def test_a_lease_is_written_down_as_one(bench: Bench) -> None:
     bench.breach(cause="lease", reason="nobody was attached for 1800 s")
     climbed(bench)
@@ -129,7 +138,7 @@ def test_everything_is_named_by_identity(bench: Bench) -> None:
         protected=("qdrant", "base"), gpus=("GPU-a",), engine=EngineAddress("/run/d.sock"),
     )  # fmt: skip
     made = sheet(bench, plan)
-    assert made.spare == ("b" * 64, "base", "qdrant")
+    assert made.spare == ("b" * 64, "qdrant", "base")
     assert (made.gpus, made.engine, made.runner) == (("GPU-a",), "/run/d.sock", mine())
     assert made.logs["cand"].endswith("/logs/cand.log")
     assert made.lease_s == 0.0
@@ -211,6 +220,27 @@ def test_a_machine_says_which_guards_do_not_fit(bench: Bench) -> None:
     machine = Machine(ram_total=8 * GIB, swap_total=GIB)
     assert [w[-3:] for w in guard_sheet.misfits(plan, machine)] == ["(b)", "(c)"]
     assert [w[-3:] for w in guard_sheet.misfits(plan, machine, always=True)] == ["(b)"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (Limit("service.ram_used", above=8 * GIB), "never breached: the machine has 8.0 GiB"),
+        (Limit("host.swap_growth", above=GIB), "never breached: its swap has 1.0 GiB"),
+        (Limit("service.oom_kills", above=0.0, of="cand"), "it is a host process"),
+        (Limit("service.restarts", above=0.0, of="cand"), "it is a host process"),
+        (Limit("service.oom_kills", above=0.0, of="box"), ""),
+        (Limit("service.ram_used", above=7 * GIB), ""),
+    ],
+)
+def test_a_limit_that_never_acts(bench: Bench, limit: Limit, words: str) -> None:
+    from dataclasses import replace
+
+    plan = bench.context.plan
+    plan = replace(plan, playbook=replace(plan.playbook, guards=(limit,)))
+    found = guard_sheet.misfits(plan, Machine(ram_total=8 * GIB, swap_total=GIB))
+    assert len(found) == bool(words)
+    assert all(words in one for one in found)
 
 
 # -- words -----------------------------------------------------------------------------------------

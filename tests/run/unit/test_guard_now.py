@@ -105,6 +105,18 @@ def test_what_is_about_a_load_waits_for_it(held: Look) -> None:
     assert held(Limit(log="cand", matches="x")) == []
 
 
+def test_a_figure_that_the_machine_has_not_costs_no_outage(held: Look) -> None:
+    swap = Limit("host.swap_free", below=GIB, missing="breach", source="playbook, line 5")
+    (found,) = held(swap)
+    assert found.stops
+    assert found.words == (
+        "swap free: this machine has no swap, which `missing: breach` counts as breached "
+        "(playbook, line 5)"
+    )
+    (found,) = held(replace(swap, missing="say"))
+    assert not found.stops
+
+
 def test_a_pace_is_looked_at_for_a_while(held: Look, clock: FakeClock) -> None:
     before = clock.monotonic()
     assert held(Limit("host.time_to_full", below=20.0)) == []

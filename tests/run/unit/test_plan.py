@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.run.plan import Plan
+from console.errors import InvalidFile
+from console.run.plan import Plan, make_plan
 from console.run.plan_text import lines
 from tests.run.unit.conftest import MakePlan
 
@@ -161,3 +162,18 @@ def test_titles(plan: MakePlan, step: str, title: str) -> None:
 def test_what_is_printed_is_clean(plan: MakePlan) -> None:
     made = plan('{id: s, title: "\\e[31mred\\u202e", run: [echo, "\\e]52;c;x\\a", "a\\nb"]}')
     assert [line for line in lines(made) if not all(c.isprintable() for c in line)] == []
+
+
+@pytest.mark.parametrize("taken", ["omni-box", "mine"])
+def test_a_container_that_is_never_stopped_is_no_candidate(plan: MakePlan, taken: str) -> None:
+    made = plan(NOTE)
+    site, book = made.site, made.playbook
+    site.model.protected.append(taken)
+    if taken == "mine":
+        assert make_plan(book, site).steps == made.steps
+        return
+    with pytest.raises(InvalidFile) as caught:
+        make_plan(book, site)
+    (problem,) = caught.value.problems
+    assert book.text.splitlines()[problem.line - 1] == "  box:"
+    assert "container omni-box is protected: it would never be stopped" in problem.what

@@ -1,0 +1,45 @@
+"""What is sealed before step 1: protected containers by name and by the id they have now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.errors import EngineError
+from console.run import seal
+from console.run.seal import sealed_plan
+from console.services.engine import NoSuchContainer
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import BASE
+
+ID = "ab" * 32
+
+
+class Engine:
+    """An engine that knows one container."""
+
+    up = True
+
+    def __init__(self, path: str) -> None:
+        assert path
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        if not self.up:
+            raise EngineError("away")
+        if name != "qdrant":
+            raise NoSuchContainer(name)
+        return {"Id": ID}
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_protected_containers_are_sealed_with_their_ids(
+    plan: MakePlan, monkeypatch: pytest.MonkeyPatch, up: bool
+) -> None:
+    monkeypatch.setattr(seal, "RawEngine", Engine)
+    monkeypatch.setattr(Engine, "up", up)
+    made = plan("{id: n, note: x}")
+    made.site.model.protected.extend(["gone", "qdrant"])
+    ids = (ID,) if up else ()
+    assert sealed_plan(made.site, BASE, made).protected == ("gone", "qdrant", *ids)
+    assert sealed_plan(made.site, BASE).protected == ("gone", "qdrant"), "no run: nobody is asked"
