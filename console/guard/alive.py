@@ -99,7 +99,8 @@ class Alive:
         return self.targets != before
 
     def _again(self, some: list[Target], scan: bool) -> bool:
-        found = {one: look_again(one, self._trees, scan=scan) for one in some}
+        inside = cgroup.processes() if scan and some else {}
+        found = {one: look_again(one, self._trees, inside=inside) for one in some}
         changed = {old: new for old, new in found.items() if not new.pending}
         if changed:
             self.targets = tuple(changed.get(one, one) for one in self.targets)

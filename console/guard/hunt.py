@@ -94,8 +94,6 @@ class ContainerHunt(Hunt):
     def strike(self, now: float) -> None:
         """The first blow."""
         self._begun = now
-        if self.target.pending:
-            self.target = look_again(self.target, self._trees, scan=True)
         self._blow(now)
         if self._engine:
             # Also after cgroup.kill: it must neither restart it nor start it a moment later.

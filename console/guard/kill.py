@@ -26,7 +26,7 @@ from console.guard import helper_client
 from console.guard.ask import socket_of
 from console.guard.hunt import SOON_S, SWEEP_S, ContainerHunt, Hunt, ProcessHunt, StrayHunt
 from console.guard.mrelease import Reaper, at_once
-from console.guard.target import Deny, Target, refusal
+from console.guard.target import Deny, Target, look_again, refusal
 from console.services import cgroup, process
 
 GIVE_UP_S = 60.0
@@ -168,8 +168,12 @@ class Killer:
         crossed = self._clock() if crossed_at is None else crossed_at
         hunts: list[Hunt] = []
         refused = []
+        inside: dict[str, int] | None = None
         with at_once():
-            for target in targets:
+            for target in sorted(targets, key=lambda one: one.pending):
+                if target.pending:  # one look at all of /proc, when the others have been told
+                    inside = cgroup.processes() if inside is None else inside
+                    target = look_again(target, self.trees, inside=inside)
                 why = refusal(target, self.deny, self.trees)
                 if why:
                     refused.append(f"{target.title} is spared: {why}")

@@ -125,10 +125,12 @@ class Outer:
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
 
-    def members(self) -> Iterator[tuple[int, list[int], int, int]]:
-        """Of each process group: its leader, its largest members, bytes and number of all."""
+    def members(self) -> Iterator[tuple[int, list[int], int, int, int]]:
+        """Of each process group: its leader, its largest members, bytes and number of all, and
+        what of it is shared memory."""
         for pid, group in self._groups.items():
-            yield pid, group["largest"], int(group["ram"]), int(group["pids"])
+            shared = int(group.get("shared", 0))
+            yield pid, group["largest"], int(group["ram"]), int(group["pids"]), shared
 
     def loads(self) -> tuple[Load, ...]:
         """The process groups of the targets, as they were when they were looked at; without those

@@ -6,7 +6,7 @@ Reads one JSON line a change from stdin, ends with it, and prints one JSON line 
 once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
 `patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start]]. Out:
 `disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad` {limit: why},
-`groups` [{pid, ram, pids, largest, age}], `copy` {age, why}; an age of None: not yet.
+`groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}; an age of None: not yet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ PAGE = 4096
 LAST_COPY_S = 5.0
 LARGEST = 16
 """Members of a process group that are named, so that the sentinel can read them more often."""
-_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Looker:
@@ -128,7 +127,9 @@ class Copy:
 
 
 class Groups:
-    """Memory of process groups: pages of their own, without what is mapped from files."""
+    """Memory of process groups: pages of their own, without what is mapped from files. Shared
+    memory (`shared`, a part of `ram`) is that of the member that has most: the others mostly have
+    the same, and a sum would pass limits that nobody passed."""
 
     def __init__(self, leaders: list[tuple[int, int]]) -> None:
         self.leaders = self._leaders = leaders
@@ -147,13 +148,15 @@ class Groups:
         found = []
         for leader, pids in self._members.items():
             sizes = sorted(
-                ((size, pid) for pid in pids if (size := own_memory(pid)) is not None),
+                ((*size, pid) for pid in pids if (size := own_memory(pid)) is not None),
                 reverse=True,
             )
             if sizes:
+                shared = max(size for _, size, _ in sizes)
                 found.append({
-                    "pid": leader, "ram": sum(size for size, _ in sizes), "pids": len(sizes),
-                    "largest": [pid for _, pid in sizes[:LARGEST]],
+                    "pid": leader, "ram": sum(size for size, _, _ in sizes) + shared,
+                    "shared": shared, "pids": len(sizes),
+                    "largest": [pid for _, _, pid in sizes[:LARGEST]],
                 })  # fmt: skip
         return found
 
@@ -179,14 +182,19 @@ def _members(every: list[process.Stat], pid: int, start: int) -> list[int]:
     ]  # fmt: skip
 
 
-def own_memory(pid: int) -> int | None:
-    """Resident bytes that are no file's and no shared memory's; None when it is gone."""
+def own_memory(pid: int) -> tuple[int, int] | None:
+    """Resident bytes that are nobody else's, and those of shared memory, both without files; None
+    when it is gone."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            _, resident, shared, *_ = file.read().split()
-        return (int(resident) - int(shared)) * _PAGE_SIZE
+        with open(f"/proc/{pid}/status", "rb") as file:
+            data = file.read()
+        anon, shared = (
+            int(data[(at := data.index(name) + len(name)) : data.index(b"kB", at)]) * 1024
+            for name in (b"RssAnon:", b"RssShmem:")
+        )
     except (OSError, ValueError):
         return None
+    return anon, shared
 
 
 class Outside:

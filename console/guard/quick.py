@@ -2,10 +2,10 @@
 a second otherwise.
 
 A process group: resident pages of its members that are no file's, out of their open statm (1.3 µs
-each). A container: memory.current less the page cache of the last second; what that says is looked
-up in memory.stat, which the kernel has to add up first, before it counts. A member that began in
-the last two seconds is not known yet, and more than MOST of them are taken as they were in the last
-second.
+each), and its shared memory as it was in the last second. A container: memory.current less the page
+cache of the last second; what that says is looked up in memory.stat, which the kernel has to add up
+first, before it counts. A member that began in the last two seconds is not known yet, and more than
+MOST of them are taken as they were in the last second.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ class Members:
         self.target = target
         self._open: dict[int, int] = {}
         self._rest = 0
-        """What those hold that are not read here."""
+        """What those hold that are not read here, and what is shared."""
         self.tell((target.pid,), None, 1)
 
-    def tell(self, pids: Sequence[int], ram: int | None, count: int) -> None:
-        """Its largest members, what all held together in the last second, and how many they are."""
+    def tell(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
+        """Its largest members, what all held together in the last second, how many they are, and
+        what of it was shared memory."""
         for pid in [one for one in self._open if one not in pids]:
             os.close(self._open.pop(pid))
         for pid in pids:
@@ -60,8 +61,10 @@ class Members:
                 descriptor = opened_statm(pid)
                 if descriptor >= 0:
                     self._open[pid] = descriptor
+        self._rest = 0
         seen = self.guess() or 0
-        self._rest = max(0, ram - seen) if ram is not None and count > len(self._open) else 0
+        rest = ram - seen if ram is not None and count > len(self._open) else 0
+        self._rest = max(shared, rest)
 
     def _is_mine(self, pid: int) -> bool:
         found, leader = process.stat(pid), self.target.pid
@@ -144,10 +147,10 @@ class Quick:
             found = self._members[target.pid] = Members(target)
         return found
 
-    def tell(self, pid: int, members: Sequence[int], ram: int, count: int) -> None:
+    def tell(self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0) -> None:
         """What was found once a second of the group that `pid` leads."""
         if pid in self._members:
-            self._members[pid].tell(members[:MOST], ram, count)
+            self._members[pid].tell(members[:MOST], ram, count, shared)
 
     def wait_s(self, otherwise: float) -> float:
         """When to look again."""

@@ -8,7 +8,7 @@ protected services, pid 1, this process with its ancestors and session, runner a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +66,7 @@ class Deny:
     spare: tuple[str, ...] = ()
     spare_pids: tuple[tuple[int, int], ...] = ()
     since: int = 0
-    """When the runner started, in ticks since boot."""
+    """When the run's first runner started, in ticks since boot."""
 
     def names(self, target: Target) -> bool:
         """Whether a target is denied by its container's id."""
@@ -109,11 +109,13 @@ def _is_or_was(pid: int, start: int) -> bool:
 
 def deny_of(sheet: Sheet, entries: Iterable[Live] = ()) -> Deny:
     """The deny list of a sheet; runner and ladder of live.jsonl are on it too."""
+    entries = tuple(entries)
     others = [(e.pid, e.start) for e in entries if e.kind not in KILLED and e.pid]
     pids = dict.fromkeys([*sheet.spare_pids, *others])
     if sheet.runner[0]:
         pids[sheet.runner] = None
-    return Deny(tuple(word for word in sheet.spare if word), tuple(pids), sheet.runner[1])
+    since = min((e.start for e in entries if e.kind == "runner"), default=sheet.runner[1])
+    return Deny(tuple(word for word in sheet.spare if word), tuple(pids), since)
 
 
 def find_targets(
@@ -131,10 +133,12 @@ def sort_out(
     trees = cgroup.hierarchies() if trees is None else trees
     targets: dict[Target, None] = {}
     refused: dict[str, None] = {}
-    for entry in entries:
-        if entry.kind not in KILLED:
-            continue
-        target = _target(entry, trees)
+    named = [entry for entry in entries if entry.kind in KILLED]
+    # One look at all of /proc for as many as there are.
+    inside = cgroup.processes() if any(entry.container for entry in named) else {}
+    stats = process.all_stats() if any(entry.pid for entry in named) else []
+    for entry in named:
+        target = _target(entry, trees, inside, stats)
         if target is None:
             continue
         why = refusal(target, deny, trees) or _stranger(target, deny)
@@ -145,26 +149,36 @@ def sort_out(
     return tuple(targets), tuple(refused)
 
 
-def _target(entry: Live, trees: tuple[Hierarchy, ...]) -> Target | None:
+def _target(
+    entry: Live,
+    trees: tuple[Hierarchy, ...],
+    inside: Mapping[str, int],
+    stats: Sequence[process.Stat],
+) -> Target | None:
     if entry.container:
         if not FULL_ID.fullmatch(entry.container):
             return None
-        groups = cgroup.find(entry.container, trees)
+        groups = cgroup.find(entry.container, trees, inside=inside)
         return Target(entry.kind, entry.name, entry.container, groups)
     if entry.pid < 2:
         return None
     group = enclosure.of(entry.group, entry.pid, entry.start) if entry.group else None
     groups = (group,) if group is not None else ()
-    if process.members(entry.pid, entry.start) or any(not cgroup.is_empty(g) for g in groups):
+    if process.members(entry.pid, entry.start, stats) or any(
+        not cgroup.is_empty(g) for g in groups
+    ):
         return Target(entry.kind, entry.name, "", groups, entry.pid, entry.start)
     return None
 
 
-def look_again(target: Target, trees: tuple[Hierarchy, ...], *, scan: bool = False) -> Target:
-    """A container with its groups as they are now; without `scan` a few stats (some 0.1 ms)."""
+def look_again(
+    target: Target, trees: tuple[Hierarchy, ...], *, inside: Mapping[str, int] | None = None
+) -> Target:
+    """A container with its groups as they are now: a few stats (some 0.1 ms), and `inside`, the
+    `processes` of all containers, where it is in none of the usual places."""
     if not target.container:
         return target
-    groups = cgroup.find(target.container, trees, scan=scan)
+    groups = cgroup.find(target.container, trees, inside=inside or {})
     if groups == target.cgroups:
         return target
     return Target(target.kind, target.name, target.container, groups)
@@ -180,7 +194,7 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
 
 
 def _stranger(target: Target, deny: Deny) -> str:
-    """A process that is older than the runner has to prove that a run started it: a wrong line in
+    """A process that is older than the run has to prove that a run started it: a wrong line in
     the records must not cost somebody else's. Asked when it is found, not when it is killed: its
     environment cannot be read while it maps memory."""
     older = 0 < target.start < deny.since

@@ -28,6 +28,7 @@ from console.hub.listing import Listing, RemoteFile, child_env, some
 from console.hub.meter import Meter
 from console.hub.said import explain
 from console.hub.verify import Wrong
+from console.services import enclosure
 from console.text import clean, decode
 from console.units import both_units
 
@@ -322,7 +323,7 @@ class Download:
             | self._env
         )
         self._said.clear()
-        child = self._child = subprocess.Popen(
+        child = self._child = enclosure.popen(
             self.plan.argv(),
             env=env,
             stdin=subprocess.DEVNULL,

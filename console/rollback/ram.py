@@ -2,13 +2,18 @@
 
 Whoever is seen to be gone has given everything back already, so an ordinary rollback only makes
 sure. What the sentinel killed may be at it for half a minute, and a baseline that starts meanwhile
-would meet a full machine.
+would meet a full machine. Then what is there is held against what has to be: the limit that was
+passed, and what was there at the breach with all that the victims held.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
+from typing import Any
 
+from console.rollback.report import LADDER, read_lines
 from console.rollback.scene import Scene
 from console.units import format_bytes, format_duration
 
@@ -20,6 +25,11 @@ FIRST_PAUSE_S = 0.003
 FIRST_STEP = 16 << 20
 """The look that is never in the way: freeing does some 13 MiB a millisecond, others less."""
 NOTE_S = 2.0
+LATE_S = 3.0
+"""How long what is missing is waited for: the machine may be too busy to free it."""
+SLACK, SLACK_PART = 256 << 20, 0.1
+"""Bytes, and the part of what the victims held, that others may have taken meanwhile; members of a
+group that share pages hold less than they seem to."""
 
 
 def returned(scene: Scene, killed: bool) -> str:
@@ -61,6 +71,45 @@ def _while_rising(scene: Scene, descriptor: int, first: int, now: int) -> str:
         if at - noted >= NOTE_S:
             noted = at
             scene.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
+
+
+def missing(scene: Scene, breach: Path) -> str:
+    """After the breach in that file: what is still missing, in words; empty when nothing is, or
+    nobody knows. Waits LATE_S for it at most."""
+    try:
+        expected, at = _expected(json.loads(breach.read_bytes()))
+        descriptor = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return ""
+    lines, _ = read_lines(scene.plan.rollback_dir / LADDER)
+    try:
+        if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
+            return ""  # a ladder was at the top since then, and a baseline has its part
+        deadline = scene.clock.monotonic() + LATE_S
+        while (now := available(descriptor)) is not None and now < expected:
+            if scene.clock.monotonic() >= deadline:
+                short, there = format_bytes(expected - now), format_bytes(now)
+                return (
+                    f"{short} of what was there before is still missing: {there} of RAM available, "
+                    "somebody else has it, or one that was started here got away"
+                )
+            scene.clock.sleep(PAUSE_S)
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _expected(breach: dict[str, Any]) -> tuple[float, float]:
+    """Bytes that have to be available, and the Unix time of the breach; see `Aftermath.to_json`.
+
+    Raises KeyError, TypeError or ValueError for what is not one."""
+    at, limit = float(breach["at"]), breach["limit"]
+    held = sum((one["held"] or {}).get("ram") or 0 for one in breach["killed"])
+    before = [float(row[1]) for row in breach["window"]["fast"] if float(row[0]) <= at]
+    expected = before[-1] + held * (1 - SLACK_PART) - SLACK if before and held else 0.0
+    if limit.get("metric") == "host.ram_available":
+        expected = max(expected, float(limit.get("below") or 0))
+    return expected, at
 
 
 def available(descriptor: int) -> int | None:

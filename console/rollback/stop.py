@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
@@ -267,9 +268,13 @@ def memory(scene: Scene) -> None:
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
     words = ram.returned(scene, killed) or "the stopped ones are gone"
+    short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
     if scene.plan.gpus and scene.plan.exclusive:
         words = "; ".join([*([words] if killed else []), _vram_released(scene)])
-    report.ok("memory", words)
+    if short:
+        scene.fail("memory", short)
+    else:
+        report.ok("memory", words)
 
 
 def after_a_kill(scene: Scene) -> bool:

@@ -97,7 +97,7 @@ class Context:
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
-        group = enclosure.enclose(handle.pid, handle.start) if handle.pid else ""
+        group = enclosure.of_process(handle.pid, handle.start) if handle.pid else ""
         entry = live.of_handle(handle, group)
         if kind:
             entry = replace(entry, kind=kind)

@@ -1,5 +1,5 @@
 """A control group of its own for a host process: whoever it starts stays in it, whatever parent,
-session or environment they take.
+session or environment they take. It is in there before its first instruction.
 
 Best effort: version 2, and only where this user may make a group below the one this process is in
 (root, or a user's unit). Without one a process is known by its group, session, parents and cookie,
@@ -10,29 +10,43 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from glob import glob
 from pathlib import Path
+from typing import Any
 
-from console.services import cgroup, process
+from console.services import cgroup
 from console.services.cgroup import Cgroup, Hierarchy
 
 PREFIX = "omni."
+AIRLOCK = ("-I", "-S", "-X", "utf8", str(Path(__file__).with_name("airlock.py")))
 
 
-def enclose(pid: int, start: int) -> str:
-    """Put a child of this process, only just started, into a group of its own; its path, or ""."""
-    home, found = _home(), process.stat(pid)
-    if not home or found is None or (found.start, found.parent) != (start, os.getpid()):
-        return ""
-    path = f"{home}/{_name(pid, start)}"
+def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """`subprocess.Popen` of a command that enters a group of its own before its first instruction;
+    where this user can make none, without. Returns when it runs; raises what Popen does."""
+    home = _home()
+    if not home or not argv or not os.access(home, os.W_OK):
+        return subprocess.Popen(list(argv), **options)
+    reading, writing = os.pipe()
+    enter = (sys.executable, *AIRLOCK, f"{home}/{PREFIX}", str(writing))
     try:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o755)
-        _write(f"{path}/cgroup.procs", str(pid))
-    except OSError:
-        _remove(path)
-        return ""
-    return path
+        try:
+            child = subprocess.Popen([*enter, *argv], pass_fds=(writing,), **options)
+        finally:
+            os.close(writing)
+        code = os.read(reading, 16)  # nothing: it became the command
+    finally:
+        os.close(reading)
+    if not code:
+        return child
+    with child:  # waits, and closes its pipe
+        pass
+    for left in glob(f"{home}/{PREFIX}{child.pid}.*"):
+        _remove(left)
+    raise OSError(int(code), os.strerror(int(code)), argv[0])
 
 
 def of(path: str, pid: int, start: int) -> Cgroup | None:
@@ -62,7 +76,7 @@ def end(path: str, pid: int, start: int, spared: Collection[int] = ()) -> int:
 
 
 def of_process(pid: int, start: int) -> str:
-    """Where `enclose` of this very process puts another one; "" where it has put it nowhere."""
+    """The group of a process that was started by `popen`; "" where it has none."""
     home = _home()
     path = f"{home}/{_name(pid, start)}"
     return path if home and os.path.isdir(path) else ""

@@ -20,6 +20,7 @@ from typing import Any
 
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
+from console.services import enclosure
 from console.services.base import (
     COOKIE,
     STEP_COOKIE,
@@ -126,9 +127,11 @@ def exit_code(pid: int, start: int) -> int | None:
 
 
 def spawn(
-    spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = ()
-) -> tuple[int, int]:
-    """Start a process in a new session; returns its pid and start time.
+    spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = (),
+    enclosed: bool = False,
+) -> tuple[int, int]:  # fmt: skip
+    """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves);
+    returns its pid and start time.
 
     stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte.
     A thread waits for it, so that it never stays a zombie of a long-lived caller.
@@ -143,16 +146,12 @@ def spawn(
             "the log cannot be written", f"{one_line(str(log))}: {error.strerror}"
         ) from error
     try:
-        child = subprocess.Popen(
-            list(spec.argv),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            cwd=spec.cwd or None,
-            env=environment([*spec.env, *extra_env], cookie),
+        popen = enclosure.popen if enclosed else subprocess.Popen
+        child = popen(
+            list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie),
             start_new_session=True,
-            close_fds=True,
-        )
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         raise _start_error(spec, error) from error
     finally:
@@ -189,8 +188,9 @@ def _reason(error: OSError | ValueError) -> str:
     return one_line((error.strerror if isinstance(error, OSError) else "") or str(error))
 
 
-def members(pid: int, start: int) -> list[Stat]:
+def members(pid: int, start: int, stats: Iterable[Stat] | None = None) -> list[Stat]:
     """Who runs in the session or group that `pid` (started at `start`) leads; zombies left out.
+    `stats`: one look at all processes, if there is one.
 
     The leader itself may be gone: its number is not given away while its group has members.
     Empty when the number belongs to somebody else by now. Never this process or an ancestor.
@@ -201,7 +201,7 @@ def members(pid: int, start: int) -> list[Stat]:
     spared = ancestry(os.getpid())
     return [
         s
-        for s in all_stats()
+        for s in (all_stats() if stats is None else stats)
         if (s.pid == pid or s.session == pid or s.group == pid)
         and s.start >= start
         and s.state not in "ZX"
@@ -369,7 +369,7 @@ class ProcessDriver:
         running = self.find()
         if running is not None:
             return running
-        pid, start = spawn(self.process, log=launch.log, cookie=launch.run_id)
+        pid, start = spawn(self.process, log=launch.log, cookie=launch.run_id, enclosed=True)
         handle = self._handle(pid, start)
         launch.record(handle)
         try:

@@ -15,7 +15,7 @@ from console.guard.ask import Ask, kill_request, socket_of, status
 from console.guard.kill import RESTARTS, Killer
 from console.guard.target import Deny, Target, find_targets
 from console.rollback.live import Live
-from console.services import process
+from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
 from tests.guard.prey_parts import ID, Den, den, finish, line, made_up, until
 
@@ -33,6 +33,24 @@ def killer(lair: Den) -> Iterator[Killer]:
     made = Killer(lair.run_id, Deny(), helper="/nowhere", release=False)
     yield made
     made.close()
+
+
+def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
+    lair: Den, killer: Killer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, start = lair.sleeper()
+    ended = [Target("container", "old", f"{number:064x}") for number in range(9)]
+    alive_then = []
+
+    def look() -> dict[str, int]:
+        until(lambda: not process.alive(pid, start))
+        alive_then.append(process.alive(pid, start))
+        return {}
+
+    monkeypatch.setattr(cgroup, "processes", look)
+    strike = killer.strike([*ended, *targets(lair, (pid, start))])
+    strike.close()
+    assert alive_then == [False], "one look for all nine, when the process was dead"
 
 
 class Now:

@@ -13,6 +13,7 @@ import pytest
 
 from console.guard.calm import FASTEST
 from console.guard.limits import Limit
+from console.guard.outside import Groups
 from console.guard.quick import KEPT, NEAR_POLL_S, REST_S, Members, Quick, level_of
 from console.guard.slow import SlowReader
 from console.guard.target import Target
@@ -150,6 +151,10 @@ def test_members_that_are_not_named_are_taken_as_they_were(hog: Hog) -> None:
     assert own is not None
     members.tell((hog.target.pid,), own + 500 * MIB, 40)
     assert members.guess() == pytest.approx(own + 500 * MIB, abs=MIB)
+    members.tell((hog.target.pid,), own + 500 * MIB, 40)
+    assert members.guess() == pytest.approx(own + 500 * MIB, abs=MIB), "told the same again"
+    members.tell((hog.target.pid,), own + 300 * MIB, 1, 300 * MIB)
+    assert members.guess() == pytest.approx(own + 300 * MIB, abs=MIB), "shared memory counts"
     members.close()
 
 
@@ -215,3 +220,27 @@ def test_a_look_is_cheap(hog: Hog) -> None:
         least = min(least, (time.perf_counter() - begun) / 100)
     quick.close()
     assert least < 20e-6
+
+
+SHARES = """
+import mmap, os, time
+kept = mmap.mmap(-1, 64 << 20)
+kept.write(bytes(64 << 20))
+if os.fork() == 0:
+    sum(kept[::4096])
+print("shares", flush=True)
+time.sleep(600)
+"""
+
+
+def test_shared_memory_counts_once_for_all_who_share_it() -> None:
+    hog = Hog(SHARES)
+    try:
+        assert hog.child.stdout is not None
+        assert [hog.child.stdout.readline() for _ in "ab"] == [b"shares\n"] * 2
+        (group,) = Groups([pair(hog)])()
+        assert group["pids"] == 2
+        assert 64 * MIB <= group["shared"] < 66 * MIB
+        assert 64 * MIB < group["ram"] < 128 * MIB
+    finally:
+        hog.close()

@@ -59,6 +59,20 @@ def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str) -> None:
         child.kill()
 
 
+def test_one_look_at_all_processes_is_enough_for_any_number(
+    lair: Den, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [line("process", "cand", lair.sleeper()) for _ in range(3)]
+    entries += [Live("container", "old", container=f"{number:064x}") for number in range(9)]
+    looks = []
+    listed = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: looks.append(path) or listed(path))
+    found = find_targets(entries, Deny(), NONE)
+    assert sum(target.pending for target in found) == 9
+    assert len(found) == 12
+    assert looks == ["/proc", "/proc"]
+
+
 def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:
     trees = (Hierarchy(str(tmp_path)),)
     (target,) = find_targets([container()], Deny(), trees)
@@ -163,6 +177,9 @@ def test_the_sheet_with_runner_and_ladder_makes_the_deny_list(tmp_path: Path) ->
     deny = deny_of(sheet, [line("ladder", "warm", (9, 90)), line("process", "cand", (10, 100))])
     assert deny.spare == ("baseline", ID)
     assert set(deny.spare_pids) == {(7, 70), (8, 80), (9, 90)}
+    assert deny.since == 80
+    resumed = deny_of(sheet, [line("runner", "", (3, 30)), line("runner", "", (8, 80))])
+    assert resumed.since == 30, "what an earlier runner started is the run's"
 
 
 def test_foreign_names_are_clean() -> None:

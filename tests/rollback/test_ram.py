@@ -139,6 +139,67 @@ def test_a_fresh_breach_counts_whoever_asked(
     assert last(stage) == ("skipped", "nothing was stopped")
 
 
+def breach(stage: Stage, clock: FakeClock, held: int, **limit: object) -> None:
+    path = Path(stage.plan.run_dir, *stop.BREACH)
+    path.parent.mkdir(exist_ok=True)
+    at = clock.now()
+    page = {
+        "at": at, "limit": limit, "killed": [{"held": {"ram": held}}, {"held": None}],
+        "window": {"fast": [[at - 1, 9 * GIB, 0, None], [at, 4 * GIB, 0, None], [at + 1, 0, 0, 0]]},
+    }  # fmt: skip
+    path.write_text(json.dumps(page))
+    os.utime(path, (at, at))
+
+
+@pytest.mark.parametrize(
+    ("held", "limit", "now", "short"),
+    [
+        (2 * GIB, {}, 5 * GIB, "563.2 MiB"),  # 4 GiB and 90 % of 2, less 256 MiB
+        (2 * GIB, {}, 6 * GIB, ""),
+        (0, {}, 3 * GIB, ""),
+        (0, {"metric": "host.ram_available", "below": 6.0 * GIB}, 5 * GIB, "1.0 GiB"),
+        (0, {"metric": "service.ram_used", "above": 6.0 * GIB}, 5 * GIB, ""),
+    ],
+)
+def test_what_did_not_come_back_is_said_and_holds_nobody_up_for_long(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None],
+    held: int, limit: dict[str, object], now: int, short: str,
+) -> None:  # fmt: skip
+    figures(iter([now] * 100))
+    scene = make("sentinel-1")
+    breach(stage, clock, held, **limit)
+    stop.memory(scene)
+    state, detail = last(stage)
+    assert state == ("failed" if short else "ok")
+    assert detail.startswith(
+        f"{short} of what was there before is still missing: " if short else ""
+    )
+    assert bool(scene.failures) == bool(short)
+    assert sum(clock.slept) < ram.LATE_S + 1
+
+
+def test_what_comes_late_is_waited_for(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter([3 * GIB] * 8 + [7 * GIB]))
+    scene = make("sentinel-1")
+    breach(stage, clock, 2 * GIB)
+    stop.memory(scene)
+    assert last(stage)[0] == "ok"
+
+
+def test_a_baseline_that_was_started_since_is_not_missing(
+    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
+) -> None:
+    figures(iter([3 * GIB] * 8))
+    scene = make("command-1")
+    breach(stage, clock, 2 * GIB)
+    done = {"rung": "done", "at": clock.now() + 1}
+    (stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
+    stop.memory(scene)
+    assert last(stage)[0] == "ok"
+
+
 def test_vram_is_waited_for_as_well(
     stage: Stage, make: Make, figures: Callable[[Iterator[int]], None],
     monkeypatch: pytest.MonkeyPatch,

@@ -94,7 +94,7 @@ def test_empty_is_what_the_kernel_says_or_a_group_that_is_gone(tmp_path: Path) -
 
 def test_a_process_of_it_names_the_groups_nobody_foresaw(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("", f"/custom.slice/box-{ID}.scope/inner"), ("memory", f"/odd/{ID}"), ("cpu", "/")]
-    monkeypatch.setattr(cgroup, "_some_process", lambda container: 77)
+    monkeypatch.setattr(cgroup, "processes", lambda: {ID: 77})
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: rows if pid == 77 else [])
     monkeypatch.setattr(
         cgroup,

@@ -19,7 +19,6 @@ from tests.run.e2e.world import until
 
 ESCAPE = """
 import os, sys, time
-sys.stdin.readline()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -32,9 +31,9 @@ time.sleep(600)
 
 @pytest.fixture
 def escaping() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that on a line starts one which shares nothing with it any more."""
+    """A process that at once starts one which shares nothing with it any more."""
     argv = [sys.executable, "-S", "-c", ESCAPE]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True) as child:
+    with enclosure.popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as child:
         yield child
         start = process.start_time(child.pid) or 0
         enclosure.end(enclosure.of_process(child.pid, start), child.pid, start)
@@ -44,11 +43,8 @@ def escaping() -> Iterator[subprocess.Popen[bytes]]:
 def escaped(child: subprocess.Popen[bytes]) -> tuple[str, int, int]:
     """The group, and the pid and start time of the one who got away."""
     start = process.start_time(child.pid) or 0
-    path = enclosure.enclose(child.pid, start)
+    path = enclosure.of_process(child.pid, start)
     assert path, "root makes groups here"
-    assert child.stdin is not None
-    child.stdin.write(b"\n")
-    child.stdin.flush()
 
     def away() -> list[int]:
         found = [pid for pid in cgroup.pids(path) if pid != child.pid]
@@ -103,11 +99,47 @@ def test_a_guard_kills_who_got_away(
     killer.close()
 
 
-def test_only_a_child_is_moved() -> None:
-    before = cgroup.paths_of("self")
-    for pid in (os.getpid(), os.getppid(), 1):
-        assert enclosure.enclose(pid, process.start_time(pid) or 0) == ""
-    assert cgroup.paths_of("self") == before
+def test_the_command_is_what_it_would_be_without(tmp_path: Path) -> None:
+    """Its pid, session, arguments and environment, byte for byte, and no signal ignored."""
+    show = "import os, sys; os.write(1, repr((os.getpid() == os.getsid(0), sys.argv, os.getcwd(),"
+    show += " open('/proc/self/environ', 'rb').read(), os.listdir('/proc/self/fd'),"
+    show += " [row for row in open('/proc/self/status') if row.startswith('Sig')])).encode())"
+    argv = [sys.executable, "-S", "-c", show, "", "-x", "a b", os.fsdecode(b"\xff\n$(id)")]
+    said = []
+    for popen in (subprocess.Popen, enclosure.popen):
+        with popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+            cwd=tmp_path, env={"LC_ALL": "C", "ODD-NAME": "\udcff", "A": "=b"},
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            said.append(child.stdout.read())
+    assert said[0] == said[1]
+    assert b"True" in said[0]
+
+
+@pytest.mark.parametrize("argv", [["no-such-program"], ["/etc/passwd"], ["/nowhere/at all", "x"]])
+def test_a_command_that_cannot_be_run_is_the_same_error(argv: list[str]) -> None:
+    found = []
+    before = set(Path("/sys/fs/cgroup").glob("**/omni.*"))
+    for popen in (subprocess.Popen, enclosure.popen):
+        with pytest.raises(OSError, match=argv[0]) as raised:
+            popen(argv, start_new_session=True)
+        found.append((raised.value.errno, raised.value.strerror))
+    assert found[0] == found[1]
+    assert set(Path("/sys/fs/cgroup").glob("**/omni.*")) <= before, "no group is left behind"
+
+
+def test_a_bad_directory_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        enclosure.popen(["true"], cwd=str(tmp_path / "nowhere"))
+    assert raised.value.filename == str(tmp_path / "nowhere")
+
+
+def test_without_groups_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("", "/proc/self", "/nowhere"):
+        monkeypatch.setattr(enclosure, "_home", lambda home=home: home)
+        with enclosure.popen(["true"]) as child:
+            assert child.wait() == 0
 
 
 def test_a_forged_group_is_nobodys() -> None:

@@ -100,7 +100,7 @@ def run_host(
     """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
     attempt.remaining()
     try:
-        child = subprocess.Popen(
+        child = enclosure.popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

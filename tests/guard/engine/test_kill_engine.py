@@ -128,9 +128,7 @@ def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
     pid = int(pen.engine.run("inspect", "--format", "{{.State.Pid}}", identity))
     assert pid in cgroup.pids(quick[0].path)
     assert not cgroup.is_empty(quick[0])
-    by_scan = list(
-        cgroup._groups_of(cgroup._some_process(identity), identity, cgroup.hierarchies())
-    )
+    by_scan = list(cgroup._groups_of(cgroup.processes()[identity], identity, cgroup.hierarchies()))
     assert {one.path for one in by_scan} == {one.path for one in quick}
 
 

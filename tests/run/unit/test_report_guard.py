@@ -72,6 +72,15 @@ def test_what_happened_is_said_in_order() -> None:
     assert text.count(WORDS) == 1
 
 
+def test_memory_that_did_not_come_back_is_said() -> None:
+    words = "1.0 GiB of what was there before is still missing: 3.0 GiB of RAM available"
+    view = breached()
+    assert "missing" not in section(view)
+    line = {"rung": "memory", "state": "failed", "detail": words}
+    view.rungs += [{"rung": "memory", "state": "begin"}, line]
+    assert f"- {words}" in section(view).splitlines()
+
+
 def test_warnings_and_a_new_sentinel_are_a_table() -> None:
     text = section(run({"kind": "warn", "words": "full in 28 s | soon"},
                        {"kind": "restarted", "words": "it was gone"}))  # fmt: skip
