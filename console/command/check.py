@@ -32,10 +32,11 @@ LEVELS = {
 def gguf(args: Namespace) -> int:
     """The architecture of a file, and whether the installed build accepts it."""
     from console.fit.text import wrapped
+    from console.hub.reference import typed
     from console.preflight.architecture import check
 
     engine, why = _engine(args)
-    answer = check(args.what, engine, include=tuple(args.include))
+    answer = check(typed(args.what), engine, include=tuple(args.include))
     lines = answer.lines()
     if engine is None:
         lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
@@ -48,6 +49,7 @@ def gguf(args: Namespace) -> int:
 def checkpoint(args: Namespace) -> int:
     """Size, fit and arithmetic of a checkpoint under a loader."""
     from console.gguf.cache import HeaderCache
+    from console.hub.reference import typed
     from console.preflight.checkpoint import Ask, preflight
     from console.site.planning import loader_for, machine_for, reference_for
 
@@ -60,7 +62,7 @@ def checkpoint(args: Namespace) -> int:
         )
     loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
     ask = Ask(
-        args.what, loader, tuple(args.include), tuple(args.exclude), to,
+        typed(args.what), loader, tuple(args.include), tuple(args.exclude), to,
         beside=args.beside, memory_read_bps=site.model.machine.memory_read,
     )  # fmt: skip
     found = preflight(

@@ -10,7 +10,7 @@ from typing import Any
 
 from console.command.common import site_of
 from console.errors import Exit, UsageError
-from console.reclaim.model import KINDS, Leftover, Survey, total
+from console.reclaim.model import KINDS, Leftover, Survey
 from console.reclaim.survey import Removal, remove, survey
 from console.site.model import Site
 from console.text import clean as clean_text
@@ -67,19 +67,24 @@ def _lines(found: Survey) -> list[str]:
     for kind in KINDS:
         items = [one for one in found.items if one.kind == kind]
         if items:
-            out += [f"{HEAD[kind]}  {format_bytes(total(items))}"]
+            out += [f"{HEAD[kind]}  {_bytes(found, items)}"]
             out += [line for one in items for line in _row(one)]
             out += [""]
     out += [f"note: {clean_text(note)}" for note in found.notes]
     free = found.removable
     if free:
         out.append(
-            f"{len(free)} of {len(found.items)} may go, {format_bytes(total(free))}; nothing was "
+            f"{len(free)} of {len(found.items)} may go, {_bytes(found, free)}; nothing was "
             "removed. omni-console clean --yes ID … removes what is named"
         )
     else:
         out.append("nothing that may be removed")
     return out
+
+
+def _bytes(found: Survey, items: list[Leftover]) -> str:
+    free, exact = found.freed(items)
+    return format_bytes(free) if exact else f"at least {format_bytes(free)}"
 
 
 def _row(one: Leftover) -> list[str]:
@@ -95,11 +100,13 @@ def _row(one: Leftover) -> list[str]:
 
 
 def _as_json(found: Survey) -> dict[str, Any]:
+    free, exact = found.freed(found.removable)
     return {
         "items": [_item(one) for one in found.items],
         "notes": list(found.notes),
-        "bytes": total(list(found.items)),
-        "removable_bytes": total(found.removable),
+        "bytes": found.freed(list(found.items))[0],
+        "removable_bytes": free,
+        "removable_is_exact": exact,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from console.clock import Clock, SystemClock
 from console.errors import Exit, UsageError
 from console.lessons import draft, ids
-from console.lessons.load import Registry, load_registry
+from console.lessons.load import Registry, load_lesson, load_registry
 from console.lessons.model import Lesson, due_by
 from console.lessons.recheck import Answer, Rechecked, recheck
 from console.lessons.search import search
@@ -78,12 +78,15 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
 
 
 def _meant(registry: Registry, query: str) -> Lesson | None:
-    """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one."""
+    """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one,
+    InvalidFile where its file cannot be used."""
     lesson_id = ids.typed(query)
     if not lesson_id:
         return None
     lesson = registry.get(lesson_id)
     if lesson is None:
+        if lesson_id in ids.known():
+            return load_lesson(ids.files()[lesson_id])  # says what is wrong with it
         near = ids.near(lesson_id, (one.id for one in registry.lessons))
         hint = f"omni-console lessons {near}" if near else "omni-console lessons lists them"
         raise UsageError(f"there is no lesson {lesson_id}", hint=hint)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from functools import partial
 
-from console.doctor import baseline, engine, gpu, guard, login, machine, own, preflight
+from console.doctor import baseline, declared, engine, gpu, guard, login, machine, own, preflight
 from console.doctor.facts import Facts
 from console.doctor.model import Answer, Check, Finding, Level
 from console.doctor.once import begun
@@ -18,7 +18,7 @@ DEADLINE_S = 3.0
 """What a check may take; the whole takes little more, whatever hangs."""
 
 CHECKS: tuple[Check, ...] = (
-    *login.CHECKS, *machine.CHECKS, *preflight.CHECKS, *gpu.CHECKS, *guard.CHECKS,
+    *login.CHECKS, *machine.CHECKS, *preflight.CHECKS, *declared.CHECKS, *gpu.CHECKS, *guard.CHECKS,
     *engine.CHECKS, *baseline.CHECKS, *own.CHECKS,
 )  # fmt: skip
 """The page, in its order."""

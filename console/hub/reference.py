@@ -51,8 +51,8 @@ def parse(
 ) -> Reference:
     """Read a repository, `repo@revision`, an address, `hf://…` or a local path.
 
-    `org/name` is a repository even where a directory of that name is here: `./org/name` is the
-    directory. Raises BadReference; nothing is sent anywhere.
+    `org/name` is a repository even where a directory of that name is here (a playbook means the
+    same everywhere): `./org/name` is the directory. Raises BadReference; nothing is sent anywhere.
     """
     text = text.strip()
     if not text or not text.isprintable():
@@ -74,6 +74,14 @@ def parse(
     if "@" in text and not revision:
         raise _bad("nothing stands after the @", text)
     return RepoReference(check_repo(repo), check_revision(revision) if revision else "")
+
+
+def typed(text: str, exists: Callable[[str], bool] = os.path.exists) -> str:
+    """What a person typed, for `parse`: what is here is meant, though a repository may have that
+    name. `hf://org/name` always names the repository."""
+    text = text.strip()
+    plain = bool(text) and not text.startswith(("/", "./", "../", "~"))
+    return f"./{text}" if plain and exists(text) else text
 
 
 def check_repo(repo: str) -> str:

@@ -16,6 +16,7 @@ from console import paths
 
 SHIPPED = Path(__file__).with_name("registry")
 ENDING = ".yaml"
+YAML = (".yaml", ".yml")
 KINDS = {"F": "failure", "S": "success", "P": "pivot", "A": "audit", "D": "plan or evaluation"}
 ID = r"[FSPAD]-\d{3}[A-Z]?"
 _TYPED = re.compile(r"([FSPADfspad])-?0*(\d{1,3})([A-Za-z]?)")
@@ -29,6 +30,13 @@ def files() -> dict[str, Path]:
 def known() -> frozenset[str]:
     """Every id of the registry, the operator's own ones included."""
     return frozenset(files())
+
+
+def misnamed() -> list[Path]:
+    """YAML files of the operator's own that no lesson is read from, by their names."""
+    own = paths.lessons_dir()
+    shown = (one for one in _names(own) if one.endswith(YAML) and not one.startswith("."))
+    return sorted(own / one for one in shown if not _is_named(one))
 
 
 def is_own(path: Path) -> bool:
@@ -69,9 +77,16 @@ def order(lesson_id: str) -> tuple[int, str]:
 
 
 def _in(directory: Path) -> dict[str, Path]:
+    found = (directory / name for name in _names(directory) if _is_named(name))
+    return {one.stem: one for one in found}
+
+
+def _names(directory: Path) -> list[str]:
     try:
-        names = os.listdir(directory)
+        return os.listdir(directory)
     except OSError:
-        return {}
-    found = (Path(name) for name in names if name.endswith(ENDING))
-    return {one.stem: directory / one for one in found if re.fullmatch(ID, one.stem)}
+        return []
+
+
+def _is_named(name: str) -> bool:
+    return re.fullmatch(f"{ID}{re.escape(ENDING)}", name) is not None

@@ -62,7 +62,7 @@ def load_lesson(path: Path) -> Lesson:
 
 def load_registry() -> Registry:
     """Every lesson, shipped ones and the operator's own."""
-    found, problems = [], []
+    found, problems = [], [_misnamed(path) for path in ids.misnamed()]
     for lesson_id, path in sorted(ids.files().items(), key=lambda item: ids.order(item[0])):
         try:
             found.append(load_lesson(path))
@@ -72,6 +72,12 @@ def load_registry() -> Registry:
             if shipped != path and shipped.exists():
                 found.append(load_lesson(shipped))  # the one it was to stand in for
     return Registry(tuple(found), tuple(problems))
+
+
+def _misnamed(path: Path) -> Problem:
+    meant = ids.typed(path.stem) or "a letter of FSPAD and three digits, like F-028"
+    return Problem(str(path), 0, 0, "its name is no lesson's, so it is not read",
+                   f"{meant}{ids.ENDING}")  # fmt: skip
 
 
 def titles(wanted: tuple[str, ...] | list[str]) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ServiceError
+from console.reclaim.layer import Stored, listed
 from console.reclaim.model import Leftover
 from console.reclaim.spare import Spared
 from console.services.base import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, role_of
 from console.services.docker_client import NotFound, ask
 from console.text import one_line
+from console.units import format_bytes
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -70,27 +72,28 @@ def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
     return int(row.get("SizeRw") or 0)
 
 
-def images(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
-    """Images that a `build` step made. Raises EngineError."""
+def images(client: DockerClient, spared: Spared, every: Sequence[Stored]) -> Iterator[Leftover]:
+    """Those of all images that a `build` step made. Raises EngineError."""
     api: Any = client.api
-    rows = ask("Listing images", lambda: api.images(filters={"label": BUILT_LABEL}), LIST_S)
     users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
-    for row in rows:
-        yield _image(client, row, users, spared)
+    for one in every:
+        if BUILT_LABEL in (one.row.get("Labels") or {}):
+            yield _image(client, one, users, spared)
 
 
 def _image(
-    client: DockerClient, row: dict[str, Any], users: list[dict[str, Any]], spared: Spared
+    client: DockerClient, one: Stored, users: list[dict[str, Any]], spared: Spared
 ) -> Leftover:
-    identity, labels = str(row["Id"]), row.get("Labels") or {}
-    tags = [tag for tag in row.get("RepoTags") or () if tag != "<none>:<none>"]
+    identity, labels = one.id, one.row.get("Labels") or {}
+    tags = [tag for tag in one.row.get("RepoTags") or () if tag != "<none>:<none>"]
     built = labels.get(BUILT_LABEL, "")
     what = one_line(", ".join(tags) or f"an older {built}, without a tag", 120)
+    if one.shared:
+        what += f"; {format_bytes(one.shared)} more that other images have too"
     found = Leftover(
         f"i-{identity.removeprefix('sha256:')[:12]}", "image", what, identity,
-        int(row.get("Size") or 0), float(row.get("Created") or 0),
-        one_line(labels.get(RUN_LABEL, ""), 100),
-        remove=lambda: _remove_image(client, identity, tags, int(row.get("Size") or 0)),
+        one.own, float(one.row.get("Created") or 0), one_line(labels.get(RUN_LABEL, ""), 100),
+        remove=lambda: _remove_image(client, identity, tags),
     )  # fmt: skip
     if spared.images & {identity, *tags}:
         return found.kept("the baseline, the site or something that runs needs it")
@@ -103,16 +106,18 @@ def _image(
     return found
 
 
-def _remove_image(client: DockerClient, identity: str, tags: list[str], size: int) -> int:
+def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int | None:
     """Tag by tag, never by force: an image with a tag of somebody else's stays."""
     api: Any = client.api
+    # What it shared with one that went a moment ago is its own now.
+    own = next((one.own for one in listed(client) if one.id == identity), None)
     for name in tags or [identity]:
         remove = partial(api.remove_image, name, force=False)
         ask(f"Removing image {one_line(name, 80)}", remove, REMOVE_S)
     try:
         ask("Looking for the image", lambda: api.inspect_image(identity))
     except NotFound:
-        return size
+        return own
     raise ServiceError("the image is still there", "something else refers to it")
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from console.reclaim.layer import Stored, together
+
 KINDS = ("container", "image", "download", "run")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """`id` names this very thing: `c-`, `i-`, `d-` or `r-` and what identifies it. `bytes` as
-    measured, None where nobody can tell. `stays`: why it may not be removed; "" where it may."""
+    """`id` names this very thing: `c-`, `i-`, `d-` or `r-` and what identifies it. `bytes`: free
+    when it alone goes, as measured; None where nobody can tell. `stays`: why it may not be
+    removed; "" where it may."""
 
     id: str
     kind: str
@@ -38,12 +41,16 @@ class Survey:
 
     items: tuple[Leftover, ...]
     notes: tuple[str, ...] = ()
+    images: tuple[Stored, ...] = ()
+    """Every image on the engine: what the found ones share with others stays."""
 
     @property
     def removable(self) -> list[Leftover]:
         return [one for one in self.items if not one.stays]
 
-
-def total(items: list[Leftover]) -> int:
-    """Bytes of all whose size is known."""
-    return sum(one.bytes or 0 for one in items)
+    def freed(self, items: list[Leftover]) -> tuple[int, bool]:
+        """Bytes that are free when all of these go, of those whose size is known; False where it
+        may be more."""
+        images = {one.where for one in items if one.kind == "image"}
+        layers, exact = together(images, self.images)
+        return layers + sum(one.bytes or 0 for one in items if one.kind != "image"), exact

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from console import paths
 from console.errors import BaselineNotReady, ConsoleError, EngineError, UsageError
 from console.reclaim import boxes, files
+from console.reclaim.layer import Stored, stored
 from console.reclaim.model import Leftover, Survey
 from console.reclaim.spare import spared
 from console.run.baseline import container_ref
@@ -40,6 +41,7 @@ def survey(site: Site) -> Survey:
     found: list[Leftover] = []
     notes: list[str] = []
     running: list[dict[str, object]] = []
+    images: tuple[Stored, ...] = ()
     client: DockerClient | None = None
     try:
         client = _connect(site)
@@ -50,7 +52,9 @@ def survey(site: Site) -> Survey:
     keep = spared(site, running)
     if client is not None:
         try:
-            found += [*boxes.containers(client, keep), *boxes.images(client, keep)]
+            found += boxes.containers(client, keep)
+            images = stored(client)
+            found += boxes.images(client, keep, images)
         except EngineError as error:
             notes.append(f"containers and images were not all looked for: {error}")
     for kept in files.downloads(keep):
@@ -58,7 +62,7 @@ def survey(site: Site) -> Survey:
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
     found += files.runs(site)
-    return Survey(tuple(found), tuple(notes))
+    return Survey(tuple(found), tuple(notes), images)
 
 
 def _connect(site: Site) -> DockerClient:

@@ -16,10 +16,13 @@ from console.rollback.live import LIVE
 from console.rollback.plan import SealedPlan
 from console.rollback.scene import log_path
 from console.rollback.shell import BODY
+from console.rollback.wake import FIFO
 from console.services import process, relay
 from console.services.base import role_label
 
 SCRIPT = "rollback.sh"
+SENTINEL = ("guard", "inbox")
+"""The sentinel's FIFO in a run's directory, as `console.guard.sheet` has it, a floor above."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -66,6 +69,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "COOKIE": cookie.replace(".", "[.]"),
         "LIVE": str(plan.rollback_dir / LIVE),
         "LOCK": str(plan.rollback_dir / "lock"),
+        "LADDER": str(plan.rollback_dir / FIFO),
+        "SENTINEL": str(Path(plan.run_dir, *SENTINEL)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,
         "BASE_ID": base.container_id,

@@ -6,6 +6,7 @@ On a thrashing machine an interpreter may take a minute to start. This one has s
 keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
 emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
 `q` quit, `l` quit if nobody needs a way back any more: no runner lives, and the baseline serves.
+It asks itself that now and then, for where a runner died before there was a sentinel to ask.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import stat
 import sys
@@ -41,6 +43,8 @@ from console.services.protection import lock_memory
 
 WARM = "warm.json"
 OOM_SCORE = -900
+LOOK_S = 60.0
+"""How often a ladder that nobody speaks to looks whether it is needed."""
 WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
 """Byte → the trigger's name; the first of these that was sent counts. All but the last fence."""
 __all__ = [
@@ -84,20 +88,30 @@ class Warm:
     def run(self) -> None:
         """Wait, climb, wait again; a key pressed during a climb is answered by that climb."""
         while True:
-            pending = self.pending or os.read(self.fifo, 64)
+            pending = self.pending or self._heard()
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
             if who:
                 self._climb(who)
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
-            elif QUIT in pending or (LEAVE in pending and self._needless()):
+            elif QUIT in pending or self._may_leave(pending):
                 return
 
-    def _needless(self) -> bool:
-        """Whether the run's runner is gone and the baseline serves."""
+    def _may_leave(self, pending: bytes) -> bool:
+        """Asked to, or in a silence that no sentinel would break."""
+        if pending:
+            return LEAVE in pending and self._needless("runner")
+        return self._needless("runner", "sentinel")
+
+    def _heard(self) -> bytes:
+        """What is asked next; b"" where nobody asks for LOOK_S."""
+        return os.read(self.fifo, 64) if select.select([self.fifo], [], [], LOOK_S)[0] else b""
+
+    def _needless(self, *kinds: str) -> bool:
+        """Whether none of the run's processes of these kinds lives, and the baseline serves."""
         entries = livelog.read(self.directory / LIVE)
-        if any(e.kind == "runner" and process.alive(e.pid, e.start) for e in entries):
+        if any(e.kind in kinds and process.alive(e.pid, e.start) for e in entries):
             return False
         base = self.plan.baseline
         return probe.health(base.url, base.ready_path)[0] is probe.Health.SERVING

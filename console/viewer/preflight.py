@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.hub.reference import typed
 from console.text import clean
 from console.viewer.site import site as load_site
 
@@ -80,7 +81,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
 
     values = {name: "" if value == AUTO else value for name, value in values.items()}
     place = load_site(site)
-    what = values.get("what", "").strip()
+    what = typed(values.get("what", ""))
     include = tuple(values.get("include", "").split())
     specs = {**place.service_specs(), "baseline": place.baseline_spec()}
 

@@ -16,6 +16,7 @@ from console.hub.reference import (
     check_repo,
     check_revision,
     parse,
+    typed,
 )
 from console.text import clean
 
@@ -59,6 +60,17 @@ def test_forms(text: str, expected: object) -> None:
     there = {"here/deep/model.gguf", "here.gguf", "org/name"}
     found = parse(text, endpoint="http://mirror.lan:8080/base", exists=there.__contains__)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("org/name", "./org/name"), (" r1 ", "./r1"), ("other/name", "other/name"),
+        ("./r1", "./r1"), ("/r1", "/r1"), ("hf://org/name", "hf://org/name"), ("", ""),
+    ],
+)  # fmt: skip
+def test_what_is_here_is_meant_by_whoever_types_its_name(text: str, meant: str) -> None:
+    assert typed(text, {"org/name", "r1", "/r1", "./r1"}.__contains__) == meant
 
 
 def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from console import paths
 from console.cli import main
 from console.clock import FakeClock
 from console.command import lessons as command
@@ -81,6 +82,38 @@ def test_a_bad_file_is_said_and_the_others_are_listed(
     assert code == 2
     assert "F-013" in out
     assert "F-028.yaml:5:9: 'status' is 'nonsense'" in err
+
+
+def test_a_lesson_that_cannot_be_read_is_asked_for_by_its_id(
+    capsys: pytest.CaptureFixture[str], put: Put
+) -> None:
+    path = put("F-043", status="nonsense")
+    code, out, err = said(capsys, "F-043")
+    assert (code, out) == (2, "")
+    assert f"{path}:5:9: 'status' is 'nonsense'" in err
+    assert "there is no lesson" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("F-031.yml", "expected F-031.yaml"),
+        ("f-032.yaml", "expected F-032.yaml"),
+        ("F-28.yaml", "expected F-028.yaml"),
+        ("my-lesson.yaml", "three digits, like F-028.yaml"),
+    ],
+)
+def test_a_file_whose_name_is_no_lessons_is_said(
+    capsys: pytest.CaptureFixture[str], put: Put, name: str, meant: str
+) -> None:
+    path = put("F-043").rename(paths.lessons_dir() / name)
+    (paths.lessons_dir() / "notes.txt").write_text("x")
+    (paths.lessons_dir() / ".#F-043.yaml").write_text("x")
+    code, out, err = said(capsys, "shallow")
+    assert (code, out.startswith("F-013 ")) == (2, True)
+    assert f"{path}:0:0: its name is no lesson's, so it is not read; " in err
+    assert meant in err
+    assert len(err.splitlines()) == 1
 
 
 def test_what_is_due_by_the_clock(capsys: pytest.CaptureFixture[str], clock: FakeClock) -> None:

@@ -220,3 +220,17 @@ def test_the_ceiling_stands_beside_what_was_measured(
     _, said = told(capsys, "checkpoint", R1, "--include", "*Q4_K_M*", "--site", str(streamed))
     assert "10.35 to 10.9 tok/s measured" in said
     assert "the ceiling worked out here is 13.2 tok/s" in said
+
+
+def test_a_directory_that_is_here_is_not_asked_of_the_hub(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1/config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    main(["check", "checkpoint", "r1"])
+    assert "r1" in "".join(capsys.readouterr())
+    assert not hub.seen
+    main(["check", "checkpoint", "hf://org/r1"])
+    assert hub.seen

@@ -56,11 +56,14 @@ class Yard:
             verb, *detach, "--name", f"{self.scope}-{name}", *words, image or self.image, *SLEEP
         ).strip()
 
-    def build(self, tag: str, base: str = "") -> str:
-        """By the very argv of a build step; the image's id."""
+    def build(self, tag: str, base: str = "", layer: bytes = b"") -> str:
+        """By the very argv of a build step, with one layer more if given; the image's id."""
         folder = self.root / tag
         folder.mkdir(exist_ok=True)
         body = f"FROM {base or self.image}\nENV MARK={uuid.uuid4().hex}\n"
+        if layer:
+            (folder / "layer").write_bytes(layer)
+            body += "COPY layer /layer\n"
         (folder / "Dockerfile").write_text(body)
         name = f"{self.scope}-{tag}:1"
         step = Step(id="b", build=Build(context=str(folder), tag=name))
@@ -148,11 +151,26 @@ def test_images_of_build_steps_go_those_made_from_them_stay(yard: Yard) -> None:
     (child_file / "Dockerfile").write_text(f"FROM {yard.scope}-ik:1\nENV A=b\n")
     yard.engine.run("build", "-q", "-t", f"{yard.scope}-own:1", str(child_file))
     site = yard.site()
-    images = {i.what: i for i in yard.found(site).values() if i.kind == "image"}
+    images = {i.what.split(";")[0]: i for i in yard.found(site).values() if i.kind == "image"}
     assert "not by a build step" in images[f"{yard.scope}-own:1"].stays
     item = images[f"{yard.scope}-ik:1"]
     assert (item.where, item.stays) == (built, "")
-    assert (item.bytes or 0) > 1_000_000
+    assert item.bytes == 0, "its one layer is its child's and its base's too"
+
+
+def test_a_layer_that_images_share_is_counted_once(yard: Yard) -> None:
+    layer = yard.build("layer", layer=b"w" * 3_000_000)
+    twins = [yard.build(tag, base=f"{yard.scope}-layer:1") for tag in ("a", "b")]
+    site = yard.site()
+    found = yard.found(site)
+    assert all((found[one].bytes or 0) < 1_000_000 for one in (layer, *twins)), "alone"
+    assert "more that other images have too" in found[layer].what
+    free, exact = survey(site).freed(list(found.values()))
+    assert exact
+    assert 3_000_000 <= free < 4_000_000, "and busybox, which is below, stays"
+    done = list(remove(site, [found[one].id for one in (*twins, layer)]))
+    assert [one.error for one in done] == ["", "", ""]
+    assert sum(one.freed or 0 for one in done) == free, "as it was told"
 
 
 def test_an_image_goes_with_the_container_that_is_made_of_it(yard: Yard) -> None:

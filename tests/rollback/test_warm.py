@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,7 @@ from console.rollback.command import rollback
 from console.rollback.pointer import Pointer
 from console.rollback.pointer import write as write_pointer
 from console.rollback.report import LADDER, Line, read_lines
-from console.services import process
+from console.services import probe, process
 from tests.rollback.conftest import Stage, until
 
 Warm = Callable[[], subprocess.Popen[bytes]]
@@ -106,6 +107,31 @@ def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: W
     assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
     assert done(stage)[-1]["serving"] is True
     assert child.poll() is None
+
+
+def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.start_baseline()
+    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING)
+    left = [stage.sleeper(), stage.sleeper()]
+    for kind, one in zip(("runner", "sentinel"), left, strict=True):
+        stage.record(kind, kind, one)
+    looks: list[float] = []
+
+    def silence(
+        readers: list[int], _w: object, _x: object, seconds: float
+    ) -> tuple[list[int], ...]:
+        looks.append(seconds)
+        if len(looks) in (2, 3):
+            process.stop_group(*left.pop(0), grace_s=0.0)
+        assert len(looks) < 10
+        return [], [], []
+
+    monkeypatch.setattr(warm, "select", SimpleNamespace(select=silence))
+    waiting = warm.Warm(stage.plan.rollback_dir)
+    waiting.run()
+    assert looks == [warm.LOOK_S] * 3, "it stays for a runner, and for a sentinel"
 
 
 def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:

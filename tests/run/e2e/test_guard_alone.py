@@ -163,3 +163,18 @@ def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
     assert "served again at" in shown.out, shown
     assert shown.code == 4, "interrupted it is still"
     assert json.loads(world.console("show", dead.id, "--json").out)["state"] == "interrupted"
+
+
+def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World) -> None:
+    outage(world, "--lease", "10m")
+    sentinel, ladder = ready(world.run), world.pids("ladder")
+    assert sentinel is not None
+    argv = ["sh", str(world.run.rollback / "rollback.sh")]
+    done = subprocess.run(argv, env=world.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    until(lambda: not process.alive(*sentinel), "the sentinel has ended")
+    until(lambda: not process.alive(*ladder[0]), "the ladder has left")
+    assert world.serves()
+    assert done.stderr == ""
+    assert world.console("rollback").code == 0
+    assert str(world.over().state) == "rolled_back", world.words
