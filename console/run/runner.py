@@ -185,10 +185,7 @@ class Runner:
         return self._after_gate(planned, planned.step)
 
     def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
-        found = self.context.view.verdicts
-        verdict = next((one for one in found if one.step == planned.id), None)
-        if verdict is None:
-            return Flow.ON  # skipped: nothing was judged
+        verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)
         if verdict.verdict == "NO-GO":
             if step.on_no_go == "rollback":
                 return Flow.ROLLBACK
