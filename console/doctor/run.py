@@ -18,7 +18,7 @@ DEADLINE_S = 3.0
 """What a check may take; the whole takes little more, whatever hangs."""
 
 CHECKS: tuple[Check, ...] = (
-    *login.CHECKS, *machine.CHECKS, *preflight.CHECKS, *declared.CHECKS, *gpu.CHECKS, *guard.CHECKS,
+    *login.CHECKS, *machine.CHECKS, *declared.CHECKS, *preflight.CHECKS, *gpu.CHECKS, *guard.CHECKS,
     *engine.CHECKS, *baseline.CHECKS, *own.CHECKS,
 )  # fmt: skip
 """The page, in its order."""
