@@ -196,7 +196,10 @@ def gap_s(points: Sequence[tuple[float, int]], breach: Breach) -> float:
     says, or where this was looked at more often than judged, as these points do."""
     passed = breach.crossed_at - breach.limit.for_s
     before = [at for at, _ in points if at < passed]
-    return min(breach.gap_s, passed - before[-1]) if before else breach.gap_s
+    if not before:
+        return breach.gap_s
+    gap = passed - before[-1]
+    return min(breach.gap_s, gap) if breach.gap_s else gap  # 0: it was not judged before
 
 
 def level_of(target: Target, limits: Sequence[Limit]) -> float | None:

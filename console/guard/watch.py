@@ -91,9 +91,12 @@ class Watch:
         )  # fmt: skip
 
     def _loads(self) -> tuple[Load, ...]:
-        """As they were in the last second; those over a limit as they are now."""
+        """As they were in the last second; those over a limit as they are now, also where nobody
+        has looked at them yet."""
         loads, now = (*self._groups, *self.outer.loads()), self.quick.loads
-        return tuple(now.get((one.kind, one.name), one) for one in loads) if now else loads
+        if not now:
+            return loads
+        return (*(one for one in loads if (one.kind, one.name) not in now), *now.values())
 
     def close(self) -> None:
         """End the children; the recorder is copied to disk once more."""
