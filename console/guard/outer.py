@@ -57,7 +57,10 @@ class Outer:
             "ring": str(ring), "copy": str(sheet.directory / RING), "disks": list(sheet.disks),
             "logs": sheet.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
             "patterns": patterns,
-            "groups": [[one.pid, one.start] for one in self._processes],
+            "groups": [
+                [one.pid, one.start, [group.path for group in one.cgroups if group.stands]]
+                for one in self._processes
+            ],
         }  # fmt: skip
         for name in gone:
             del self._armed[name]

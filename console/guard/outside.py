@@ -4,9 +4,10 @@
 
 Reads one JSON line a change from stdin, ends with it, and prints one JSON line a second (and one at
 once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
-`patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start]]. Out:
-`disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad` {limit: why},
-`groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}; an age of None: not yet.
+`patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start,
+[control group]]]. Out: `disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad`
+{limit: why}, `groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}; an age of None:
+not yet.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from console.guard.follow import Logs, TooSlow, on_alarm
-from console.services import process
+from console.services import cgroup, process
 from console.text import one_line
 
 EVERY_S = 1.0
@@ -126,12 +127,16 @@ class Copy:
         return descriptor
 
 
+Leader = tuple[int, int, tuple[str, ...]]
+"""pid, start time and the paths of the control groups it was started in."""
+
+
 class Groups:
     """Memory of process groups: pages of their own, without what is mapped from files. Shared
     memory (`shared`, a part of `ram`) is that of the member that has most: the others mostly have
     the same, and a sum would pass limits that nobody passed."""
 
-    def __init__(self, leaders: list[tuple[int, int]]) -> None:
+    def __init__(self, leaders: list[Leader]) -> None:
         self.leaders = self._leaders = leaders
         """May be replaced from another thread: those that stay are not forgotten."""
         self._members: dict[int, list[int]] = {}
@@ -166,19 +171,26 @@ class Groups:
         if now - self._all_at >= ALL_S:
             self._all_at, self._strangers = now, set()
         there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-        every = [one for pid in there - self._strangers if (one := process.stat(pid))]
-        self._members = {pid: _members(every, pid, start) for pid, start in self._leaders}
+        inside: dict[int, set[int]] = {}
+        for pid, _, paths in self._leaders:
+            inside.setdefault(pid, set()).update(one for path in paths for one in cgroup.pids(path))
+        looked_at = there - self._strangers.difference(*inside.values())
+        every = [one for pid in looked_at if (one := process.stat(pid))]
+        self._members = {
+            pid: _members(every, pid, start, inside[pid]) for pid, start, _ in self._leaders
+        }
         known = {pid for pids in self._members.values() for pid in pids}
-        self._strangers = there - known - {pid for pid, _ in self._leaders}
+        self._strangers = there - known - inside.keys()
 
 
-def _members(every: list[process.Stat], pid: int, start: int) -> list[int]:
-    """As `process.members`, of one look at all processes."""
-    if any(one.pid == pid and one.start != start for one in every):
-        return []
+def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) -> list[int]:
+    """As `process.members`, of one look at all processes; and those that left the session, but
+    not the control group."""
+    taken = any(one.pid == pid and one.start != start for one in every)
     return [
         one.pid for one in every
-        if pid in (one.pid, one.session, one.group) and one.start >= start and one.state not in "ZX"
+        if one.state not in "ZX" and (one.pid in inside or (
+            not taken and one.start >= start and pid in (one.pid, one.session, one.group)))
     ]  # fmt: skip
 
 
@@ -219,11 +231,13 @@ class Outside:
         if self._copy is None and told.get("ring"):
             self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
         if told.get("groups") != self._told.get("groups"):
-            leaders = [(int(pid), int(start)) for pid, start in told.get("groups", [])]
-            self._groups.leaders = leaders
+            self._groups.leaders = [
+                (int(pid), int(start), tuple(str(one) for one in paths))
+                for pid, start, *rest in told.get("groups", []) for paths in (rest or [()])
+            ]  # fmt: skip
             if self._grouped is not None:
                 self._grouped.wake.set()
-            elif leaders:
+            elif self._groups.leaders:
                 self._grouped = Looker(self._groups)
         patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
         self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)

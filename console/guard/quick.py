@@ -22,7 +22,7 @@ from console.guard.judge import NEAR_POLL_S, Breach
 from console.guard.limits import Limit
 from console.guard.look import Load
 from console.guard.target import Target
-from console.services import process
+from console.services import cgroup, process
 
 METRIC = "service.ram_used"
 MOST = 16
@@ -56,8 +56,11 @@ class Members:
         what of it was shared memory."""
         for pid in [one for one in self._open if one not in pids]:
             os.close(self._open.pop(pid))
-        for pid in pids:
-            if pid not in self._open and self._is_mine(pid):
+        unknown = [pid for pid in pids if pid not in self._open]
+        groups = [one.path for one in self.target.cgroups if one.stands] if unknown else []
+        inside = {pid for path in groups for pid in cgroup.pids(path)}
+        for pid in unknown:
+            if self._is_mine(pid, inside):
                 descriptor = opened_statm(pid)
                 if descriptor >= 0:
                     self._open[pid] = descriptor
@@ -66,10 +69,12 @@ class Members:
         rest = ram - seen if ram is not None and count > len(self._open) else 0
         self._rest = max(shared, rest)
 
-    def _is_mine(self, pid: int) -> bool:
+    def _is_mine(self, pid: int, inside: set[int]) -> bool:
         found, leader = process.stat(pid), self.target.pid
-        if found is None or leader not in (pid, found.session, found.group):
+        if found is None:
             return False
+        if leader not in (pid, found.session, found.group):
+            return pid in inside
         return pid != leader or found.start == self.target.start
 
     def guess(self) -> int | None:

@@ -49,13 +49,14 @@ def base_unit(unit: str) -> str:
 
 
 def read_output(pattern: str, unit: str, text: str) -> float | None:
-    """The last match's first group in the base unit; None where it is no finite number.
+    """The last match's first group in the base unit; None where it is no finite number. `^` and `$`
+    are those of a line, as in every other pattern over what a program says.
 
     Raises ValueError, in words, where nothing matches, and where the number goes on beyond what
     was captured or stands beside another unit.
     """
     last: re.Match[str] | None = None
-    for found in re.finditer(pattern, text):
+    for found in re.finditer(pattern, text, re.MULTILINE):
         last = found
     if last is None:
         raise ValueError(f"no line matches {one_line(pattern)}")

@@ -135,7 +135,12 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
 def _models_exist(site: Site) -> None:
     missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
     if missing:
-        raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), HINT)
+        from console.demo.site import demo_dir
+
+        hint = "put it there, or correct `models` of the baseline in the site file"
+        if site.base == demo_dir():
+            hint = "omni-console demo makes it and starts the demo's baseline"
+        raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)
 
 
 def prove(site: Site) -> Completion:

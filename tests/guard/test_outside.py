@@ -21,7 +21,7 @@ from console.guard.outside import Groups, Looker, own_memory
 from console.guard.sheet import DIRECTORY, RING, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
-from console.services import process
+from console.services import cgroup, enclosure, process
 from tests.guard.conftest import until
 
 MIB = 1 << 20
@@ -108,13 +108,13 @@ def test_a_copy_that_was_removed_comes_back(outside: Outside, tmp_path: Path) ->
 
 
 def test_a_group_that_goes_on_is_not_forgotten(tmp_path: Path) -> None:
-    one = Groups([(os.getpid(), 1)])
+    one = Groups([(os.getpid(), 1, ())])
     leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         start = process.start_time(leader.pid) or 0
         own = Looker(one, 3600.0)
         until(lambda: own.at is not None)
-        one.leaders = [(leader.pid, start)]
+        one.leaders = [(leader.pid, start, ())]
         own.wake.set()
         until(lambda: [group["pid"] for group in own.found] == [leader.pid], 10)
         own.end()
@@ -142,6 +142,25 @@ def test_a_process_group_and_its_children(outside: Outside) -> None:
         assert group["ram"] > MIB
     finally:
         os.killpg(leader.pid, signal.SIGKILL)
+        leader.wait(60)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+def test_a_child_that_left_the_session_counts_with_its_control_group(outside: Outside) -> None:
+    program = (
+        "import subprocess, time\n"
+        "subprocess.Popen(['sleep', '600'], start_new_session=True)\ntime.sleep(600)"
+    )
+    leader = enclosure.popen([sys.executable, "-c", program], start_new_session=True)
+    start = process.start_time(leader.pid) or 0
+    found = enclosure.of_process(leader.pid, start)
+    try:
+        outside.tell(groups=[[leader.pid, start, [found]]])
+        report = outside.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
+        assert [group["pid"] for group in report["groups"]] == [leader.pid]
+    finally:
+        for pid in cgroup.pids(found):
+            os.kill(pid, signal.SIGKILL)
         leader.wait(60)
 
 

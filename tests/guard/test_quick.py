@@ -238,7 +238,7 @@ def test_shared_memory_counts_once_for_all_who_share_it() -> None:
     try:
         assert hog.child.stdout is not None
         assert [hog.child.stdout.readline() for _ in "ab"] == [b"shares\n"] * 2
-        (group,) = Groups([pair(hog)])()
+        (group,) = Groups([(*pair(hog), ())])()
         assert group["pids"] == 2
         assert 64 * MIB <= group["shared"] < 66 * MIB
         assert 64 * MIB < group["ram"] < 128 * MIB

@@ -103,6 +103,10 @@ def test_a_group_that_took_no_part_is_none() -> None:
     assert read_output("tg: (?:([0-9]+)|-)", "tok/s", "tg: -") is None
 
 
+def test_a_pattern_may_be_of_a_whole_line() -> None:
+    assert read_output(r"^tg: ([0-9.]+)$", "tok/s", "load\ntg: 12.5\nbye\n") == 12.5
+
+
 def test_the_last_match_counts() -> None:
     assert read_output("tg: ([0-9.]+)", "tok/s", "tg: 3\ntg: 25.5\npp: 7") == 25.5
 

@@ -61,7 +61,7 @@ def test_it_plans_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("ik-llama-phase2", ["F-002"]), ("kt-sglang-evaluation", ["F-022"]),
+        ("ik-llama-phase2", ["F-002"]), ("kt-sglang-evaluation", ["F-019", "F-022"]),
         ("kt-sglang-resurrection", ["F-019", "F-022"]), ("operation-lazarus", ["F-018", "F-027"]),
         ("download-checkpoint", []), ("baseline-verify", []), ("reboot-recovery", []),
     ],

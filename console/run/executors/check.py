@@ -68,7 +68,7 @@ def _http(check: HttpCheck, attempt: Attempt) -> str:
     body = decode(reply.body)
     if reply.status != check.status:
         raise _no(f"{check.url} answered {reply.status}, expected {check.status}", [one_line(body)])
-    if check.matches and not re.search(check.matches, body):
+    if check.matches and not re.search(check.matches, body, re.MULTILINE):
         raise _no(f"the answer does not match {one_line(check.matches)}", [one_line(body)])
     return f"{check.url} answered {reply.status}"
 
