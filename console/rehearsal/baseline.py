@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PERIOD_US = 100_000
 INNER = 8000
 TOKENS, ROUNDS = 32, 3
-NEAR = 0.06
+NEAR = 0.1
 """A quota whose speed is that near to its aim is taken."""
 TRIES = 5
 FIRST = 0.009
