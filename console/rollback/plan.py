@@ -87,6 +87,7 @@ class SealedPlan:
     """See the module; `sealed_at` in Unix seconds, `grace_s` is a candidate's time to end.
 
     `keep` names services that outlive a rollback the runner asked for; an emergency ends them.
+    `lease_s` 0: no lease.
     """
 
     run_id: str
@@ -104,6 +105,7 @@ class SealedPlan:
     finish_argv: tuple[str, ...] = ()
     grace_s: float = 10.0
     keep: tuple[str, ...] = ()
+    lease_s: float = 0.0
 
     @property
     def rollback_dir(self) -> Path:
@@ -216,6 +218,7 @@ class _Reader:
             finish_argv=self.words(top, "finish_argv"),
             grace_s=number(top, "grace_s", 10.0),
             keep=self.words(top, "keep"),
+            lease_s=number(top, "lease_s", 0.0),
         )
 
     def baseline(self, value: object) -> Baseline:

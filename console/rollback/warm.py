@@ -6,7 +6,8 @@ On a thrashing machine an interpreter may take a minute to start. This one has s
 keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
 emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
 `q` quit, `l` quit if nobody needs a way back any more: no runner lives, and the baseline serves.
-It asks itself that now and then, for where a runner died before there was a sentinel to ask.
+It asks itself that now and then, for where a runner died before there was a sentinel to ask; and
+where both are dead it counts the lease.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import stat
 import sys
 from pathlib import Path
 
-from console.clock import SystemClock
+from console.clock import Clock, SystemClock
 from console.errors import ConsoleError
 from console.rollback import live as livelog
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
 from console.rollback.live import LIVE, Live
 from console.rollback.plan import PLAN, SealedPlan
-from console.rollback.report import new_trigger
+from console.rollback.report import LADDER, asked, new_trigger, size_of
 from console.rollback.wake import (
     ASKED,
     EMERGENCY,
@@ -38,7 +39,7 @@ from console.rollback.wake import (
     is_warm,
     trigger,
 )
-from console.services import probe, process
+from console.services import probe, process, relay
 from console.services.protection import lock_memory
 
 WARM = "warm.json"
@@ -47,6 +48,8 @@ LOOK_S = 60.0
 """How often a ladder that nobody speaks to looks whether it is needed."""
 WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
 """Byte → the trigger's name; the first of these that was sent counts. All but the last fence."""
+LEASE = "lease"
+"""What it calls itself where nobody sent a byte, and the lease ran out; it fences too."""
 __all__ = [
     "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "WARM", "Warm", "is_warm",
     "lock_memory", "trigger",
@@ -58,11 +61,12 @@ class Warm:
 
     def __init__(self, rollback_dir: Path) -> None:
         self.directory = rollback_dir
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.plan = sealed.read(rollback_dir / PLAN)
         self.seen = self._stamp()
         self.oom_score: int | None = None
         self.fifo = -1
+        self.down_since: float | None = None
         self.pending = b""
 
     def prepare(self) -> None:
@@ -91,6 +95,9 @@ class Warm:
             pending = self.pending or self._heard()
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
+            if not pending and self._overdue():
+                who = LEASE
+                asked(self.directory, "the lease", self.clock.now())
             if who:
                 self._climb(who)
                 if QUIT in pending and QUIT not in self.pending:
@@ -110,11 +117,28 @@ class Warm:
 
     def _needless(self, *kinds: str) -> bool:
         """Whether none of the run's processes of these kinds lives, and the baseline serves."""
+        return not self._lives(*kinds) and self._serves()
+
+    def _lives(self, *kinds: str) -> bool:
         entries = livelog.read(self.directory / LIVE)
-        if any(e.kind in kinds and process.alive(e.pid, e.start) for e in entries):
-            return False
+        return any(e.kind in kinds and process.alive(e.pid, e.start) for e in entries)
+
+    def _serves(self) -> bool:
         base = self.plan.baseline
-        return probe.health(base.url, base.ready_path)[0] is probe.Health.SERVING
+        if probe.health(base.url, base.ready_path)[0] is not probe.Health.SERVING:
+            return False
+        return relay.at(base.url) is None  # else a candidate answers there, by a cutover
+
+    def _overdue(self) -> bool:
+        """Whether the lease ran out with neither runner nor sentinel to count it: asked in every
+        silence, and true only where nobody has climbed in this run yet."""
+        now, lease_s = self.clock.monotonic(), self.plan.lease_s
+        if not lease_s or self._lives("runner", "sentinel") or self._serves():
+            self.down_since = None
+            return False
+        if self.down_since is None:
+            self.down_since = now
+        return now - self.down_since >= lease_s and not size_of(self.directory / LADDER)
 
     def _climb(self, who: str) -> None:
         clock, emergency = self.clock, who != "runner"

@@ -234,10 +234,11 @@ class Fleet:
             return False
         if attempt is not None:
             attempt.say(f"stopping {name}", always=True)
+        own = bool(handle.pid) and name != "baseline"
+        # asked while it lives: it may have been started from another session
+        group = enclosure.of_process(handle.pid, handle.start) if own else ""
         self.driver(name).stop(handle, self.spec(name).grace_s)
-        if handle.pid and name != "baseline":
-            group = enclosure.of_process(handle.pid, handle.start)
-            enclosure.end(group, handle.pid, handle.start)
+        enclosure.end(group, handle.pid, handle.start)
         self.gone(name)
         return True
 

@@ -215,10 +215,11 @@ class Guard:
             return
         if self._tried_at > self._seen_at and self.sentinel.watches:
             self._greet()
-        elif quiet > GONE_S and not self._gone and not self._coming(now, dead=dead):
-            self._gone = True
-            self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
-            if self._anything_up():
+        elif quiet > GONE_S and not self._coming(now, dead=dead):
+            if not self._gone:
+                self._gone = True
+                self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
+            if self._anything_up():  # asked again: a start that was under way may be through now
                 self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
 
     def _coming(self, now: float, *, dead: bool) -> bool:

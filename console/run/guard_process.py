@@ -104,6 +104,12 @@ class SentinelProcess:
                 self._child.wait(END_S)
 
 
+def is_watched(run: RunDir) -> bool:
+    """Whether a sentinel said that it watches over this run, lives, and is not stopped."""
+    found = ready(run)
+    return found is not None and process.alive(*found) and not is_stopped(found[0])
+
+
 def dismiss(run: RunDir, clock: Clock | None = None) -> None:
     """The run is over, and so is its sentinel: by its word, or by a signal after SILENT_S."""
     clock = clock or SystemClock()

@@ -35,7 +35,10 @@ class HostLock:
             raise HostBusy("another run holds this host", holder(), _hint()) from error
 
     def release(self) -> None:
-        os.close(self._fd)
+        """Let go; again, it changes nothing."""
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def is_free() -> bool:

@@ -28,7 +28,7 @@ from console.run.directory import RunDir
 from console.run.fault import point
 from console.run.fleet import Fleet
 from console.run.guard import Guard
-from console.run.guard_process import dismiss
+from console.run.guard_process import dismiss, is_watched
 from console.run.guard_sheet import misfits
 from console.run.inputs import input_error
 from console.run.lock import HostLock
@@ -45,6 +45,7 @@ from console.site.load import load_site
 from console.text import one_line
 
 WARM_READY_S = 10.0
+UNGUARDED = "nobody guards what is up: the baseline is brought back now"
 
 
 def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: str) -> int:
@@ -52,6 +53,8 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     for number in (signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     word = _Word(run, ready_fd)
+    lock: HostLock | None = None
+    context: Context | None = None
     try:
         lock = HostLock()
         context = _context(run, closing=close)
@@ -60,7 +63,11 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         if not resume and not close:
             warm.trigger(run.rollback, warm.QUIT)
             dismiss(run)
-        return int(word.refuse(error))
+        left = resume and context is not None and _unguarded(context)
+        refused = word.refuse(error, UNGUARDED if left else "")
+        if left and lock is not None:
+            _emergency(run, lock)
+        return int(refused)
     if not word.say({"ok": True}) and not resume and not close:
         # whoever asked for this run went away before it began: it never was
         _end(context, server)
@@ -77,20 +84,31 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         code = Exit.INTERNAL
         with contextlib.suppress(OSError):  # on a full disk there is no log either
             traceback.print_exc()
-    lock.release()
+    up = code is not Exit.OK and bool(context.view.outage or context.view.services)
+    if not up:
+        lock.release()
     with contextlib.suppress(OSError):
         _end(context, server)
-    if code is not Exit.OK and (context.view.outage or context.view.services):
-        _emergency(run)
+    if up:  # no other run begins before this one's way back is under way
+        _emergency(run, lock)
     if context.peaks is not None:
         context.peaks.close()
     return int(code)
 
 
-def _emergency(run: RunDir) -> None:
-    """The baseline must not pay for a dead runner: the warm ladder, or this process itself."""
-    if not (warm.is_warm(run.rollback) and warm.trigger(run.rollback, warm.EMERGENCY)):
-        Ladder(sealed.read(run.sealed)).run()
+def _emergency(run: RunDir, lock: HostLock) -> None:
+    """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
+    lets go of the host when it is through: the closer that it starts then needs it."""
+    called = warm.is_warm(run.rollback, running=True) and warm.trigger(run.rollback, warm.EMERGENCY)
+    if not called:
+        Ladder(sealed.read(run.sealed), settle=lock.release).run()
+
+
+def _unguarded(context: Context) -> bool:
+    """Whether something of a run that is not over is up, or the baseline down, with no sentinel."""
+    view = context.view
+    up = view.outage or bool(view.services)
+    return up and not view.over and not is_watched(context.run)
 
 
 class _Word:
@@ -100,12 +118,13 @@ class _Word:
         self.run = run
         self.fd = fd
 
-    def refuse(self, error: ConsoleError | OSError) -> Exit:
-        """Say why no run starts; the exit code that goes with it."""
+    def refuse(self, error: ConsoleError | OSError, more: str = "") -> Exit:
+        """Say why no run starts, and `more` with it; the exit code that goes with it."""
         if isinstance(error, OSError):
             error = ConsoleError("the run cannot be set up", one_line(str(error)))
+        detail = "\n".join(filter(None, (error.detail, more)))
         self.say(
-            {"ok": False, "title": error.title, "detail": error.detail, "hint": error.hint,
+            {"ok": False, "title": error.title, "detail": detail, "hint": error.hint,
              "exit": int(error.exit_code)}
         )  # fmt: skip
         return error.exit_code

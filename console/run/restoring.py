@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from typing import Any
 
+from console.errors import ConsoleError
 from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback import warm
 from console.rollback.ladder import Ladder
-from console.rollback.report import LADDER, Follower, Result, new_trigger, size_of
+from console.rollback.report import LADDER, Follower, Result, new_trigger, quiet_limit, size_of
 from console.run.context import Attempt, Context
 from console.run.plan import RESTORE
 from console.run.state import StepState
@@ -70,20 +72,33 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 
 
 def _by_warm(context: Context, emit: Any) -> Result | None:
+    """What the warm ladder made of it; None where there is none, or it was stopped or got stuck."""
     directory = context.run.rollback
     follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
     if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):
         return None
-    begun = context.clock.monotonic()
+    heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)
     while True:
         result = follower.poll()
         if result is not None:
             return result
-        if not warm.is_warm(directory):
+        if not warm.is_warm(directory, running=True):
             return follower.poll()
-        if not follower.seen and context.clock.monotonic() - begun > WARM_WORD_S:
+        now = context.clock.monotonic()
+        if follower.seen != seen:
+            heard, seen = now, follower.seen
+        if now - heard > (most_s if seen else WARM_WORD_S):
             return None
         context.clock.sleep(0.01)
+
+
+def _most_quiet_s(context: Context) -> float:
+    """Seconds a ladder that climbs may say nothing; without a plan on the disk nobody else could
+    climb, and it is waited for."""
+    try:
+        return quiet_limit(sealed.read(context.run.sealed))
+    except ConsoleError:
+        return math.inf
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:

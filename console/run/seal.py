@@ -16,6 +16,7 @@ from console.rollback.script import render
 from console.run.baseline import facts, records_dir, restore_file, written
 from console.run.context import Context
 from console.run.directory import RunDir, all_runs
+from console.run.guard_sheet import lease_of
 from console.run.plan import Plan
 from console.services import process, relay
 from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def seal(context: Context, baseline: Baseline) -> SealedPlan:
     """Write plan.json and rollback.sh into the run's rollback directory. Raises OSError."""
     plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
+    plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
     sealed.write(plan, context.run.sealed)
     sealed.write_atomically(context.run.script, render(plan), 0o755)
     return plan

@@ -76,9 +76,12 @@ def end(path: str, pid: int, start: int, spared: Collection[int] = ()) -> int:
 
 
 def of_process(pid: int, start: int) -> str:
-    """The group of a process that was started by `popen`; "" where it has none."""
-    home = _home()
-    path = f"{home}/{_name(pid, start)}"
+    """The group of a process that `popen` started, from whatever session; "" where it has none.
+    Of one that is gone only a group below this process's own is found."""
+    tree, name = _tree(), _name(pid, start)
+    above, found, _ = f"{_inside(pid)}/".partition(f"/{name}/")
+    home = f"{tree.mount}{above}" if tree is not None and found else _home()
+    path = f"{home}/{name}"
     return path if home and os.path.isdir(path) else ""
 
 
@@ -94,14 +97,21 @@ def _name(pid: int, start: int) -> str:
     return f"{PREFIX}{pid}.{start}"
 
 
-def _home(tree: Hierarchy | None = None) -> str:
+def _home() -> str:
     """The group of this process in version 2's hierarchy; "" without one."""
-    tree = tree or next((one for one in cgroup.hierarchies() if not one.kind), None)
-    if tree is None:
-        return ""
-    mine = next((path for kind, path in cgroup.paths_of("self") if not kind), "")
+    tree, mine = _tree(), _inside("self")
     above = mine.split(f"/{PREFIX}", 1)[0].rstrip("/")  # this process may be in such a group itself
-    return f"{tree.mount}{above}" if mine and ".." not in mine else ""
+    return f"{tree.mount}{above}" if tree is not None and mine else ""
+
+
+def _tree() -> Hierarchy | None:
+    return next((one for one in cgroup.hierarchies() if not one.kind), None)
+
+
+def _inside(pid: int | str) -> str:
+    """The group of a process, from version 2's mount on; "" without one."""
+    path = next((path for kind, path in cgroup.paths_of(pid) if not kind), "")
+    return "" if ".." in path else path
 
 
 def _write(path: str, text: str) -> None:

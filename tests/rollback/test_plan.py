@@ -53,6 +53,7 @@ FULL = SealedPlan(
     memory_file="/state/restore.json",
     finish_argv=("omni-console", "finish"),
     grace_s=12.0,
+    lease_s=1800.0,
 )
 
 

@@ -20,9 +20,9 @@ from console.rollback import live, warm
 from console.rollback.command import rollback
 from console.rollback.pointer import Pointer
 from console.rollback.pointer import write as write_pointer
-from console.rollback.report import LADDER, Line, read_lines
-from console.services import probe, process
-from tests.rollback.conftest import Stage, until
+from console.rollback.report import LADDER, Line, read_lines, who_asked
+from console.services import probe, process, relay
+from tests.rollback.conftest import Stage, free_port, kill_now, standin, until
 
 Warm = Callable[[], subprocess.Popen[bytes]]
 
@@ -109,29 +109,117 @@ def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: W
     assert child.poll() is None
 
 
-def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage.start_baseline()
-    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING)
-    left = [stage.sleeper(), stage.sleeper()]
-    for kind, one in zip(("runner", "sentinel"), left, strict=True):
-        stage.record(kind, kind, one)
+Look = Callable[[int], None]
+
+
+class Later(SystemClock):
+    """The machine's clock, put forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int:
+    """How often a ladder that nobody speaks to looked until it left; `look` is called before each,
+    with its number."""
     looks: list[float] = []
+    waiting = warm.Warm(stage.plan.rollback_dir)
+    waiting.clock = later = Later()
 
     def silence(
         readers: list[int], _w: object, _x: object, seconds: float
     ) -> tuple[list[int], ...]:
         looks.append(seconds)
-        if len(looks) in (2, 3):
-            process.stop_group(*left.pop(0), grace_s=0.0)
-        assert len(looks) < 10
+        later.ahead += seconds
+        assert len(looks) < 20
+        look(len(looks))
         return [], [], []
 
     monkeypatch.setattr(warm, "select", SimpleNamespace(select=silence))
-    waiting = warm.Warm(stage.plan.rollback_dir)
+    monkeypatch.setattr(waiting, "_drain", lambda: b"")  # there is no FIFO
     waiting.run()
-    assert looks == [warm.LOOK_S] * 3, "it stays for a runner, and for a sentinel"
+    return len(looks)
+
+
+def serve(stage: Stage) -> None:
+    stage.start_baseline()
+    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING)
+
+
+def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(stage)
+    left = [stage.sleeper(), stage.sleeper()]
+    for kind, one in zip(("runner", "sentinel"), left, strict=True):
+        stage.record(kind, kind, one)
+
+    def look(number: int) -> None:
+        if number in (2, 3):
+            process.stop_group(*left.pop(0), grace_s=0.0)
+
+    looks = in_silence(stage, monkeypatch, look)
+    assert looks == 3, "it stays for a runner, and for a sentinel"
+
+
+def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, port = stage.plan.baseline.url, free_port()
+    stage.spawn(list(standin(port).argv))
+    door = stage.spawn(list(relay.argv(relay.address(url), f"127.0.0.1:{port}", "cand")))
+    until(lambda: probe.health(url)[0] is probe.Health.SERVING)
+
+    def look(number: int) -> None:
+        if number == 2:
+            process.stop_group(*door, grace_s=3.0)
+            serve(stage)
+
+    looks = in_silence(stage, monkeypatch, look)
+    assert looks == 2, "the baseline is down behind the relay"
+
+
+def test_the_lease_counts_with_runner_and_sentinel_dead(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.seal(lease_s=2.5 * warm.LOOK_S)
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    climbed: list[int] = []
+
+    def look(number: int) -> None:
+        if number == 3:
+            kill_now(runner)
+            until(lambda: not process.alive(*runner))
+        if not climbed and (stage.plan.rollback_dir / LADDER).exists():
+            climbed.append(number)
+
+    looks = in_silence(stage, monkeypatch, look)
+    assert climbed == [looks] == [7], "three minutes after the look that found nobody"
+    lines = done(stage)
+    assert (lines[-1]["serving"], lines[-1]["trigger"].split("-")[0]) == (True, "lease")
+    assert who_asked(stage.plan.rollback_dir) == "the lease"
+
+
+@pytest.mark.parametrize("why", ["no lease", "it was climbed before", "a sentinel lives"])
+def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * warm.LOOK_S)
+    ladder, sentinel = stage.plan.rollback_dir / LADDER, stage.sleeper()
+    ladder.write_text('{"rung": "done"}\n' if why == "it was climbed before" else "")
+    if why == "a sentinel lives":
+        stage.record("sentinel", "sentinel", sentinel)
+    before = ladder.read_text()
+
+    def look(number: int) -> None:
+        if number == 8:
+            kill_now(sentinel)
+            until(lambda: not process.alive(*sentinel))
+            serve(stage)
+
+    assert in_silence(stage, monkeypatch, look) == 8
+    assert ladder.read_text() == before, "nobody climbed"
 
 
 def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:

@@ -17,6 +17,7 @@ from console.rollback.live import Live
 from console.services import cgroup, enclosure, process
 from tests.run.e2e.world import until
 
+ROOT = Path(__file__).parents[2]
 ESCAPE = """
 import os, sys, time
 if os.fork() == 0:
@@ -153,3 +154,20 @@ def test_a_forged_group_is_nobodys() -> None:
     ):
         assert enclosure.of(path, pid, start) is None
         assert enclosure.end(path, pid, start) == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+def test_it_is_found_from_another_session(escaping: subprocess.Popen[bytes]) -> None:
+    """For root every login has a group of its own."""
+    path = escaped(escaping)[0]
+    aside = Path(path).with_name("elsewhere.test")
+    aside.mkdir()
+    start = path.rpartition(".")[2]
+    asked = f"of_process({escaping.pid}, {start})"
+    ask = f"from console.services.enclosure import of_process; print({asked})"
+    move = f'echo 0 > {aside}/cgroup.procs && exec "$0" -c "$1"'
+    try:
+        said = subprocess.check_output(["sh", "-c", move, sys.executable, ask], cwd=ROOT)
+    finally:
+        aside.rmdir()
+    assert said.decode().strip() == path

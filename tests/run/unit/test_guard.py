@@ -166,6 +166,18 @@ def test_none_with_nothing_up_stops_nothing_but_no_load_starts(bench: Bench) -> 
     assert caught.value.cause is Cause.GUARD
 
 
+def test_what_comes_up_after_the_last_one_is_gone_is_stopped(bench: Bench) -> None:
+    """A container that was being made when nothing was up yet."""
+    gone_for_good(bench)
+    bench.tick(20, fresh=False)
+    assert bench.halted == ""
+    bench.context.record("service", service="cand", alive=True, kind="container", container="c")
+    bench.tick(8, fresh=False)
+    assert bench.halted == "rollback:guard"
+    assert bench.kinds == ["restarted", "gone"], "said once"
+    assert len(bench.context.view.verbs) == 1, "stopped once"
+
+
 def test_a_second_death_is_one_too_many(bench: Bench) -> None:
     bench.context.record("outage", down=True)
     bench.sentinel.alive = bench.sentinel.watches = False

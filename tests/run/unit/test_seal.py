@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.errors import EngineError
+from console.rollback import plan as sealed
 from console.run import seal
 from console.run.seal import sealed_plan
 from console.services.engine import NoSuchContainer
 from tests.run.unit.conftest import MakePlan
-from tests.run.unit.guarded import BASE
+from tests.run.unit.guarded import BASE, META, Bench
 
 ID = "ab" * 32
 
@@ -43,3 +46,14 @@ def test_protected_containers_are_sealed_with_their_ids(
     ids = (ID,) if up else ()
     assert sealed_plan(made.site, BASE, made).protected == ("gone", "qdrant", *ids)
     assert sealed_plan(made.site, BASE).protected == ("gone", "qdrant"), "no run: nobody is asked"
+
+
+def test_the_lease_is_sealed(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warm ladder counts it where nobody else is left."""
+    bench = Bench(tmp_path, plan("{id: n, note: x}"), monkeypatch)
+    bench.context.meta = replace(META, lease_s=90.0)
+    seal.seal(bench.context, BASE)
+    assert sealed.read(bench.context.run.sealed).lease_s == 90.0
+    bench.close()

@@ -1,0 +1,55 @@
+"""Services of a run as real processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.clock import SystemClock
+from console.run.context import Attempt
+from console.run.fleet import Fleet
+from console.services import cgroup, enclosure, process
+from console.services.base import ProcessSpec
+from tests.run.e2e.world import until
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import Bench
+from tests.services.test_enclosure import ESCAPE
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
+    bench.context.clock = SystemClock()
+    (bench.context.run.path / "logs").mkdir()
+    made = bench.context.fleet = Fleet(bench.context)
+    yield made
+    for name in list(made.handles):
+        made.stop(name)
+    made.close()
+    bench.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+def test_who_left_the_session_ends_with_a_service_of_another_login(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = ProcessSpec((sys.executable, "-S", "-c", ESCAPE))
+    fleet.use(replace(fleet.specs["cand"], runs=runs))
+    handle = fleet.start("cand", Attempt(fleet.context, "up", 1, 60.0))
+    group = enclosure.of_process(handle.pid, handle.start)
+
+    def away() -> set[int]:
+        near = process.members(handle.pid, handle.start)
+        return set(cgroup.pids(group)) - {one.pid for one in near}
+
+    until(away, "one of them is away")
+    # a `resume` from a second login: its own group is another one
+    monkeypatch.setattr(enclosure, "_home", lambda: "/sys/fs/cgroup/elsewhere")
+    assert fleet.stop("cand")
+    until(lambda: not cgroup.pids(group), "nobody is left")

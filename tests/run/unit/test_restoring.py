@@ -1,0 +1,115 @@
+"""A run asks the warm ladder for its baseline, and does not wait for one that stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console.clock import FakeClock
+from console.rollback import live, wake
+from console.rollback import plan as sealed
+from console.rollback.report import Result, quiet_limit
+from console.run import restoring
+from console.services import process
+from tests.rollback.conftest import until
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import Bench
+
+
+class Ticking(FakeClock):
+    """A second a look; what is to happen at a look is in `then`."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.then: dict[int, Callable[[], None]] = {}
+
+    def sleep(self, seconds: float) -> None:
+        assert self.time < 10_000, "it waits for ever"
+        self.then.get(int(self.time), lambda: None)()
+        super().sleep(1.0)
+
+
+class Warm:
+    """A warm ladder that says and does what a test wants, and what the run's own does meanwhile."""
+
+    def __init__(self, bench: Bench, child: subprocess.Popen[bytes]) -> None:
+        self.context = bench.context
+        self.context.guard = None
+        self.context.fleet = SimpleNamespace(handles={})  # type: ignore[assignment]
+        self.context.clock = self.clock = Ticking()
+        self.child = child
+        self.own: list[float] = []
+        run = bench.context.run
+        os.mkfifo(run.rollback / wake.FIFO)
+        self.fifo = os.open(run.rollback / wake.FIFO, os.O_RDWR | os.O_NONBLOCK)
+        start = process.start_time(child.pid) or 0
+        live.append(run.live, live.Live("ladder", "warm", child.pid, start))
+
+    def says(self, rung: str, **more: Any) -> None:
+        line = {"trigger": "t", "rung": rung, "state": "ok", "at": 1.0, "t": 1.0, "detail": ""}
+        with self.context.run.ladder.open("a") as file:
+            file.write(json.dumps({**line, **more}) + "\n")
+
+    def stops(self) -> None:
+        os.kill(self.child.pid, signal.SIGSTOP)
+        until(lambda: wake.is_stopped(self.child.pid))
+
+    def climb(self, *_: object, **__: object) -> Warm:
+        """Stands where the run's own ladder does."""
+        self.own.append(self.clock.time)
+        return self
+
+    def run(self) -> Result:
+        return Result(serving=True)
+
+    def asked(self) -> bytes:
+        return os.read(self.fifo, 16)
+
+
+@pytest.fixture
+def warm(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+    bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
+    with subprocess.Popen(["sleep", "600"]) as child:
+        made = Warm(bench, child)
+        monkeypatch.setattr(restoring, "Ladder", made.climb)
+        yield made
+        child.kill()
+    os.close(made.fifo)
+    bench.close()
+
+
+def test_a_ladder_that_goes_on_is_waited_for(warm: Warm) -> None:
+    limit = int(quiet_limit(sealed.read(warm.context.run.sealed)))
+    warm.clock.then = {
+        1: lambda: warm.says("stop"),
+        limit: lambda: warm.says("start"),
+        2 * limit - 10: lambda: warm.says("done", serving=True, restore_s=9.0),
+    }
+    assert restoring.bring_back(warm.context, "up", 1).restore_s == 9.0
+    assert (warm.asked(), warm.own) == (wake.ASKED, [])
+
+
+def test_one_that_was_stopped_half_way_is_not(warm: Warm) -> None:
+    warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.stops}
+    assert restoring.bring_back(warm.context, "up", 1).serving
+    assert warm.own == [21.0]
+
+
+def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
+    warm.clock.then = {1: lambda: warm.says("stop")}
+    assert restoring.bring_back(warm.context, "up", 1).serving
+    limit = quiet_limit(sealed.read(warm.context.run.sealed))
+    assert warm.own == [pytest.approx(limit, abs=5.0)]
+
+
+def test_one_that_says_nothing_at_all_gets_two_seconds(warm: Warm) -> None:
+    assert restoring.bring_back(warm.context, "up", 1).serving
+    assert warm.own == [restoring.WARM_WORD_S + 1.0]
