@@ -42,6 +42,8 @@ class Bound:
 
     def __init__(self, root: Path, total: int) -> None:
         self.levels: list[Level] = []
+        self.inside = False
+        """Whether something of the run is bounded with this process: of others nothing is told."""
         for mount in mounts(root):
             inside = own_path(root, mount.version)
             if inside is None:
@@ -49,14 +51,15 @@ class Bound:
             for place in _up(mount, inside):
                 self._keep(place, mount.version, total)
 
-    def look(self) -> tuple[int, int] | None:
-        """(limit, bytes left) of the level that is nearest its end; None when none answers."""
-        found: tuple[int, int] | None = None
-        for level in self.levels:
-            left = _left(level)
-            if left is not None and (found is None or left < found[1]):
-                found = (level.limit, left)
-        return found
+    @property
+    def least(self) -> int:
+        """The lowest limit in bytes, 0 without one."""
+        return min((level.limit for level in self.levels), default=0)
+
+    def look(self) -> int | None:
+        """Bytes left to the level that is nearest its end; None when none answers."""
+        known = [left for level in self.levels if (left := _left(level)) is not None]
+        return min(known, default=None)
 
     def close(self) -> None:
         for level in self.levels:

@@ -74,7 +74,7 @@ class Aftermath:
 
     def __init__(
         self, sheet: Sheet, page: Page, window: Window, clock: Clock, say: Say,
-        spawn: Callable[[], None],
+        spawn: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._sheet, self._page, self._window = sheet, page, window
         self._clock, self._say, self._spawn = clock, say, spawn
@@ -84,7 +84,8 @@ class Aftermath:
         self._woken_at: float | None = None
         self._ladder = 0
         self._climbs = self._alone = self._written = False
-        self._next = 0.0
+        self._next = self._retry_at = 0.0
+        self._failed = ""
         self.over = False
 
     def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
@@ -172,20 +173,28 @@ class Aftermath:
         if wake.is_warm(directory) and wake.trigger(directory, wake.SENTINEL):
             self._say("ladder", "the warm ladder was woken")
             return
-        self._start("no warm ladder")
+        self._start("no warm ladder", now)
 
     def _heard(self, now: float) -> None:
         if _size(self._sheet.rollback_dir / LADDER) != self._ladder:
             self._climbs = True
             self._say("ladder", "it climbs")
-        elif self._woken_at is not None and now - self._woken_at >= WORD_S:
-            self._start("it says nothing")
+        elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
+            self._start(self._failed or "it says nothing", now)
 
-    def _start(self, why: str) -> None:
-        """`omni-console rollback`, once: it follows a ladder that climbs after all."""
-        self._climbs = self._alone = True
-        self._say("ladder", f"{why}: omni-console rollback is started")
-        self._spawn()
+    def _start(self, why: str, now: float) -> None:
+        """`omni-console rollback`, once: it follows a ladder that climbs after all. Where no
+        process can be had now it is tried again."""
+        if now < self._retry_at:
+            return
+        if self._spawn():
+            self._climbs = self._alone = True
+            self._say("ladder", f"{why}: omni-console rollback is started")
+            return
+        self._retry_at = now + FOLLOW_S
+        if not self._failed:
+            self._say("ladder", f"{why}, and omni-console rollback cannot be started yet")
+        self._failed = why
 
     def _settled(self, now: float) -> bool:
         """Whether nobody has to be watched any more: the ladder that was woken said how it ended,
@@ -200,7 +209,7 @@ class Aftermath:
         if any(line.get("rung") == "done" for line in lines):
             return True
         if not wake.is_warm(directory, running=True):
-            self._start("the ladder died, or was stopped, while it climbed")
+            self._start("the ladder died, or was stopped, while it climbed", now)
         return self._alone
 
 
@@ -236,17 +245,22 @@ def lease_page(length_s: float, now: float, wall: float) -> Page:
     return Page("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
-def start_rollback(calm: Callable[[int], None]) -> None:
-    """`omni-console rollback` in a session of its own, with an ordinary priority."""
+def start_rollback(calm: Callable[[int], None]) -> bool:
+    """`omni-console rollback` in a session of its own, with an ordinary priority; whether there was
+    room for it."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
-    with contextlib.suppress(OSError):
+    try:
         child = subprocess.Popen(
             [*module_argv("console.cli"), "rollback"], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
+    except OSError:
+        return False
+    _spawned.append(child)
+    with contextlib.suppress(OSError):
         calm(child.pid)
-        _spawned.append(child)
+    return True
 
 
 def reap(killer: Killer, say: Callable[[str, str], None]) -> None:

@@ -27,13 +27,15 @@ REST_WAITING = 1.0
 @dataclass(frozen=True, slots=True)
 class Band:
     """Where the figures may move: RAM available in bytes, what the rest must not be below (seconds
-    until RAM is full) or above (per cent of pressure); `until`: the first deadline, monotonic."""
+    until RAM is full, bytes left to the control group) or above (per cent of pressure); `until`:
+    the first deadline, monotonic."""
 
     least: float
     most: float
     tte_s: float
     some: float
     full: float
+    bound: float
     until: float
 
 
@@ -42,7 +44,7 @@ class Calm:
 
     def __init__(self) -> None:
         self._judge: Judge | None = None
-        self._band = Band(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self._band = Band(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._swap = self._total = 0
         self._tells = True
         self.wait_s = POLL_S
@@ -77,6 +79,7 @@ class Calm:
             and (some is None or some <= band.some)
             and (full is not None) == self._tells
             and (full is None or full <= band.full)
+            and (memory.bound is None or memory.bound >= band.bound)
             and memory.swap_used == self._swap
             and memory.total == self._total
         )
@@ -87,18 +90,20 @@ def rest_s(judge: Judge, memory: Memory) -> float:
     tte_s, some = judge.forecast.tte_s, judge.sight.some.share
     if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_WAITING:
         return POLL_S
-    return max(POLL_S, min(REST_POLL_S, (memory.available - judge.highest) / FASTEST))
+    return max(POLL_S, min(REST_POLL_S, judge.room(memory) / FASTEST))
 
 
 def band(judge: Judge, now: float) -> Band:
     """The band around a look that was judged ok, at `now`."""
-    least, most = 2 * judge.highest, math.inf
+    least, most, bound = 2 * judge.highest, math.inf, 2 * judge.bound_floor
     tte_s, some, full = NEAR_S, math.inf, math.inf
     for limit in (track.limit for track in judge.fast):
         below = -math.inf if limit.below is None else limit.below
         above = math.inf if limit.above is None else limit.above
         if limit.metric == "host.ram_available":
             least, most = max(least, below), min(most, above)
+        elif limit.metric == "host.bound_left":
+            bound = max(bound, below)
         elif limit.metric == "host.time_to_full":
             tte_s = max(tte_s, below) if limit.above is None else math.inf
         elif limit.metric == "host.pressure_some":
@@ -106,4 +111,4 @@ def band(judge: Judge, now: float) -> Band:
         elif limit.metric == "host.pressure":
             full = min(full, above) if limit.below is None else -1.0
     until = min([now + LONGEST_S, *(track.due(now) for track in judge.tracks)])
-    return Band(least, most, tte_s, some, full, until)
+    return Band(least, most, tte_s, some, full, bound, until)

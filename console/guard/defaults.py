@@ -53,9 +53,15 @@ class Defaults:
         return [kept, *(words(limit) for limit in self.limits)]
 
 
-def defaults(total: int, swap_total: int) -> Defaults:
-    """For a machine with this much RAM and swap, bytes."""
-    floor = min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
+def floor_of(total: int) -> int:
+    """How little may be left of so many bytes of RAM."""
+    return min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
+
+
+def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
+    """For a machine with this much RAM and swap, bytes. `bound`: the limit on the control group
+    around the console, 0 for none: it has a floor of its own, all else is of the machine."""
+    floor = floor_of(total)
     low, scarce = int(total * LOW), int(total * SCARCE)
     limits = [
         Limit("host.ram_available", below=floor),
@@ -70,6 +76,9 @@ def defaults(total: int, swap_total: int) -> Defaults:
         Limit("host.pressure_some", above=SOME_WARN, for_s=SOME_WARN_S, act="warn"),
         Limit("runner.silent", above=SILENT_S, act="warn"),
     ]
+    if bound:
+        limits.append(Limit("host.bound_left", below=floor_of(bound)))
+        limits.append(Limit("host.bound_left", below=int(bound * WARN_SCARCE), act="warn"))
     if swap_total:
         growth = min(max(LEAST_SWAP, total // SWAP_SHARE), swap_total // 2)
         limits.insert(2, Limit("host.swap_growth", above=growth, scarce=low))
@@ -85,6 +94,7 @@ def defaults(total: int, swap_total: int) -> Defaults:
 
 NAMES = {
     "host.ram_available": "RAM available", "host.swap_used": "swap used",
+    "host.bound_left": "RAM left to the console's own control group",
     "host.swap_free": "swap free", "host.swap_growth": "swap grown",
     "host.swap_in_rate": "swapped in", "host.swap_out_rate": "swapped out",
     "host.pressure": "all tasks waiting for memory",

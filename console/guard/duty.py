@@ -45,7 +45,7 @@ Wait = Callable[[list[int], float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a sentinel works with; `spawn` starts `omni-console rollback` for a sheet."""
+    """What a sentinel works with; `spawn` starts `omni-console rollback` for a sheet, if it can."""
 
     inbox: Inbox
     watch: Watch
@@ -53,7 +53,7 @@ class Means:
     killer: Killer
     alive: Alive
     clock: Clock
-    spawn: Callable[[Sheet], None]
+    spawn: Callable[[Sheet], bool]
 
 
 def poll(descriptors: list[int], seconds: float) -> bool:
@@ -66,7 +66,7 @@ def judge_of(sheet: Sheet, fast: FastReader, now: float) -> Judge:
     memory = fast.read(now)
     if memory is None:
         raise OSError(fast.why)
-    found = defaults(memory.total, memory.swap_total)
+    found = defaults(memory.total, memory.swap_total, fast.bound.least)
     return Judge(sheet.limits, found, sheet.envelope, sheet.gpus)
 
 
@@ -80,6 +80,8 @@ def go_on(judge: Judge, before: Judge, look: Look) -> Judge:
     judge.advisory(before.advised)
     if before.armed:
         judge.sight.grown_from = before.sight.grown_from
+        if judge.forecast.envelope == before.forecast.envelope:
+            judge.resume(before.base)
         judge.arm(look)
         judge.breach = before.breach
     return judge
@@ -104,16 +106,16 @@ class Duty:
         self._means, self._wait = means, wait
         self._clock = means.clock
         self._judge = judge_of(sheet, means.watch.fast, means.clock.monotonic())
+        self._judge.resume(means.ring.last.get("base"))
         self._limits = limits_of(self._judge, self.sheet)
         self._lease = Lease(sheet.lease_s)
         self._scribe, self._calm = Scribe(means.ring, means.clock), Calm()
         self._aftermath: Aftermath | None = None
         self._known: set[str | tuple[int, int]] = set()
-        self._error = ""
+        self._error, self._wait_s = "", 0.0
         self._asked_to_arm = self._outage = False
         self._second_at = self._advised_at = float("-inf")
         self._collect_at = self._left_at = self._clock.monotonic()
-        self._wait_s = 0.0
 
     def run(self) -> None:
         """Until it is over; a tick that came late is not made up for."""
@@ -186,7 +188,7 @@ class Duty:
             more={
                 "advisory": self._judge.advised, "armed": self._judge.armed,
                 "acted": self._aftermath is not None, "outage": self._outage,
-                "own": self._scribe.own,
+                "own": self._scribe.own, "base": self._judge.base,
                 "targets": [one.title for one in self._means.alive.targets],
                 "spared": list(self._means.alive.refused),
                 "trouble": list(self._means.watch.outer.troubles),
@@ -254,8 +256,8 @@ class Duty:
         a breach only when the runner says so and the ladder has been called."""
         alive = self._means.alive
         if not alive.armed(look.at):
-            if self._judge.armed and (self._aftermath is None or self._aftermath.over):
-                self._judge.disarm()
+            struck = self._judge.breach and self._aftermath and not self._aftermath.over
+            if not struck and self._judge.disarm():
                 self._means.ring.event("disarmed", "nothing of the run is alive")
             self._known.clear()
             self._asked_to_arm = False

@@ -1,8 +1,8 @@
 """RAM, swap and memory pressure four to fifty times a second, on descriptors that stay open.
 
 A look is one pread of meminfo and one of pressure/memory, ~10 µs, 8 of them the kernel's: text that
-is the same as before is not parsed again. Where a cgroup bounds this process each bounding level
-adds two more.
+is the same as before is not parsed again. Where a cgroup bounds this process and what it watches
+each bounding level adds two more.
 """
 
 from __future__ import annotations
@@ -96,19 +96,14 @@ class FastReader:
     def read(self, at: float) -> Memory | None:
         """Memory now; None, with `why`, when it cannot be read: never zero.
 
-        Swap is the machine's. RAM is the machine's, or of the cgroup around this process when
-        less is left of that: limit − usage + inactive_file, as `docker stats` counts.
+        What the machine has; beside it, while something of the run is in there with this process,
+        what is left to the cgroup around it: limit − usage + inactive_file, as `docker stats`
+        counts.
         """
         machine = self._machine(at)
-        if machine is None or not self.bound.levels:
+        if machine is None or not self.bound.levels or not self.bound.inside:
             return machine
-        bound = self.bound.look()
-        if bound is None or bound[1] >= machine.available:
-            return machine
-        return Memory(
-            at, bound[0], bound[1], machine.swap_total, machine.swap_used,
-            machine.some_us, machine.full_us,
-        )  # fmt: skip
+        return machine._replace(bound=self.bound.look())
 
     def close(self) -> None:
         for descriptor in (self._meminfo, self._pressure):

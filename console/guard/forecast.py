@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from console.fit.envelope import LEAST_SLACK, SLACK, Envelope, Sample
 from console.guard.defaults import FLOOR_WITHIN_S, Defaults
@@ -32,6 +34,14 @@ class Slopes:
     short: float | None = None
     medium: float | None = None
     smooth: float | None = None
+
+
+class Base(NamedTuple):
+    """What is counted from, bytes: RAM available, swap used and, by UUID, VRAM used."""
+
+    available: int
+    swap_used: int
+    cards: Mapping[str, int]
 
 
 class _Ring:
@@ -68,36 +78,38 @@ class Forecast:
         self.rate = 0.0
         self.tte_s: float | None = None
         self.on_course = False
-        self._base: Memory | None = None
-        self._cards: dict[str, int] = {}
+        self.base: Base | None = None
         self._line: float | None = None
         self._forget()
 
     def start(self, memory: Memory | None, cards: tuple[Card, ...] = ()) -> None:
         """Something is alive from now on: what is taken is counted from here."""
-        self._base = memory
-        self._cards = {card.uuid: card.used for card in cards if card.used is not None}
-        self._line = self._least(memory)
+        used = {card.uuid: card.used for card in cards if card.used is not None}
+        self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
+
+    def resume(self, base: Base | None) -> None:
+        """What is taken is counted from there."""
+        self.base, self._line = base, self._least(base)
 
     def stop(self) -> None:
         """Nothing is alive any more."""
-        self._base, self._cards, self._line = None, {}, None
+        self.resume(None)
         self.on_course = False
 
     @property
     def started(self) -> bool:
-        return self._base is not None
+        return self.base is not None
 
-    def _least(self, memory: Memory | None) -> float | None:
+    def _least(self, base: Base | None) -> float | None:
         """How little may be left while the prediction holds; None without one that helps.
 
         The lowest that is predicted has to be enough to end at. The slack is the prediction's
         own, as far as what has to be left allows.
         """
-        if self.predicted is None or memory is None:
+        if self.predicted is None or base is None:
             return None
         peak, kept = self.predicted.ram, self.defaults.kept
-        lowest = memory.available - peak
+        lowest = base.available - peak
         if lowest < kept or self.predicted.swap:
             return None
         return max(kept, lowest - max(LEAST_SLACK, peak * SLACK))
@@ -112,7 +124,7 @@ class Forecast:
         """One sample more; the same one again changes nothing."""
         at, demand = memory.at, float(memory.swap_used - memory.available)
         if memory.total != self._total or (self._before and at < self._before[0]):
-            self._forget()  # another bound, or another clock: no slope leads from one to the other
+            self._forget()  # other memory, or another clock: no slope leads from one to the other
             self._total = memory.total
         before, self._before = self._before, (at, demand)
         if before is not None and at > before[0]:
@@ -127,9 +139,9 @@ class Forecast:
 
     def _holds(self, memory: Memory) -> bool:
         """By demand: what was swapped out to make room is still part of what was taken."""
-        if self._line is None or self._base is None:
+        if self._line is None or self.base is None:
             return False
-        grown = max(0, memory.swap_used - self._base.swap_used)
+        grown = max(0, memory.swap_used - self.base.swap_used)
         return memory.available - grown >= self._line
 
     def _count_down(self, available: int, short: float | None, medium: float | None) -> None:
@@ -152,21 +164,21 @@ class Forecast:
 
     def taken(self, memory: Memory) -> tuple[int, int] | None:
         """RAM and swap in bytes since the start; None without one."""
-        base = self._base
+        base = self.base
         if base is None:
             return None
         return base.available - memory.available, memory.swap_used - base.swap_used
 
     def outside(self, memory: Memory, cards: tuple[Card, ...]) -> str | None:
         """What is above the prediction, in words. For once a second: it is not cheap."""
-        taken = self.taken(memory)
-        if taken is None or self.predicted is None:
+        taken, base = self.taken(memory), self.base
+        if taken is None or base is None or self.predicted is None:
             return None
         known = dict(self.predicted.vram)
         vram = [
-            (card.uuid, max(0, card.used - self._cards[card.uuid]))
+            (card.uuid, max(0, card.used - base.cards[card.uuid]))
             for card in cards
-            if card.used is not None and card.uuid in known and card.uuid in self._cards
+            if card.used is not None and card.uuid in known and card.uuid in base.cards
         ]
         ram, swap = (max(0, part) for part in taken)
         return self.envelope.outside(Sample(ram=ram, swap=swap, vram=tuple(vram)))

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from console.fit.envelope import Envelope
 from console.guard.defaults import Defaults
-from console.guard.forecast import Forecast, Slopes
+from console.guard.forecast import Base, Forecast, Slopes
 from console.guard.judge_figures import FAST_GRACE_S, Sight
 from console.guard.judge_track import Track
 from console.guard.limits import Limit
-from console.guard.look import Look
+from console.guard.look import Look, Memory
 from console.guard.sheet import NOTHING_PREDICTED
 from console.text import one_line
 
@@ -96,12 +96,23 @@ class Judge:
         self._slow_due = self._outside_at = -math.inf
         self._parts: tuple[object, ...] = ()
         self._outside = ""
-        self.highest = max(
-            track.limit.below or 0.0
-            for track in self.tracks
-            if track.kills and track.limit.metric == "host.ram_available"
-        )
+        self.highest = self._highest("host.ram_available")
         """The highest level of RAM that kills, bytes."""
+        self.bound_floor = self._highest("host.bound_left")
+
+    def _highest(self, metric: str) -> float:
+        kills = (one.limit for one in self.tracks if one.kills and one.limit.metric == metric)
+        return max((one.below or 0.0 for one in kills), default=0.0)
+
+    def is_near(self, memory: Memory) -> bool:
+        """Whether RAM is near a level that kills."""
+        bound = memory.bound is not None and memory.bound < NEAR_FACTOR * self.bound_floor
+        return bound or memory.available < NEAR_FACTOR * self.highest
+
+    def room(self, memory: Memory) -> float:
+        """Bytes until RAM is down to a level that kills."""
+        left = memory.available - self.highest
+        return left if memory.bound is None else min(left, memory.bound - self.bound_floor)
 
     def arm(self, look: Look) -> None:
         """Something of the run came alive: it may be killed, once. What swap grew by and what the
@@ -121,12 +132,33 @@ class Judge:
             track.forget()
         self._slow_due = -math.inf
 
-    def disarm(self) -> None:
-        """Nothing of the run is alive any more."""
-        self.armed = False
+    @property
+    def base(self) -> dict[str, Any] | None:
+        """What is counted from, for a judge that goes on; None while nothing is."""
+        base = self.forecast.base
+        if base is None:
+            return None
+        return {**base._asdict(), "grown_from": self.sight.grown_from}
+
+    def resume(self, base: object) -> None:
+        """Count from where another judge did (its `base`), as long as something lives."""
+        match base:
+            case {
+                "available": int(available),
+                "swap_used": int(swap),
+                "cards": dict(cards),
+                "grown_from": int(grown),
+            }:
+                self.forecast.resume(Base(available, swap, cards))
+                self.sight.grown_from = grown
+
+    def disarm(self) -> bool:
+        """Nothing of the run is alive any more; whether something was."""
+        before, self.armed = self.armed, False
         self.breach = None
         self.sight.grown_from = None
         self.forecast.stop()
+        return before
 
     def advisory(self, on: bool) -> None:
         """A rollback climbs: warn, never act."""
@@ -209,7 +241,7 @@ class Judge:
 
     def _wait(self, passing: bool) -> float:
         memory, tte_s = self.sight.memory, self.forecast.tte_s
-        near = passing or memory is None or memory.available < NEAR_FACTOR * self.highest
+        near = passing or memory is None or self.is_near(memory)
         if near or (tte_s is not None and tte_s < NEAR_S):
             return NEAR_POLL_S
         return POLL_S

@@ -74,6 +74,7 @@ class Sight:
             "host.swap_used": used,
             "host.swap_growth": None if grown is None else used - grown,
             "host.swap_free": memory.swap_total - used if memory.swap_total else None,
+            "host.bound_left": memory.bound,
         }
 
 
@@ -87,6 +88,8 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
     if limit.log:
         return _hits(index, limit.count), SLOW_GRACE_S, False
     kind, _, what = limit.metric.partition(".")
+    if limit.metric == "host.bound_left":
+        return _bound, FAST_GRACE_S, True
     if limit.metric in _FAST:
         return _at_once(limit.metric), FAST_GRACE_S, True
     if limit.metric in ("host.swap_in_rate", "host.swap_out_rate"):
@@ -119,6 +122,11 @@ def _at_once(metric: str) -> Reader:
         return Figure(sight.fast.get(metric), memory.at, why)
 
     return read
+
+
+def _bound(sight: Sight) -> Figure | None:
+    memory = sight.look.memory
+    return None if memory is None or memory.bound is None else Figure(memory.bound, memory.at)
 
 
 def _silent(sight: Sight) -> Figure:
@@ -229,20 +237,24 @@ def _gpu(free: bool, limit: Limit) -> Reader:
                 lost = lost or _lost(card, look)
             else:
                 found.append((size, card.at, card.uuid))
-        if not found or (lost and limit.of not in ("max", "min")):
+        if not found:
             return Figure(None, why=lost or look.gpu_trouble or "no GPU was looked at")
         if limit.of in ("max", "min"):
             size, at, uuid = (max if limit.of == "max" else min)(found)
             worst = Figure(size, at, of=uuid)
             return _decisive(limit, worst, Figure(None, why=lost) if lost else None) or worst
-        return Figure(sum(size for size, _, _ in found), min(at for _, at, _ in found))
+        part = sum(size for size, _, _ in found)
+        if lost and (limit.above is None or part <= limit.above):
+            return Figure(None, why=lost)  # what is not known would only add to it
+        return Figure(part, min(at for _, at, _ in found))
 
     return read
 
 
 def _cards(sight: Sight, of: str) -> list[Card]:
     """The cards that a limit is about: those of the sheet, else those seen. One that was not seen
-    is there as not known, so that a sum over the rest is never told as the whole."""
+    is there as not known: a sum over the rest is the least that it may be, told only where that is
+    too much already."""
     seen = {card.uuid: card for card in sight.look.cards}
     wanted = sight.gpus or tuple(seen)
     if of and of not in OF_CARD:

@@ -17,6 +17,9 @@ METRICS = {
 """What a limit can be on, and its unit. Pressure is the share of the last second in which all
 (`host.pressure`) or some (`host.pressure_some`) tasks waited for memory; `host.swap_growth` is
 what swap grew by since something of the run came alive."""
+OWN_METRICS = {"host.bound_left": "B"}
+"""What only a default is on: RAM left to the control group around the console, while a host process
+of the run lives in it."""
 OF_CARD = ("sum", "max", "min")
 """`of` of a gpu limit: these, or a UUID (its beginning); of a disk limit a path; of a service limit
 a service's name, "" for any."""
@@ -47,7 +50,7 @@ class Limit:
 
     @property
     def unit(self) -> str:
-        return METRICS.get(self.metric, "")
+        return (METRICS | OWN_METRICS).get(self.metric, "")
 
     def passed(self, value: float) -> bool:
         """Whether a figure is on the wrong side."""
@@ -66,7 +69,7 @@ class Limit:
         limit = Limit(**data)
         if bool(limit.log) == bool(limit.metric):
             raise ValueError("a limit is on a metric or on a log")
-        if limit.metric and limit.metric not in METRICS:
+        if limit.metric and limit.metric not in METRICS | OWN_METRICS:
             raise ValueError(f"unknown metric {limit.metric}")
         if limit.metric and (limit.below is None) == (limit.above is None):
             raise ValueError(f"{limit.metric}: below or above")

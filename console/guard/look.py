@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class Memory(NamedTuple):
-    """RAM and swap in bytes, of the machine or of the cgroup that bounds this process, whichever
-    is nearer its end. `some_us`, `full_us`: the kernel's PSI totals for memory, microseconds.
+    """RAM and swap of the machine in bytes. `some_us`, `full_us`: the kernel's PSI totals for
+    memory, microseconds. `bound`: bytes left to the cgroup around this process, where it counts.
 
     Made at every tick, in a quarter of the time that a frozen dataclass takes."""
 
@@ -22,6 +22,7 @@ class Memory(NamedTuple):
     swap_used: int = 0
     some_us: int | None = None
     full_us: int | None = None
+    bound: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ _NAN = math.nan
 
 class Recorder:
     """Writes one ring. `path` is where it lies; `close()` leaves the file. One that an earlier
-    sentinel of this run left there in this boot is gone on with; `before` is its pid, or 0."""
+    sentinel of this run left there in this boot is gone on with: `before` is its pid, or 0, and
+    `last` its last page."""
 
     def __init__(self, path: Path, run_id: str, clock: Clock) -> None:
         """Raises OSError when the file cannot be made, or has no room."""
         self.path = path
         self._clock = clock
-        self.before, left = _left(path, run_id)
+        self.before, self.last, left = _left(path, run_id)
         self._map = _create(path)
         self._status = 0
         self._put(ring.FAST_AT, left)
@@ -127,29 +128,29 @@ def sweep(now: float) -> None:
                 path.unlink()
 
 
-def _left(path: Path, run_id: str) -> tuple[int, bytes]:
-    """Pid and records of an earlier sentinel of the run; (0, none) without."""
+def _left(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
+    """Pid, last page and records of an earlier sentinel of the run; (0, none, none) without."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return 0, b""
+        return 0, {}, b""
     try:
         found = os.fstat(descriptor)
         if found.st_uid != os.getuid() or found.st_size != ring.SIZE:
-            return 0, b""
+            return 0, {}, b""
         data = os.pread(descriptor, ring.SIZE, 0)
     except OSError:
-        return 0, b""
+        return 0, {}, b""
     finally:
         os.close(descriptor)
     header = ring.unsealed(data, ring.HEADER.size)
     if header is None:
-        return 0, b""
+        return 0, {}, b""
     magic, version, size, run, pid, _, boot, _, _ = ring.HEADER.unpack(header)
     ours = (ring.MAGIC, ring.VERSION, ring.SIZE, run_id.encode()[:96], process.boot_id().encode())
     if (magic, version, size, run.rstrip(b"\0"), boot.rstrip(b"\0")) != ours:
-        return 0, b""
-    return pid, data[ring.FAST_AT :]
+        return 0, {}, b""
+    return pid, ring.page(data) or {}, data[ring.FAST_AT :]
 
 
 def _create(path: Path) -> mmap.mmap:

@@ -5,7 +5,6 @@ Nothing in the file is believed: what is torn, cut off or garbage is left out.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from console.guard import ring
 from console.guard.recorder import LIVE, place
 from console.guard.sheet import DIRECTORY, RING, SHEET
 from console.services import process
-
-_HEAD = ring.STATUS_AT + 2 * ring.STATUS_SLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Recording:
 
     def status(self) -> dict[str, Any] | None:
         """The newest whole status page: 17 KiB are read, nothing else."""
-        return _status(_read(self.path, 0, _HEAD))
+        return ring.page(_read(self.path, 0, ring.FAST_AT))
 
     def fast(self, last_s: float = math.inf) -> list[FastSample]:
         """Samples of the last seconds before the newest one, oldest first."""
@@ -88,7 +85,7 @@ class Recording:
     def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
         found = []
         for slot in ring.slots(_read(self.path, at, size * count), size):
-            if (pair := ring.unpacked(slot)) and (value := _table(pair[1])) is not None:
+            if (pair := ring.unpacked(slot)) and (value := ring.table(pair[1])) is not None:
                 found.append((pair[0], value))
         return [value for _, value in sorted(found, key=lambda one: one[0])]
 
@@ -114,7 +111,7 @@ def open_ring(path: Path) -> Recording | None:
 def _places(run_dir: Path) -> list[Path]:
     directory = run_dir / DIRECTORY
     places = [directory / RING, directory / LIVE]
-    sheet = _table(_read(directory / SHEET, 0, 1 << 20)) or {}
+    sheet = ring.table(_read(directory / SHEET, 0, 1 << 20)) or {}
     name = sheet.get("ring")
     if isinstance(name, str) and name:
         shared = place(name, directory)[0]
@@ -129,14 +126,6 @@ def _same_owner(path: Path, run_dir: Path) -> bool:
         return os.lstat(path).st_uid == os.stat(run_dir).st_uid
     except OSError:
         return False
-
-
-def _status(head: bytes) -> dict[str, Any] | None:
-    found = []
-    for slot in ring.slots(head[ring.STATUS_AT :], ring.STATUS_SLOT):
-        if (pair := ring.unpacked(slot)) and (value := _table(pair[1])) is not None:
-            found.append((pair[0], value))
-    return max(found, key=lambda one: one[0])[1] if found else None
 
 
 def _read(path: Path, at: int, size: int) -> bytes:
@@ -157,14 +146,6 @@ def _sample(fields: ring.Fast) -> FastSample:
     name = ring.LEVELS[level] if level < len(ring.LEVELS) else ""
     known = [None if math.isnan(one) else one for one in (some, full)]
     return FastSample(wall, mono, total, available, swap, known[0], known[1], name)
-
-
-def _table(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _mono(record: dict[str, Any]) -> float:

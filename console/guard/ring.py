@@ -11,9 +11,11 @@ A record knows its number; the newest ones are those with the highest. Little-en
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 MAGIC = b"OMNIRING"
 VERSION = 1
@@ -61,6 +63,24 @@ def unpacked(slot: bytes) -> tuple[int, bytes] | None:
     if not number or len(text) != length or zlib.crc32(text, number & 0xFFFFFFFF) != seal:
         return None
     return number, text
+
+
+def table(text: bytes) -> dict[str, Any] | None:
+    """A JSON table; None for what is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def page(head: bytes) -> dict[str, Any] | None:
+    """The newest whole status page in the beginning of a ring; None without one."""
+    found = []
+    for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
+        if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:
+            found.append((pair[0], value))
+    return max(found, key=lambda one: one[0])[1] if found else None
 
 
 def newest(data: bytes) -> tuple[int, int, int]:

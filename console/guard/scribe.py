@@ -15,7 +15,9 @@ from console.guard.pressure import Pressure
 from console.guard.recorder import Recorder
 from console.text import one_line
 
-PAGE_S, CALM_PAGE_S = 0.5, 1.0
+PAGE_S, CALM_PAGE_S = 0.5, 0.7
+"""Less than the second in which everything is judged: a look that came a moment short of it would
+write no page, and the next one is a second away."""
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 

@@ -52,6 +52,8 @@ class Watch:
         if self.cards is None and (sheet.gpus or any("gpu." in x.metric for x in sheet.limits)):
             self.cards = Cards(self._clock, self._gpu_argv)
             self.cards.child.calm = self._calm
+        # what the runner starts is bounded with it and with this process; a container is not
+        self.fast.bound.inside = any(one.pid for one in targets)
         self._slow.watch(targets)
         self.quick.watch(sheet.limits, targets, self._slow.groups)
         self.outer.tell(sheet, ring, targets)

@@ -51,7 +51,7 @@ def crossed(breach: Mapping[str, Any]) -> Crossed | None:
     metric = str(curve.get("metric") or "")
     level = limit.count if limit and limit.log else _value(limit)
     below = limit is not None and limit.below is not None
-    return Crossed(_name(curve, metric), METRICS.get(metric, ""), points, level, below)
+    return Crossed(_name(curve, metric), Limit(metric).unit, points, level, below)
 
 
 def limit_in(breach: Mapping[str, Any]) -> Limit | None:

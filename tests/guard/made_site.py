@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ class Site:
         put(self.machine, "proc/vmstat", "pswpin 0\npswpout 0\n")
         self.sheet = Sheet(f"site-{root.name}", str(self.run), "ring", limits, **changes)
         self.spawned: list[str] = []
+        self.room = True
+        """Whether a process can be started."""
         self.loads: list[subprocess.Popen[bytes]] = []
         killer = Killer("", deny_of(self.sheet), clock=self.clock.monotonic, release=False)
         self.means = Means(
@@ -50,10 +53,14 @@ class Site:
             Watch(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
             Recorder(root / "ring", self.sheet.run_id, self.clock), killer,
             Alive(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
-            lambda sheet: self.spawned.append(sheet.run_id),
+            self._spawn,
         )  # fmt: skip
         self.fifo = -1
         self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: True)
+
+    def _spawn(self, sheet: Sheet) -> bool:
+        self.spawned.append(sheet.run_id)
+        return self.room
 
     def available(self, gib: float) -> None:
         text = f"MemTotal: {TOTAL * 1024 * 1024} kB\nMemAvailable: {int(gib * 1024 * 1024)} kB\n"
@@ -65,6 +72,15 @@ class Site:
             self.clock.sleep(0.05)
             self.duty._listen()
             self.duty.tick()
+
+    def take_over(self) -> None:
+        """A sentinel in the place of the one before, which was killed."""
+        self.duty.close()
+        self.means.ring.close()
+        ring = Recorder(self.root / "ring", self.sheet.run_id, self.clock)
+        self.means = replace(self.means, ring=ring)
+        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: True)
+        self.duty.rehearse()
 
     def tell(self, **message: Any) -> None:
         descriptor = os.open(self.run / DIRECTORY / INBOX, os.O_WRONLY | os.O_NONBLOCK)

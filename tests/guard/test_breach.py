@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
+from console.guard import breach
+from console.guard.breach import FOLLOW_S
 from console.guard.limits import Limit
+from console.rollback import wake
+from console.rollback.report import LADDER
+from tests.guard.conftest import put
 from tests.guard.made_site import Site
 from tests.guard.test_duty import LOW, site
 
@@ -83,3 +89,51 @@ def test_a_recorder_that_fails_holds_no_blow_up(
     with pytest.raises(ValueError, match="closed"):
         one.pass_time(0.1)
     assert child.wait(60) == -9
+
+
+def test_nobody_strikes_for_a_lease_once_nothing_lives(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW, lease_s=10)
+    one.ladder()
+    child = one.load()
+    one.tell(do="outage", on=True)
+    one.pass_time(12)
+    assert one.woken() == wake.SENTINEL
+    put(one.run, f"rollback/{LADDER}", '{"rung": "stop"}\n')
+    child.kill()
+    child.wait(60)
+    one.pass_time(2)
+    one.available(7)  # what the ladder started
+    one.pass_time(2)
+    assert (one.breach()["cause"], one.woken(), one.events("breach")) == ("lease", b"", [])
+    assert one.events("disarmed") == ["nothing of the run is alive"]
+
+
+def test_a_command_that_finds_no_room_is_tried_again(sites: list[Site], tmp_path: Path) -> None:
+    one = site(sites, tmp_path, LOW)
+    one.load()
+    one.room = False
+    one.available(7)
+    one.pass_time(2)
+    tried = len(one.spawned)
+    assert 2 < tried <= 2 / FOLLOW_S
+    one.room = True
+    one.pass_time(2)
+    assert len(one.spawned) == tried + 1, "once it is started"
+    assert one.events("ladder") == [
+        "no warm ladder, and omni-console rollback cannot be started yet",
+        "no warm ladder: omni-console rollback is started",
+    ]
+
+
+def test_no_room_for_the_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(breach, "module_argv", lambda name: ["true"])
+    assert breach.start_rollback(started.append)
+    assert len(started) == 1
+    assert breach._spawned.pop().wait(60) == 0
+
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError("fork: no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", full)
+    assert not breach.start_rollback(started.append)

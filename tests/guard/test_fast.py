@@ -44,7 +44,9 @@ def readers() -> Iterator[list[FastReader]]:
 
 
 def read(root: Path, readers: list[FastReader], at: float = 3.5) -> Memory | None:
+    """The first look of a reader that watches something beside it."""
     readers.append(FastReader(root))
+    readers[-1].bound.inside = True
     return readers[-1].read(at)
 
 
@@ -155,8 +157,19 @@ def test_the_cgroup_around_this_process_bounds_it(
     bounded(tree, version)
     found = read(tree, readers)
     assert found is not None
-    assert (found.total, found.available) == (64 * GIB, 14 * GIB)
-    assert found.swap_total == 207_000_000 * 1024
+    assert (found.bound, readers[0].bound.least) == (14 * GIB, 64 * GIB)
+    machine = (found.total, found.available, found.swap_total)
+    assert machine == tuple(kib * 1024 for kib in (377_000_000, 354_000_000, 207_000_000))
+
+
+def test_a_bound_that_nothing_of_the_run_is_in_is_not_read(
+    tree: Path, readers: list[FastReader]
+) -> None:
+    bounded(tree, 2)
+    readers.append(FastReader(tree))
+    found = readers[0].read(1)
+    assert found is not None
+    assert found.bound is None
 
 
 @pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n", "\n", f"{400 * GIB}\n"])
@@ -166,7 +179,7 @@ def test_a_limit_above_the_machine_is_none(
     (bounded(tree, 2) / "memory.max").write_text(limit)
     found = read(tree, readers)
     assert found is not None
-    assert found.total == 377_000_000 * 1024
+    assert (found.bound, readers[0].bound.least) == (None, 0)
 
 
 def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[FastReader]) -> None:
@@ -176,7 +189,7 @@ def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[FastReade
     (above / "memory.stat").write_text("anon 1\ninactive_file 0\n")
     found = read(tree, readers)
     assert found is not None
-    assert (found.total, found.available) == (32 * GIB, GIB)
+    assert (found.bound, readers[0].bound.least) == (GIB, 32 * GIB)
 
 
 def test_a_mount_that_shows_only_a_part(tree: Path, readers: list[FastReader]) -> None:
@@ -185,7 +198,7 @@ def test_a_mount_that_shows_only_a_part(tree: Path, readers: list[FastReader]) -
     put(tree, "proc/self/cgroup", "0::/docker/abc/box\n")
     found = read(tree, readers)
     assert found is not None
-    assert found.total == 64 * GIB
+    assert found.bound == 14 * GIB
 
 
 def test_more_left_in_the_cgroup_than_in_the_machine(tree: Path, readers: list[FastReader]) -> None:
@@ -193,16 +206,16 @@ def test_more_left_in_the_cgroup_than_in_the_machine(tree: Path, readers: list[F
     put(tree, "proc/meminfo", MEMINFO.replace("354000000", "1000000"))
     found = read(tree, readers)
     assert found is not None
-    assert (found.total, found.available) == (377_000_000 * 1024, 1_000_000 * 1024)
+    assert (found.available, found.bound) == (1_000_000 * 1024, 14 * GIB)
 
 
 def test_a_cgroup_that_went_away_bounds_nothing(tree: Path, readers: list[FastReader]) -> None:
     place = bounded(tree, 2)
-    readers.append(FastReader(tree))
+    assert read(tree, readers) is not None
     (place / "memory.current").write_text("")
-    found = readers[0].read(1)
+    found = readers[0].read(4)
     assert found is not None
-    assert found.total == 377_000_000 * 1024
+    assert found.bound is None
 
 
 def test_this_machine_as_the_gauges_see_it(readers: list[FastReader]) -> None:
@@ -217,7 +230,7 @@ def test_this_machine_as_the_gauges_see_it(readers: list[FastReader]) -> None:
 
 def test_descriptors_stay_as_they_are(tree: Path, readers: list[FastReader]) -> None:
     bounded(tree, 2)
-    readers.append(FastReader(tree))
+    assert read(tree, readers) is not None
     before = os.listdir("/proc/self/fd")
     for at in range(1000):
         assert readers[0].read(at / 200) is not None

@@ -114,11 +114,11 @@ def test_the_same_look_again_changes_nothing() -> None:
     assert (forecast.slopes, forecast.tte_s) == before
 
 
-@pytest.mark.parametrize("change", ["bound", "clock"])
-def test_another_bound_or_clock_begins_anew(change: str) -> None:
+@pytest.mark.parametrize("change", ["memory", "clock"])
+def test_other_memory_or_another_clock_begins_anew(change: str) -> None:
     forecast = made()
     fill(forecast, 5 * GB, 4, 300 * GB)
-    if change == "bound":
+    if change == "memory":
         forecast.look(at(104.05, 10 * GB, total=64 * GB))
     else:
         forecast.look(at(50.0, 10 * GB))

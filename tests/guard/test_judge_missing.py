@@ -26,10 +26,22 @@ def test_the_sum_needs_every_card_of_the_sheet() -> None:
     found = bench.go(0.3, cards=cards(bench.at, 90 * GIB, None, "lost"))
     assert found.unknown == ("VRAM used (sum): GPU-bbbb: lost",)
     assert (found.level, found.breach) == ("warn", None)
-    only = bench.go(0.3, cards=(Card(A, bench.at, 101 * GIB, 96 * GIB),))
+    only = bench.go(0.3, cards=(Card(A, bench.at, 96 * GIB, 96 * GIB),))
     assert only.unknown == ("VRAM used (sum): GPU-bbbb: no figure",)
     assert only.breach is None
     assert bench.go(0.3, cards=cards(bench.at, 90 * GIB, 11 * GIB)).breach is not None
+
+
+def test_a_sum_that_is_too_much_without_the_lost_card() -> None:
+    bench = Bench(
+        Limit("gpu.memory_used", above=90 * GIB, of="sum"),
+        Limit("gpu.memory_free", below=100 * GIB, of="sum"),
+        gpus=(A, B),
+    )
+    found = bench.go(0.3, cards=cards(bench.at, 95 * GIB, None, "lost"))
+    assert found.breach is not None
+    assert found.breach.reason == "VRAM used (sum) 95.0 GiB, above 90.0 GiB (default)"
+    assert found.unknown == ("VRAM free (sum): GPU-bbbb: lost",), "the other may have any amount"
 
 
 def test_what_was_not_looked_at_yet_is_no_warning() -> None:

@@ -324,9 +324,11 @@ def test_a_sentinel_that_takes_over_goes_on_with_the_recording(
     fill(first, clock, 30)
     first.second({"n": 1})
     first.event("breach", "RAM available")
+    first.status({"level": "ok"})
+    first.status({"level": "act"})
     first.close()  # as if it had been killed: nothing says that it ended
     second = Recorder(tmp_path / "ring", "run-1", clock)
-    assert second.before == os.getpid()
+    assert (second.before, second.last["level"]) == (os.getpid(), "act")
     fill(second, clock, 10)
     second.second({"n": 2})
     second.event("armed", "big")
@@ -343,11 +345,12 @@ def test_nothing_of_another_run_or_boot_is_taken_over(
 ) -> None:
     first = Recorder(tmp_path / "ring", "run-1", clock)
     first.event("breach", "RAM available")
+    first.status({"level": "act"})
     first.close()
     if run_id == "run-1":
         monkeypatch.setattr(process, "boot_id", lambda: "another boot")
     second = Recorder(tmp_path / "ring", run_id, clock)
-    assert (second.before, found(second).events()) == (0, [])
+    assert (second.before, second.last, found(second).events()) == (0, {}, [])
     second.close()
 
 

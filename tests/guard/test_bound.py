@@ -1,0 +1,93 @@
+"""A sentinel in a control group with a limit: the machine is judged, and that limit beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.guard.calm import Calm
+from console.guard.defaults import defaults
+from console.guard.judge import NEAR_POLL_S, Judge
+from console.guard.look import Look, Memory
+from console.guard.target import Target
+from tests.guard.conftest import put
+from tests.guard.judging import PLENTY, SWAP, TOTAL
+from tests.guard.made_site import GIB, Site
+
+LIMIT = 32
+PLACE = "sys/fs/cgroup/user.slice/"
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Site]:
+    """A machine of 64 GiB, and 32 of them for this user."""
+    machine = tmp_path / "machine"
+    put(machine, "proc/self/mountinfo", "29 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    put(machine, "proc/self/cgroup", "0::/user.slice\n")
+    put(machine, PLACE + "memory.max", f"{LIMIT * GIB}\n")
+    put(machine, PLACE + "memory.stat", "anon 1\ninactive_file 0\n")
+    left(machine, 30)
+    site = Site(tmp_path)
+    site.pass_time(1)
+    yield site
+    site.close()
+
+
+def left(machine: Path, gib: float) -> None:
+    put(machine, PLACE + "memory.current", f"{int((LIMIT - gib) * GIB)}\n")
+
+
+def test_the_machine_is_judged(one: Site) -> None:
+    child = one.load()
+    one.pass_time(1)
+    assert one.page()["memory"]["total"] == 64 * GIB
+    assert one.page()["base"]["available"] == 40 * GIB
+    one.available(2.5)
+    one.pass_time(0.2)
+    assert child.poll() is None
+    one.available(1.9)
+    one.pass_time(0.1)
+    assert child.wait(60) == -9
+    one.pass_time(1)
+    assert one.breach()["limit"]["below"] == defaults(64 * GIB, 0).floor
+
+
+def test_a_host_process_is_stopped_before_the_bound_is_full(one: Site) -> None:
+    child = one.load()
+    left(one.machine, 2.1)
+    one.pass_time(1)
+    assert child.poll() is None
+    assert one.page()["level"] == "warn"
+    left(one.machine, 1.9)
+    one.pass_time(0.1)
+    assert child.wait(60) == -9
+    words = "RAM left to the console's own control group 1.9 GiB, below 2.0 GiB (default)"
+    one.pass_time(1)
+    assert one.breach()["reason"] == words
+
+
+def test_a_container_lives_outside_the_bound(one: Site) -> None:
+    left(one.machine, 0.1)
+    watch = one.means.watch
+    watch.tell(one.sheet, one.means.ring.path, (Target("container", "big", "a" * 64),))
+    memory = watch.memory()
+    assert memory is not None
+    assert memory.bound is None
+
+
+def test_near_the_bound_it_is_looked_at_more_often() -> None:
+    judge = Judge((), defaults(TOTAL, SWAP, 64 * GIB))
+    calm = Calm()
+    memory = Memory(0.0, TOTAL, PLENTY, SWAP, 0, 0, 0, 60 * GIB)
+    for tick in range(40):
+        memory = memory._replace(at=100 + tick / 20)
+        found = judge.look(Look(memory.at, memory, beat_at=memory.at))
+    calm.judged(judge, memory, found)
+    assert found.level == "ok"
+    assert calm.holds(memory._replace(at=102.0))
+    assert calm.holds(memory._replace(at=102.05, bound=13 * GIB))
+    near = memory._replace(at=102.1, bound=3 * GIB)
+    assert not calm.holds(near)
+    assert judge.look(Look(near.at, near, beat_at=near.at)).wait_s == NEAR_POLL_S

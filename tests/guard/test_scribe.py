@@ -1,0 +1,40 @@
+"""How often a page is written, whatever a tick took."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from console.guard.calm import REST_POLL_S
+from console.guard.duty import SECOND_S
+from console.run.guard_process import SILENT_S
+from tests.guard.made_site import Site
+
+
+def test_a_look_a_moment_early_leaves_no_page_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Site(tmp_path)
+    second, seconds = one.means.watch.second, 0
+
+    def takes_time() -> None:
+        nonlocal seconds
+        seconds += 1
+        one.clock.sleep(0.002 if seconds % 2 else 0.001)
+        second()
+
+    monkeypatch.setattr(one.means.watch, "second", takes_time)
+    due, pages = one.clock.monotonic(), []
+    for _ in range(round(8 / REST_POLL_S)):
+        due += REST_POLL_S
+        one.clock.sleep(due - one.clock.monotonic())
+        one.duty.tick()
+        assert one.page()["level"] == "ok"
+        pages.append(one.page()["mono"])
+    one.close()
+    written = sorted(set(pages))
+    gaps = [later - before for before, later in itertools.pairwise(written)]
+    assert seconds == 8
+    assert max(gaps) < SECOND_S + REST_POLL_S < SILENT_S

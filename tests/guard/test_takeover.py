@@ -1,0 +1,84 @@
+"""A sentinel that takes over in the middle of a load counts from where the one before did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.fit.envelope import Envelope, Point
+from console.guard.defaults import GIB
+from console.guard.judge import Judge
+from console.guard.look import Card
+from tests.guard.judging import MACHINE, Bench
+from tests.guard.made_site import Site
+
+START, END, RATE = 40.0, 7.0, 2.0
+"""GiB available before and after the load, and what it takes a second."""
+PREDICTED = Envelope((Point("loaded", ram=int(START - END) * GIB),))
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, envelope=PREDICTED)
+    site.pass_time(1)
+    yield site
+    site.close()
+
+
+def fill(one: Site, available: float, to: float) -> None:
+    while available > to:
+        available -= RATE * 0.05
+        one.available(available)
+        one.pass_time(0.05)
+
+
+def test_a_load_that_was_predicted_ends_although_another_took_over(one: Site) -> None:
+    child = one.load()
+    one.pass_time(1)
+    fill(one, START, 20)
+    before = one.page()["base"]
+    one.take_over()
+    assert one.page()["base"] == before
+    assert before["available"] == START * GIB
+    fill(one, 20, END)
+    one.pass_time(1)
+    assert child.poll() is None
+    fill(one, END, 1.9)
+    assert child.wait(60) == -9
+
+
+def test_what_has_ended_meanwhile_is_counted_no_more(one: Site) -> None:
+    child = one.load()
+    one.pass_time(1)
+    child.kill()
+    child.wait(60)
+    one.take_over()
+    assert one.page()["base"] is None
+    one.available(30)
+    one.load("next")
+    one.pass_time(1)
+    assert one.page()["base"]["available"] == 30 * GIB
+
+
+def test_swap_and_cards_are_counted_from_the_same_moment() -> None:
+    bench = Bench(armed=False)
+    cards = (Card("GPU-a", bench.at, 2 * GIB, 96 * GIB), Card("GPU-b", bench.at, None))
+    bench.judge.arm(bench.see(swap=1 * GIB, cards=cards))
+    base = json.loads(json.dumps(bench.judge.base))
+    assert base["cards"] == {"GPU-a": 2 * GIB}
+    after = Judge((), MACHINE)
+    after.resume(base)
+    after.arm(bench.see(available=20 * GIB, swap=8 * GIB))
+    assert after.base == base
+    after.disarm()
+    assert after.base is None
+
+
+@pytest.mark.parametrize("base", [None, 7, {}, {"available": 5}, {"available": "x", "cards": []}])
+def test_what_is_no_base_is_left(base: object) -> None:
+    bench = Bench(armed=False)
+    bench.judge.resume(base)
+    assert bench.judge.base is None
