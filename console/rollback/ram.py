@@ -17,6 +17,10 @@ from console.rollback.report import LADDER, read_lines
 from console.rollback.scene import Scene
 from console.units import format_bytes, format_duration
 
+MEMINFO = "/proc/meminfo"
+SCARCE = 0.1
+"""The part of RAM below which nobody is waited for: loads of 5 GB/s take a seventh of 377 GB in ten
+seconds, and the sentinel only warns while a rollback is on."""
 WAIT_S = 60.0
 PAUSE_S = 0.2
 STEP = 64 << 20
@@ -39,7 +43,7 @@ def returned(scene: Scene, killed: bool) -> str:
     """
     clock = scene.clock
     try:
-        descriptor = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
@@ -78,7 +82,7 @@ def missing(scene: Scene, breach: Path) -> str:
     nobody knows. Waits LATE_S for it at most."""
     try:
         expected, at = _expected(json.loads(breach.read_bytes()))
-        descriptor = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ""
     lines, _ = read_lines(scene.plan.rollback_dir / LADDER)
@@ -112,11 +116,29 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
     return expected, at
 
 
+def is_scarce(path: str = MEMINFO) -> bool:
+    """Whether RAM is nearly full: whoever takes more of it by the second gets no time to end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        left, total = available(descriptor), figure(descriptor, b"MemTotal:")
+    finally:
+        os.close(descriptor)
+    return left is not None and total is not None and left < total * SCARCE
+
+
 def available(descriptor: int) -> int | None:
     """MemAvailable in bytes from an open /proc/meminfo; None when it is not there."""
+    return figure(descriptor, b"MemAvailable:")
+
+
+def figure(descriptor: int, name: bytes) -> int | None:
+    """One row of an open /proc/meminfo in bytes."""
     try:
         data = os.pread(descriptor, 4096, 0)
-        at = data.index(b"MemAvailable:")
-        return int(data[at + 13 : data.index(b"kB", at)]) * 1024
+        at = data.index(name) + len(name)
+        return int(data[at : data.index(b"kB", at)]) * 1024
     except (OSError, ValueError):
         return None

@@ -37,6 +37,8 @@ class Scene:
     """What a started process gets back when this one is protected from the OOM killer."""
     engine_away: bool = False
     """The stop rung gave the engine up: later looks at it must not hold the baseline up."""
+    hurried: bool = False
+    """RAM is nearly full: candidates are killed, not asked to end."""
     stopped: int = 0
     containers: list[str] = field(default_factory=list)
     """Ids of containers that were told to stop."""
@@ -50,6 +52,11 @@ class Scene:
         """Count something that was really ended; rungs do it from several threads."""
         with self._lock:
             self.stopped += count
+
+    @property
+    def grace_s(self) -> float:
+        """A candidate's time to end."""
+        return 0.0 if self.hurried else self.plan.grace_s
 
     @property
     def uses_engine(self) -> bool:

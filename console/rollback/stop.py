@@ -41,11 +41,14 @@ VRAM_STEP = 64 << 20
 def stop(scene: Scene) -> None:
     """End candidate processes and containers, all at once; with the engine away, what can be."""
     scene.report.begin("stop")
+    scene.hurried = ram.is_scarce()
+    if scene.hurried:
+        scene.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = scene.stopped, len(scene.failures)
     worker = beside(lambda: _processes(scene))
     _containers(scene)
     if worker is not None:
-        worker.join(scene.plan.grace_s + process.KILL_WAIT_S + 5)
+        worker.join(scene.grace_s + process.KILL_WAIT_S + 5)
     if len(scene.failures) > failures:
         return
     ended = scene.stopped - before
@@ -87,7 +90,7 @@ def _processes(scene: Scene) -> None:
             groups += [recorded] if recorded else []
     alive = [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
     scene.groups += alive
-    together([_process_task(scene, group) for group in alive], scene.plan.grace_s + 20)
+    together([_process_task(scene, group) for group in alive], scene.grace_s + 20)
     for e in mine:  # who left session, parents and environment behind is still in its group
         left = enclosure.end(e.group, e.pid, e.start, spared)
         if left:
@@ -98,7 +101,7 @@ def _processes(scene: Scene) -> None:
 def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            if process.stop_group(*group, grace_s=scene.plan.grace_s, clock=scene.clock):
+            if process.stop_group(*group, grace_s=scene.grace_s, clock=scene.clock):
                 scene.ended()
         except ServiceError as error:
             scene.fail("stop", str(error))
@@ -191,7 +194,7 @@ def is_up(container: dict[str, Any]) -> bool:
 
 def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:
     scene.containers += targets
-    limit_s = scene.plan.grace_s + GONE_S + 15
+    limit_s = scene.grace_s + GONE_S + 15
     if not together([_container_task(scene, engine, one) for one in targets], limit_s):
         scene.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
@@ -201,7 +204,7 @@ def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[
 
     def task() -> None:
         try:
-            engine.stop(identity, scene.plan.grace_s)
+            engine.stop(identity, scene.grace_s)
         except EngineError as error:
             scene.report.note("stop", f"{short}: {error}; killing it")
             try:
@@ -246,7 +249,7 @@ def _with_command(scene: Scene) -> None:
             if (marked or identity in ours) and not _untouchable(scene, identity, name):
                 targets.append(identity)
         if targets:
-            grace = scene.plan.grace_s
+            grace = scene.grace_s
             scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
             scene.ended(len(targets))
     except EngineError as error:

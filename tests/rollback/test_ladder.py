@@ -16,7 +16,7 @@ import pytest
 
 from console.clock import FakeClock, SystemClock
 from console.errors import Exit
-from console.rollback import restore, stop
+from console.rollback import ram, restore, stop
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress
 from console.rollback.report import RUNGS, Result, new_trigger, read_lines
@@ -111,6 +111,19 @@ def test_stubborn_candidate_and_its_child_are_killed(stage: Stage) -> None:
     assert climb(stage).serving
     assert process.members(*candidate) == []
     assert stage.said("stop", "ok") == ["1 candidate stopped"]
+
+
+def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ram, "is_scarce", lambda: True)
+    stage.seal(grace_s=250.0)  # more than a test may take
+    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 600; done"])
+    until(lambda: "up" in (stage.root / "log").read_text())
+    stage.record("process", "candidate", candidate)
+    assert climb(stage).serving
+    assert process.members(*candidate) == []
+    assert stage.said("stop", "note") == ["RAM is nearly full: candidates are killed at once"]
 
 
 def test_the_baseline_is_never_stopped_and_a_service_called_like_a_container_is(

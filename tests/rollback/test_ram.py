@@ -85,6 +85,19 @@ def test_the_look_itself_costs_little(stage: Stage) -> None:
     assert best < 0.001
 
 
+@pytest.mark.parametrize(("left", "scarce"), [(37, True), (38, False)])
+def test_scarce_is_less_than_a_tenth(tmp_path: Path, left: int, scarce: bool) -> None:
+    text = f"MemTotal: {377 * 2**20} kB\nMemFree: 5 kB\nMemAvailable: {left * 2**20} kB\n"
+    (tmp_path / "meminfo").write_text(text)
+    assert ram.is_scarce(str(tmp_path / "meminfo")) is scarce
+
+
+def test_what_is_not_known_is_not_scarce(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 5 kB\n")
+    assert not ram.is_scarce(str(tmp_path / "meminfo"))
+    assert not ram.is_scarce(str(tmp_path / "none"))
+
+
 def _timed(descriptor: int) -> float:
     begun = time.perf_counter()
     ram.available(descriptor)
