@@ -10,9 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
 
-# two at a time: most of a test is waiting for a real process
 test: $(VENV)/.dev check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -74,22 +74,15 @@ def lacking(reason: str) -> NoReturn:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_KEY] = _Session()
-    config.addinivalue_line("markers", "xdist_group: tests that run one after the other")
     config.addinivalue_line("markers", f"{MARK}: needs a real Docker engine with Compose v2")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test.
-
-    Where tests run side by side, those of one file stay together and in order, and so do all that
-    share the engine.
-    """
+    """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test."""
     for item in items:
         if FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARK)
-        together = MARK if item.get_closest_marker(MARK) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(together))
 
 
 @pytest.hookimpl(tryfirst=True)
