@@ -131,8 +131,6 @@ def test_what_ships_has_no_findings() -> None:
     assert [one for one in found if not one.suppressed] == []
     assert sorted((Path(one.file).name, one.rule) for one in found) == [
         ("ik-llama-phase2.yaml", "split-mode-graph-moe"),
-        ("kt-sglang-evaluation.yaml", "kt-kernel-fp8-conversion"),
-        ("kt-sglang-resurrection.yaml", "kt-kernel-fp8-conversion"),
         ("omni-stack.yaml", "ktransformers-without-sched-ext"),
     ]
 
