@@ -30,7 +30,8 @@ from console.lint.unit import (
 
 _KEYWORD = re.compile(r"\s*(\S*)(?:\s+|$)")
 _FLAG = re.compile(r"\s*(--[a-z-]+(?:=\S*)?)(?:\s+|$)")
-_HEREDOC = re.compile(r"<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+_HEREDOC = re.compile(r"<<(-|[ \t]+)?(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+"""With a space only some builders read it, and `$((1 << N))` is none: its end has to be there."""
 _DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*$")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 LONGEST = 4096
@@ -56,6 +57,7 @@ class Instruction:
     args: Snippet
     flags: tuple[str, ...]
     heredocs: list[Snippet] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     last_line: int = 0
     closed: bool = True
     """Every here-document ends."""
@@ -79,9 +81,12 @@ def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
         flat, last = _joined(lines, at, escape, comments)
         made = _instruction(flat)
         if made.keyword in ("RUN", "COPY", "ADD"):
-            for dash, _, name in _heredocs(made.args.text):
-                begin = last + 1
-                while last + 1 < len(lines) and not _ends(lines[last + 1], name, bool(dash)):
+            for how, name in _heredocs(made.args.text):
+                begin, dash = last + 1, how == "-"
+                if how.isspace() and name not in (line.rstrip("\r") for line in lines[begin:]):
+                    continue
+                made.names.append(name)
+                while last + 1 < len(lines) and not _ends(lines[last + 1], name, dash):
                     last += 1
                 made.closed = made.closed and last + 1 < len(lines)
                 if begin < len(lines):
@@ -143,8 +148,8 @@ def _instruction(flat: Snippet) -> Instruction:
     return Instruction(name, place, flat.part(at, len(flat.text)), tuple(flags))
 
 
-def _heredocs(text: str) -> Iterator[tuple[str, str, str]]:
-    """(dash, quote, name) of every `<<NAME` that stands outside quotes."""
+def _heredocs(text: str) -> Iterator[tuple[str, str]]:
+    """(dash, space or nothing; name) of every `<<NAME` that stands outside quotes."""
     quote, at = "", 0
     while at < len(text):
         char = text[at]
@@ -159,7 +164,7 @@ def _heredocs(text: str) -> Iterator[tuple[str, str, str]]:
         elif text.startswith("<<<", at):
             at += 2
         elif (match := _HEREDOC.match(text, at)) is not None and _begins_word(text, at):
-            yield match[1], match[2], match[3]
+            yield match[1] or "", match[3]
             at = match.end()
             continue
         at += 1
@@ -346,7 +351,7 @@ class _Build:
     def _with_stdin(self, one: Instruction, scene: Scene) -> None:
         """`RUN python3 <<EOF`: command and here-documents as the shell gets them."""
         text, segments = one.args.text + "\n", list(one.args.segments)
-        for body, (_, _, name) in zip(one.heredocs, _heredocs(one.args.text), strict=False):
+        for body, name in zip(one.heredocs, one.names, strict=False):
             segments += [(at + len(text), line, column) for at, line, column in body.segments]
             text += body.text + ("" if body.text.endswith("\n") else "\n") + name + "\n"
         add_script(self.unit, Snippet(text, segments), scene)

@@ -21,6 +21,13 @@ def words(text: str) -> list[list[str]]:
     return [[word.text for word in one.words] for one in unit(text).commands]
 
 
+def test_a_here_document_may_have_a_space_where_its_end_is_there() -> None:
+    text = "FROM x\nRUN cat > /x << 'EOF'\nimport y\nEOF\nRUN echo $((1 << N))\nRUN two\n"
+    found, _, _ = instructions(text)
+    assert [one.keyword for one in found] == ["FROM", "RUN", "RUN", "RUN"]
+    assert [len(one.heredocs) for one in found] == [0, 1, 0, 0]
+
+
 def test_continued_lines_are_one_and_comments_between_them_are_gone() -> None:
     text = "FROM x\nRUN one \\\n  # not this && two \\\n\n  three \\\n  && four\n"
     assert words(text) == [["one", "three"], ["four"]]
