@@ -103,6 +103,11 @@ def _wait_for_signal() -> None:
     os.read(reader, 1)
 
 
+def _say(words: str) -> None:
+    """One write, newline included: llama.cpp's log thread writes to the same descriptors."""
+    os.write(sys.stdout.fileno(), f"engine: {words}\n".encode())
+
+
 def serve(options: argparse.Namespace) -> NoReturn:
     """Load the model, serve until a signal arrives and end the process with exit code 0.
 
@@ -117,9 +122,9 @@ def serve(options: argparse.Namespace) -> NoReturn:
     except RuntimeError as error:
         line = f"llama.cpp does not serve {options.model}; the lines above say why"
         raise EngineFailure(line) from error
-    print(f"engine: serving {options.model.name} on {server.listening_address}", flush=True)
+    _say(f"serving {options.model.name} on {server.listening_address}")
     _wait_for_signal()
-    print("engine: stopped", flush=True)
+    _say("stopped")
     os._exit(0)  # taking llama.cpp down in order would wait for the answers it is writing
 
 

@@ -54,7 +54,8 @@ def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
-        if found := re.search(r"^engine: serving \S+ on (http://\S+)$", text, re.MULTILINE):
+        # llama.cpp may have begun a line of its own in front of it
+        if found := re.search(r"engine: serving \S+ on (http://\S+)$", text, re.MULTILINE):
             return found[1]
         assert engine.poll() is None, text
         time.sleep(0.01)

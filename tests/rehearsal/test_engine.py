@@ -141,7 +141,8 @@ def test_a_trial_to_go_and_back(stage: Stage) -> None:
     assert (found["rehearsal"], found["fault"]) == (True, None)
     assert found["title"] == "REHEARSAL: A trial"
     assert found["site"] == "REHEARSAL-real"
-    assert 12 < found["metrics"]["bench"]["tok_s"]["value"] < 17
+    # the gate and twice it: the aim lies 40 % above, and a shared machine drifts by a fifth
+    assert 12 < found["metrics"]["bench"]["tok_s"]["value"] < 24
     decide = next(one for one in found["verdicts"] if one["step"] == "decide")
     assert [one["verdict"] for one in decide["criteria"]] == ["GO", "GO"]
     assert found["restore_s"] is not None
