@@ -16,7 +16,7 @@ from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir
 from console.run.guard_words import deeds, event_words
 from console.run.liveness import ladder_busy, runner_alive
-from console.run.report import as_json, sign
+from console.run.report_steps import sign
 from console.run.state import RunState, StepState, exit_code, possible_verbs
 from console.run.view import RunView, fold
 from console.text import clean
@@ -229,6 +229,8 @@ class Follow:
         self.finished = True
 
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
+        from console.run.report import as_json  # a tenth of a second, while the run goes on
+
         view = self.view
         if not self.finished and not view.over:
             self._line(f"== interrupted: the runner of {self.run.id} is gone; nothing is lost")

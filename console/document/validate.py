@@ -22,9 +22,10 @@ from console.text import one_line
 
 
 class Strict(BaseModel):
-    """Unknown keys refused, no coercion, immutable."""
+    """Unknown keys refused, no coercion, immutable. Built when first used: most of the hundred
+    models are parts of a larger one, and what a command does not read it need not build."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def _duration(value: Any) -> float:

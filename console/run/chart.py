@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from console.text import clean
 
@@ -132,7 +132,7 @@ class Svg:
         anchor = f' text-anchor="{at}"' if at != "start" else ""
         self._parts.append(
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{colour}"{anchor}{weight}>'
-            f"{escape(words(text))}</text>"
+            f"{escape(words(text), quote=False)}</text>"
         )
 
     def head(self, left: float) -> None:
@@ -144,9 +144,9 @@ class Svg:
         title = words(self.title, 200)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
-            f'viewBox="0 0 {self.width} {self.height}" role="img" aria-label={quoteattr(title)} '
-            f'font-family="{FONT}">\n<title>{escape(title)}</title>\n'
-            f"<desc>{escape(words(self.about, 400))}</desc>\n"
+            f'viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(title)}" '
+            f'font-family="{FONT}">\n<title>{escape(title, quote=False)}</title>\n'
+            f"<desc>{escape(words(self.about, 400), quote=False)}</desc>\n"
             + "\n".join(self._parts)
             + "\n</svg>\n"
         )
