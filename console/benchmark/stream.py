@@ -129,7 +129,8 @@ class SseParser:
     """Server-sent events from bytes cut anywhere, as the HTML standard reads them."""
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._tail: list[bytes] = []
+        self._size = 0  # bytes of the event that is not complete yet
         self._data: list[str] = []
         self._after_cr = False
         self._first = True
@@ -140,9 +141,16 @@ class SseParser:
             chunk = chunk[1:]
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
-        lines = re.split(rb"\r\n|\n|\r", self._tail + chunk)
-        self._tail = lines.pop()
-        if len(self._tail) > EVENT_LIMIT:
+        begun, *more = re.split(rb"\r\n|\n|\r", chunk)
+        self._tail.append(begun)
+        self._size += len(chunk)
+        lines: list[bytes] = []
+        if more:
+            lines = [b"".join(self._tail), *more[:-1]]
+            self._tail = [more[-1]]
+        if b"" in lines:
+            self._size = len(more[-1])
+        if self._size > EVENT_LIMIT:
             raise ValueError(f"an event is longer than {EVENT_LIMIT} bytes")
         for line in lines:
             if line:
@@ -153,7 +161,7 @@ class SseParser:
 
     def close(self) -> Iterator[str]:
         """A last [DONE] whose blank line was cut off; any other unfinished event is dropped."""
-        self._field(self._tail)
+        self._field(b"".join(self._tail))
         if self._data == ["[DONE]"]:
             yield "[DONE]"
 

@@ -77,6 +77,14 @@ def test_an_endless_line_is_refused() -> None:
         parse(b"data: " + b"x" * EVENT_LIMIT)
 
 
+def test_an_event_of_endless_lines_is_refused_and_many_events_are_not() -> None:
+    line = b"data: " + b"x" * 2**16 + b"\n"
+    most = EVENT_LIMIT // len(line)
+    with pytest.raises(ValueError, match="longer than"):
+        parse(*[line] * (most + 1))
+    assert len(parse(*[line + b"\n"] * (most + 2))) == most + 2
+
+
 def test_only_text_is_text() -> None:
     reply = read(
         chunk(role="assistant", content=None),
