@@ -16,8 +16,9 @@ for name in ("NO_COLOR", "TEXTUAL_THEME"):
 
 
 def pytest_configure() -> None:
-    """An example that takes long on a machine that is busy is no failure."""
-    from hypothesis import settings
+    """Examples that take long, to run or to make, on a machine that is busy are no failure."""
+    from hypothesis import HealthCheck, settings
 
-    settings.register_profile("omni", deadline=None)
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("omni", deadline=None, suppress_health_check=slow)
     settings.load_profile("omni")

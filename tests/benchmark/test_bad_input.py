@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from console.benchmark import stream
 from console.benchmark.client import ChatRequest, Endpoint, stream_chat
 from console.benchmark.metrics import PER_SAMPLE, Sample, measure
 from console.benchmark.protocol import Protocol, run_benchmark
@@ -151,8 +152,9 @@ def test_a_token_of_a_megabyte() -> None:
     assert (sample.completion_tokens, sample.chunks, sample.void) == (TOKENS, TOKENS, "")
 
 
-def test_an_event_without_an_end_is_refused() -> None:
-    with scripted(streams([b"data: " + b"x" * 2**20] * 9)) as server:
+def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "EVENT_LIMIT", 2**20)
+    with scripted(streams([b"data: " + b"x" * 2**18] * 5)) as server:
         got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
     assert got.failure is not None
     assert (got.failure.kind, "longer than" in got.failure.text) == (FailureKind.PROTOCOL, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,41 @@ from console.benchmark.clocks import Looks, Watch
 from tests.testbed import nvml as testbed
 from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, RTX_PRO_6000, Nvml
 
+PROGRAM = """
+import pathlib, sys, types
+from console.benchmark import clocks
+def sleep(seconds):
+    pathlib.Path(sys.argv[1]).touch()
+    pause(seconds)
+pause, clocks.time = clocks.time.sleep, types.SimpleNamespace(sleep=sleep)
+clocks.main(float(sys.argv[2]))
+"""
+"""The watch, which leaves a mark behind its first look."""
+
 
 def watched(
     nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *cards: testbed.Card,
-    until: str = "", **more: Any,
+    hangs: bool = False, **more: Any,
 ) -> tuple[dict[str, Any], str]:  # fmt: skip
-    """What a watch tells that looked until its file has grown by a few looks."""
+    """What a watch tells that has looked; or, where it `hangs`, that has begun to."""
     env = nvml.env(nvml.write(tmp_path / "script", cards, **more))
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(clocks, "EVERY_S", 0.02)
+    looked = tmp_path / "looked"
+    if not hangs:
+        argv = [sys.executable, "-c", PROGRAM, str(looked)]
+        monkeypatch.setattr(clocks, "module_argv", lambda name: argv)
     watch = Watch()
     watch.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     child = watch._child
     assert child is not None
-    while not _has_begun(child.pid) and time.monotonic() < deadline:
+    while not (_has_begun(child.pid) if hangs else looked.exists()):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    time.sleep(0.3)
-    return watch.stop(5.0)
+    time.sleep(0.3 if hangs else 0)  # into the call; before it the answer would be the same
+    return watch.stop(60)
 
 
 def _has_begun(pid: int) -> bool:
@@ -67,10 +84,9 @@ def test_a_driver_that_hangs_holds_nobody_up(
 ) -> None:
     """The thread that answers does not ask NVML."""
     hang = {"nvmlDeviceGetPowerUsage": 600}
-    begun = time.monotonic()
-    found, words = watched(nvml, tmp_path, monkeypatch, RTX_5090.but(hang=hang))
+    card = RTX_5090.but(hang=hang)
+    found, words = watched(nvml, tmp_path, monkeypatch, card, hangs=True)
     assert (found, words) == ({}, "NVML did not answer")
-    assert time.monotonic() - begun < 60
 
 
 def test_a_machine_whose_driver_lists_no_card(
@@ -102,8 +118,8 @@ def test_a_child_that_does_not_answer(
     monkeypatch.setattr(clocks, "module_argv", lambda name: argv[:2])
     watch = Watch()
     watch.start()
-    assert watch.stop(0.2) == ({}, words)
-    assert watch.stop(0.2) == ({}, "NVML was not asked")
+    assert watch.stop(0.2 if "sleep" in argv else 60) == ({}, words)
+    assert watch.stop() == ({}, "NVML was not asked")
 
 
 def test_least_mean_and_most() -> None:

@@ -25,7 +25,7 @@ from tests.benchmark.scripted import (
     usage,
 )
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def ended(out: Out) -> Out:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.doctor import run
+from console.doctor import baseline, engine, facts, guard, machine, preflight, run
 from console.doctor.facts import Facts
 from console.doctor.model import Finding
 from console.doctor.run import CHECKS, iterate
@@ -21,7 +21,8 @@ PATIENT_S = 60.0
 
 @pytest.fixture(autouse=True)
 def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """HOME, state, config and host directory under `tmp_path`; no engine, no ssh, no site."""
+    """HOME, state, config and host directory under `tmp_path`; no engine, no ssh, no site; nothing
+    counts as silent for being slow."""
     for name in ("state", "config", "host", "home"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -31,6 +32,11 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
     for name in ("OMNI_SITE", "TMUX", "STY", "SSH_CONNECTION", "SSH_TTY", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+    _wait(monkeypatch, PATIENT_S)
+    assert iterate.__kwdefaults__ is not None
+    monkeypatch.setitem(iterate.__kwdefaults__, "deadline_s", PATIENT_S)
+    for limit in ("SHARED_S", "RUNS_S"):
+        monkeypatch.setattr(facts, limit, PATIENT_S)
     return tmp_path
 
 
@@ -71,11 +77,14 @@ def path_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions give up soon, so that a test of one that hangs is short."""
-    from console.doctor import baseline, engine, facts, machine
-
-    for module in (baseline, engine, facts, machine):
-        monkeypatch.setattr(module, "ASK_S", 0.5)
+    _wait(monkeypatch, 0.5)
     assert run.DEADLINE_S > 0.5
+
+
+def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """For the answer to one question."""
+    for module in (baseline, engine, facts, guard, machine, preflight):
+        monkeypatch.setattr(module, "ASK_S", seconds)
 
 
 HEAD = "schema: omni.site/v1\nname: ws\n"

@@ -23,23 +23,29 @@ from tests.doctor.conftest import CONTAINER, HEAD
 from tests.ground.harmful import harmful
 from tests.testbed.nvml import RTX_5090, Nvml
 
-PROGRAM = (
-    "import sys\nfrom argparse import Namespace\nfrom console.command.doctor import doctor\n"
-    "site = sys.argv[2] if len(sys.argv) > 2 else None\n"
-    "sys.exit(doctor(Namespace(json=sys.argv[1] == 'json', site=site)))\n"
-)
+PROGRAM = """
+import sys
+from argparse import Namespace
+from console.command.doctor import doctor
+from console.doctor import baseline, engine, facts, guard, machine, preflight, run
+kind, ask_s, *site = sys.argv[1:]
+for module in (baseline, engine, facts, guard, machine, preflight):
+    module.ASK_S = float(ask_s)
+facts.SHARED_S = facts.RUNS_S = run.iterate.__kwdefaults__["deadline_s"] = 60.0
+sys.exit(doctor(Namespace(json=kind == "json", site=site[0] if site else None)))
+"""
 
 
-def argv(kind: str, site: Path | None = None) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, kind, *([str(site)] if site else [])]
+def argv(kind: str, *site: str, ask_s: float = 60) -> list[str]:
+    return [sys.executable, "-c", PROGRAM, kind, str(ask_s), *site]
 
 
-def in_pty(columns: int, rows: int, site: Path | None = None, **env: str) -> tuple[int, list[str]]:
+def in_pty(columns: int, rows: int, **env: str) -> tuple[int, list[str]]:
     """Exit code and lines of the command in a terminal of that size."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     child = subprocess.Popen(
-        argv("text", site), stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env},
+        argv("text"), stdin=slave, stdout=slave, stderr=slave, env={**os.environ, **env},
         start_new_session=True,
     )  # fmt: skip
     os.close(slave)
@@ -56,10 +62,12 @@ def in_pty(columns: int, rows: int, site: Path | None = None, **env: str) -> tup
     return child.wait(60), data.decode("utf-8").replace("\r\n", "\n").splitlines()
 
 
-def in_json(*more: str, **env: str) -> tuple[int, dict[str, dict[str, str]], dict[str, object]]:
+def in_json(
+    *site: str, ask_s: float = 60, **env: str
+) -> tuple[int, dict[str, dict[str, str]], dict[str, object]]:
     """Exit code, findings by id (the first of each), and the whole object."""
     done = subprocess.run(
-        [*argv("json"), *more], capture_output=True, text=True, timeout=120,
+        argv("json", *site, ask_s=ask_s), capture_output=True, text=True, timeout=120,
         env={**os.environ, **env}, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.stderr == ""
@@ -143,7 +151,7 @@ def test_where_everything_hangs_the_page_comes(
         site = tmp_path / "site.yaml"
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         site.write_text(CONTAINER.replace("http://127.0.0.1:9", url) + "gpus: [{uuid: GPU-1}]\n")
-        code, found, _ = in_json(str(site), DOCKER_HOST=frozen, **nvml.env(script))
+        code, found, _ = in_json(str(site), ask_s=1, DOCKER_HOST=frozen, **nvml.env(script))
     assert code == Exit.FAILED
     silent = (
         "gpu.cards",

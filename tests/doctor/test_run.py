@@ -24,10 +24,12 @@ class Stuck:
 
     def __init__(self) -> None:
         self.gate = threading.Event()
+        self.begun = threading.Event()
         self.threads: list[threading.Thread] = []
 
     def __call__(self, facts: Facts, check: Check) -> list[Finding]:
         self.threads.append(threading.current_thread())
+        self.begun.set()
         assert self.gate.wait(PATIENT_S)
         return [check.ok("late")]
 
@@ -66,6 +68,7 @@ def test_silence_is_a_finding(stuck: Stuck, level: Level) -> None:
 def test_a_check_that_hangs_does_not_keep_the_process(stuck: Stuck) -> None:
     (answer,) = iterate(checks=(Check("gpu.cards", "cards", stuck),), deadline_s=0.01)
     assert answer.findings[0].level is Level.FAILED
+    assert stuck.begun.wait(PATIENT_S)
     assert [thread.daemon for thread in stuck.threads] == [True]
 
 

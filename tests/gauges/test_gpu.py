@@ -31,8 +31,9 @@ from tests.testbed.nvml import (
 PROGRAM = """
 import json, sys
 from dataclasses import asdict
-from console.gauges.gpu import Session
-session = Session()
+from console.gauges import gpu
+gpu.FIRST_S = gpu.PATIENCE_S = 60.0  # no card hangs here, and a busy machine is no card
+session = gpu.Session()
 for line in sys.stdin:
     gpus, trouble = session.look(float(line))
     found = {"gpus": [asdict(gpu) for gpu in gpus], "trouble": trouble}

@@ -36,6 +36,14 @@ def until(seen: Callable[[], Any], seconds: float = 60) -> Any:
     raise AssertionError("never happened")
 
 
+def gone(process: psutil.Process) -> bool:
+    """Whether it has ended, be it reaped or not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def start(env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ARGV, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -81,7 +89,7 @@ def test_it_does_not_survive_its_owner(nvml: Nvml, tmp_path: Path, hang: dict[st
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait(60)
-    until(lambda: not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: gone(reader))
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")

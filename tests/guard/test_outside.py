@@ -116,9 +116,9 @@ def test_a_group_that_goes_on_is_not_forgotten(tmp_path: Path) -> None:
         until(lambda: own.at is not None)
         one.leaders = [(leader.pid, start, ())]
         own.wake.set()
-        until(lambda: [group["pid"] for group in own.found] == [leader.pid], 10)
+        until(lambda: [group["pid"] for group in own.found] == [leader.pid])
         own.end()
-        assert own.over.wait(10)
+        assert own.over.wait(60)
     finally:
         leader.kill()
         leader.wait(60)

@@ -210,16 +210,17 @@ def test_a_container_whose_page_cache_grows_is_not_over(tmp_path: Path) -> None:
 
 
 def test_a_look_is_cheap(hog: Hog) -> None:
+    """A bound against something that grows, far above what it takes: of this thread alone."""
     quick = Quick()
     quick.watch((limit(1 << 40),), (hog.target,), {})
     least = 1.0
     for turn in range(20):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         for tick in range(100):
             quick.tick(turn * 100.0 + tick)
-        least = min(least, (time.perf_counter() - begun) / 100)
+        least = min(least, (time.thread_time() - begun) / 100)
     quick.close()
-    assert least < 20e-6
+    assert least < 200e-6
 
 
 SHARES = """

@@ -31,7 +31,7 @@ def as_user(code: str, groups: list[int], *arguments: Any) -> Any:
     program = DROP.format(uid=UID) + code
     done = subprocess.run(
         [sys.executable, "-c", program, json.dumps([groups, arguments])],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def test_a_killed_child_is_continued_without_fetching_whole_files_again(
     assert hold.reached.wait(30)
     while (progress := download.look()).bytes_done < 20 * MB:  # it is written in pieces of 10 MiB
         assert progress.phase is Phase.FETCHING
+        time.sleep(0.01)
     assert progress.files_done == 4
     assert download.pid is not None
     os.kill(download.pid, signal.SIGKILL)

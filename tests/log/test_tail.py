@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from console.log import splitter
 from console.log.line import LogLine
 from console.log.source import BEHIND_LIMIT
 from console.log.tail import BATCH, Tail
@@ -59,7 +60,7 @@ class Reader:
 
 
 def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
@@ -76,15 +77,18 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-def follow(path: Path, reader: Reader) -> Iterator[Callable[..., Tail]]:
+def follow(
+    path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Tail]]:
     tails: list[Tail] = []
+    monkeypatch.setattr(splitter, "HOLD_S", 0.1)
 
     def start(lines: int = 10_000) -> Tail:
         tails.append(Tail(path, reader, lines=lines, poll_s=POLL_S).start())
         return tails[-1]
 
     yield start
-    assert [tail.close() for tail in tails].count(False) == 0
+    assert [tail.close(30) for tail in tails].count(False) == 0
 
 
 def add(path: Path, data: bytes) -> None:
@@ -280,7 +284,7 @@ def test_what_cannot_be_read_is_said_once(
     time.sleep(POLL_S * 5)
     assert len(reader.texts) == 1
     assert "cannot be read" in reader.texts[0]
-    assert tail.close()
+    assert tail.close(30)
 
 
 def test_a_reader_that_is_behind_is_waited_for(
@@ -320,7 +324,7 @@ def test_closing_does_not_wait_for_a_reader_that_is_behind(path: Path, reader: R
     add(path, b"one\n")
     tail = Tail(path, reader, poll_s=60).start()
     until(lambda: reader.refused)
-    assert tail.close()
+    assert tail.close(30)
     assert "tail of x.log" not in {thread.name for thread in threading.enumerate()}
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from console.rehearsal.inside.vram import hold
 hold(Path(sys.argv[1]), {"GPU-1": 700}, {"GPU-1": 1000})
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -37,7 +37,7 @@ def holder(tmp_path: Path) -> subprocess.Popen[str]:
 
 def end(child: subprocess.Popen[str]) -> None:
     child.send_signal(signal.SIGKILL)
-    child.wait(timeout=10)
+    child.wait(timeout=60)
     assert child.stdout is not None
     child.stdout.close()
 

@@ -31,7 +31,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Poll a condition; fail the test when it does not come true."""
     deadline = time.monotonic() + limit_s
     while not condition():

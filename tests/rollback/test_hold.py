@@ -31,14 +31,14 @@ class Terminal:
     master: int
     text: bytes = b""
 
-    def read_until(self, word: bytes, limit_s: float = 20.0) -> None:
+    def read_until(self, word: bytes, limit_s: float = 60.0) -> None:
         deadline = time.monotonic() + limit_s
         while word not in self.text:
             assert time.monotonic() < deadline, self.text
             if select.select([self.master], [], [], 0.1)[0]:
                 self.text += os.read(self.master, 4096)
 
-    def ended(self, limit_s: float = 40.0) -> int:
+    def ended(self) -> int:
         """The exit code."""
         status: list[int] = []
 
@@ -47,7 +47,7 @@ class Terminal:
             status.extend([code] if pid else [])
             return bool(pid)
 
-        until(gone, limit_s)
+        until(gone)
         return os.waitstatus_to_exitcode(status[0])
 
 
@@ -60,9 +60,10 @@ def on_a_terminal(argv: list[str]) -> Terminal:
 
 @pytest.fixture
 def stubborn(stage: Stage) -> tuple[int, int]:
-    """A candidate that ignores SIGTERM: two seconds in which things can happen."""
-    stage.seal(grace_s=2.0)
-    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; sleep 600"])
+    """A candidate that ignores SIGTERM: a second in which things can happen."""
+    stage.seal(grace_s=1.0)
+    body = "trap 'echo told' TERM; echo up; while :; do sleep 600 & wait; done"
+    candidate = stage.spawn(["sh", "-c", body])
     until(lambda: "up" in (stage.root / "log").read_text())
     stage.record("process", "candidate", candidate)
     pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
@@ -73,6 +74,18 @@ def climbing(stage: Stage, terminal: Terminal) -> None:
     terminal.read_until(b"plan: this user's run")
     ladder = stage.plan.rollback_dir / "ladder.jsonl"
     until(lambda: ladder.exists() and '"rung": "stop", "state": "begin"' in ladder.read_text())
+
+
+def waiting(stage: Stage, terminal: Terminal) -> None:
+    """The candidate has been told to end, and the command's main thread sleeps meanwhile."""
+    climbing(stage, terminal)
+    until(lambda: "told" in (stage.root / "log").read_text())
+    asleep(terminal)
+
+
+def asleep(terminal: Terminal) -> None:
+    """A signal on the way to a wait is answered after it only."""
+    until(lambda: (seen := process.stat(terminal.pid)) is not None and seen.state == "S")
 
 
 def serves(stage: Stage) -> bool:
@@ -99,10 +112,12 @@ def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> Non
 
 
 def test_first_ctrl_c_goes_on(stage: Stage, stubborn: tuple[int, int]) -> None:
+    stage.seal(grace_s=600.0)  # the candidate ends when the word has been read
     terminal = on_a_terminal(COMMAND)
-    climbing(stage, terminal)
+    waiting(stage, terminal)
     os.write(terminal.master, b"\x03")
     terminal.read_until(b"Ctrl-C again leaves it unfinished")
+    os.killpg(stubborn[0], signal.SIGKILL)
     terminal.read_until(b"the baseline serves")
     assert terminal.ended() == 0
     assert serves(stage)
@@ -110,12 +125,14 @@ def test_first_ctrl_c_goes_on(stage: Stage, stubborn: tuple[int, int]) -> None:
 
 
 def test_second_ctrl_c_leaves(stage: Stage, stubborn: tuple[int, int]) -> None:
+    stage.seal(grace_s=600.0)
     terminal = on_a_terminal(COMMAND)
-    climbing(stage, terminal)
+    waiting(stage, terminal)
     os.write(terminal.master, b"\x03")
     terminal.read_until(b"Ctrl-C again")
+    asleep(terminal)
     os.write(terminal.master, b"\x03")
-    assert terminal.ended(10) == 130
+    assert terminal.ended() == 130
     os.close(terminal.master)
 
 

@@ -129,7 +129,11 @@ def test_garbage_is_an_invalid_file(value: object) -> None:
     assert "x/plan.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20)],
+    ids=["empty", "broken off", "no text", "deep", "too large"],
+)
 def test_unreadable_file(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(data)

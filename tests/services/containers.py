@@ -37,13 +37,27 @@ class Recorder:
         self.launch = Launch(run_id, folder / "service.log", self.handles.append)
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The condition's first true value; an AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.02)
     return value
+
+
+def tidy_up(api: Any, *words: str) -> None:
+    """Remove what compose made in projects with one of these words in their names: an engine has
+    addresses for some thirty networks."""
+
+    def ours(row: dict[str, Any]) -> bool:
+        project = (row.get("Labels") or {}).get("com.docker.compose.project", "")
+        return any(word in project for word in words)
+
+    for row in filter(ours, api.containers(all=True)):
+        api.remove_container(row["Id"], force=True, v=True)
+    for row in filter(ours, api.networks()):
+        api.remove_network(row["Id"])
 
 
 def free_port() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from console.errors import EngineError, EngineTimeout, ServiceError
-from console.services import compose_command
+from console.services import compose_command, process
 from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec
 from console.services.compose import (
     ComposeDriver,
@@ -25,7 +25,7 @@ from console.services.compose_command import compose
 from console.services.container import labels_of
 from console.services.docker_client import inspect
 from console.services.engine_state import silent
-from tests.services.containers import Recorder, service, unique, until
+from tests.services.containers import Recorder, service, tidy_up, unique, until
 from tests.testbed.engine import Engine
 
 FILE = """
@@ -123,10 +123,12 @@ def stack(
     tmp_path: Path,
     docker_env: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Stack:
+) -> Iterator[Stack]:
     for key, value in docker_env.items():
         monkeypatch.setenv(key, value)
-    return Stack(client, busy_image, mine, tmp_path, docker_env)
+    made = Stack(client, busy_image, mine, tmp_path, docker_env)
+    yield made
+    tidy_up(client.api, made.project, made.service)
 
 
 @pytest.fixture
@@ -244,7 +246,7 @@ def test_a_baseline_is_found_by_its_labels(stack: Stack, recorder: Recorder) -> 
     assert resolve_container(stack.client, (), "baseline", stack.project) == found
     assert resolve_container(stack.client, (), "baseline", "no-such-project") is None
     assert resolve_container(stack.client, (Path("/other.yaml"),), "baseline") is None
-    other = unique("other")
+    other = f"other-{stack.project}"
     stack.docker("compose", "-p", other, "-f", str(stack.file), "create", "baseline")
     with pytest.raises(ServiceError, match="several compose projects") as caught:
         resolve_container(stack.client, files, "baseline")
@@ -323,20 +325,21 @@ def program(folder: Path, text: str) -> Callable[[float], str]:
     )
 
 
-def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    call = program(tmp_path, f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
+def test_a_command_that_hangs_is_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda pid, number: groups.append(pid) or kill(pid, number))
+    call = program(tmp_path, "sleep 600 & wait")
     with pytest.raises(EngineTimeout, match="Reading did not finish within"):
         call(0.5)
-    group = int((tmp_path / "pid").read_text())
-    until(lambda: not _alive(group))
+    monkeypatch.undo()
+    until(lambda: not _alive(groups[0]))
 
 
 def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    return any(one.group == group and one.state not in "ZX" for one in process.all_stats())
 
 
 def test_the_environment_is_allow_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

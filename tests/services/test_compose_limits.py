@@ -22,13 +22,13 @@ def test_command_that_outlives_sigkill_is_left_behind(
     pids: list[int] = []
     real = os.killpg
     monkeypatch.setattr(os, "killpg", lambda pid, number: pids.append(pid))
-    call = program(tmp_path, "exec sleep 30")
+    call = program(tmp_path, "exec sleep 600")
     begun = time.monotonic()
     with pytest.raises(EngineTimeout):
         call(0.3)
     took = time.monotonic() - begun
     real(pids[0], 9)
-    assert took < 5
+    assert took < 60
 
 
 def test_restart_policy_of_deploy_is_overruled() -> None:

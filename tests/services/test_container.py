@@ -131,7 +131,7 @@ def test_what_ignores_sigterm_is_killed(
         assert driver.status(handle).detail == "paused"
     begin = time.monotonic()
     driver.stop(handle, 1)
-    assert time.monotonic() - begin < 12
+    assert time.monotonic() - begin < 60
     status = driver.status(handle)
     assert not status.alive
     assert status.exit_code == 137

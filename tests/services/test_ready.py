@@ -13,7 +13,7 @@ import pytest
 
 from console.clock import FakeClock, SystemClock
 from console.errors import EngineTimeout, ServiceError
-from console.services.base import Status
+from console.services.base import Mount, Status
 from console.services.container import ContainerDriver
 from console.services.deadline import Cancelled
 from console.services.probe import Health
@@ -158,14 +158,14 @@ def test_cancelling() -> None:
     assert scene.probed == []
 
 
-def real(driver: ContainerDriver, handle: Any, said: list[str]) -> float:
+def real(driver: ContainerDriver, handle: Any, say: Callable[[str], None]) -> float:
     return wait_ready(
         driver.spec,
         status=lambda: driver.status(handle),
         last_lines=lambda count: driver.last_lines(handle, count),
         clock=SystemClock(),
         cancelled=threading.Event(),
-        progress=said.append,
+        progress=say,
     )
 
 
@@ -173,14 +173,23 @@ def real(driver: ContainerDriver, handle: Any, said: list[str]) -> float:
 def test_a_real_server_gets_ready(
     client: docker.DockerClient, busy_image: str, mine: dict[str, str], tmp_path: Path
 ) -> None:
-    port = free_port()
-    script = "sleep 0.4; mkdir /w; echo ok > /w/health; exec httpd -f -p 80 -h /w"
-    runs = busy(busy_image, "sh", "-c", script, ports=((port, 80),))
-    spec = service(unique("web"), runs, f"http://127.0.0.1:{port}", timeout_s=30.0)
+    """It serves once it has been seen not to."""
+    port, go = free_port(), tmp_path / "go"
+    go.mkdir()
+    wait = "until [ -e /go/on ]; do sleep 0.05; done"
+    script = f"{wait}; mkdir /w; echo ok > /w/health; exec httpd -f -p 80 -h /w"
+    mounts = (Mount(str(go), "/go"),)
+    runs = busy(busy_image, "sh", "-c", script, ports=((port, 80),), mounts=mounts)
+    spec = service(unique("web"), runs, f"http://127.0.0.1:{port}", timeout_s=60.0)
     driver = ContainerDriver(spec, client, labels=mine)
     handle = driver.start(Recorder(tmp_path).launch)
     said: list[str] = []
-    assert 0.2 < real(driver, handle, said) < 20
+
+    def say(words: str) -> None:
+        said.append(words)
+        (go / "on").touch()
+
+    assert real(driver, handle, say) > 0
     assert said[-1] == "serving"
     assert len(said) >= 2
 
@@ -196,6 +205,6 @@ def test_a_real_llama_server_without_its_model(
     driver = ContainerDriver(spec, client, labels=mine)
     handle = driver.start(Recorder(tmp_path).launch)
     with pytest.raises(ServiceError, match="ended before it was ready") as caught:
-        real(driver, handle, [])
+        real(driver, handle, lambda words: None)
     assert "/none.gguf" in caught.value.detail
     assert "exited with code 1" in caught.value.detail

@@ -38,7 +38,11 @@ def server(port: int, handler: Handler) -> Iterator[None]:
                     peer, _ = door.accept()
                 except OSError:
                     return
-                threading.Thread(target=handler, args=(peer,), daemon=True).start()
+                threading.Thread(target=serve, args=(peer,), daemon=True).start()
+
+        def serve(peer: socket.socket) -> None:
+            with contextlib.suppress(ConnectionResetError):  # a relay that is killed cuts hard
+                handler(peer)
 
         threading.Thread(target=run, daemon=True).start()
         yield
@@ -59,7 +63,7 @@ def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen
             relay.argv(listen, to, "cand"), stdout=log, stderr=log,
             env={**os.environ, "OMNI_RUN": "run-1"},
         )  # fmt: skip
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not listener.listener(f"http://{listen}"):
         assert time.monotonic() < deadline
         assert child.poll() is None
@@ -76,7 +80,7 @@ def echo(peer: socket.socket) -> None:
 
 
 def call(port: int) -> socket.socket:
-    return socket.create_connection((HOST, port), 10)
+    return socket.create_connection((HOST, port), 60)
 
 
 def cut(client: socket.socket) -> bool:
@@ -146,7 +150,7 @@ def test_its_port_is_free_at_once_for_any_server(
                 assert client.recv(1) == b"x"
         with call(ports[0]) as still_open:
             relayed.send_signal(number)
-            relayed.wait(5)
+            relayed.wait(60)
             with socket.socket() as baseline:
                 baseline.setsockopt(socket.SOL_SOCKET, option, 1)
                 baseline.bind((HOST, ports[0]))
@@ -193,7 +197,7 @@ def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path
     with server(ports[0], echo):
         done = subprocess.run(
             relay.argv(*(f"{HOST}:{port}" for port in ports), "cand"), capture_output=True,
-            text=True, timeout=20, check=False,
+            text=True, timeout=60, check=False,
         )  # fmt: skip
     assert done.returncode == 1
     assert "cannot listen" in done.stdout

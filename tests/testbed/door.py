@@ -75,7 +75,10 @@ def _request(peer: socket.socket) -> bytes:
     head, _, body = data.partition(b"\r\n\r\n")
     found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
     while found and len(body) < int(found[1]):
-        body += peer.recv(65536)
+        more = peer.recv(65536)
+        if not more:
+            return b""
+        body += more
     return head + b"\r\n\r\n" + body
 
 

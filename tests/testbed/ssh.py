@@ -22,7 +22,7 @@ from pathlib import Path
 from console.services import process
 from tests.testbed.cache import Unavailable
 
-LOGIN_S = 20.0
+LOGIN_S = 60.0
 TRIES = 3
 """A free port may be taken by somebody else before the server binds it."""
 
@@ -42,7 +42,7 @@ class Ssh:
             "-i", str(self.key), "-p", str(self.port),
             "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
             "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
-            "-o", "ConnectTimeout=10", f"{self.user}@127.0.0.1", command,
+            "-o", "ConnectTimeout=60", f"{self.user}@127.0.0.1", command,
         ]  # fmt: skip
 
     def through(self, port: int) -> Ssh:
@@ -110,7 +110,7 @@ def _free_port() -> int:
 
 
 def _until_open(port: int, child: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and child.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 0.2).close()
@@ -146,10 +146,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     logins = _children(child.pid)
     child.terminate()
     try:
-        child.wait(5)
+        child.wait(20)
     except subprocess.TimeoutExpired:
         child.kill()
-        child.wait(5)
+        child.wait(20)
     for pid, start in logins:
         with contextlib.suppress(OSError):
             process.send(pid, start, signal.SIGTERM)

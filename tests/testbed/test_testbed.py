@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.testbed import compose
-from tests.testbed.cache import Unavailable
+from tests.testbed.cache import Unavailable, folder
 from tests.testbed.engine import Engine, ensure_engine, in_use
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Card, Nvml, ensure_nvml
 
@@ -51,7 +52,7 @@ print(json.dumps(cards))
 
 
 def docker(
-    env: dict[str, str], *arguments: str, timeout: float = 60
+    env: dict[str, str], *arguments: str, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["docker", *arguments],
@@ -69,7 +70,7 @@ def read_cards(library: Nvml, script: Path, program: str = READ_CARDS) -> list[o
         env={**os.environ, **library.env(script)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     answer = json.loads(done.stdout)
@@ -100,10 +101,13 @@ def test_the_python_client_reaches_it_too(engine: Engine) -> None:
 
 
 def test_asking_again_finds_the_same_engine(engine: Engine) -> None:
-    begin = time.monotonic()
+    def pid() -> str:
+        return (folder("engine") / "dockerd.pid").read_text() if engine.private else ""
+
+    before = pid()
 
     assert ensure_engine() == engine
-    assert time.monotonic() - begin < 5
+    assert pid() == before
 
 
 def test_an_engine_in_use_is_not_stopped_by_hand(engine: Engine) -> None:
@@ -139,7 +143,7 @@ def test_a_busy_container_serves_a_published_port(
     assert started.returncode == 0, started.stderr
     name = started.stdout.strip()
     try:
-        probe = "for i in 1 2 3 4 5; do wget -qO- 127.0.0.1 && exit; sleep 0.2; done; exit 1"
+        probe = "for i in $(seq 300); do wget -qO- 127.0.0.1 && exit; sleep 0.2; done; exit 1"
         inside = docker(docker_env, "exec", name, "sh", "-c", probe)
         port = docker(docker_env, "port", name, "80").stdout.strip()
     finally:
@@ -154,7 +158,7 @@ def test_compose_starts_and_stops_a_project(
 ) -> None:
     file = tmp_path / "compose.yaml"
     file.write_text(
-        "name: omni-testbed-check\n"
+        f"name: omni-testbed-{uuid.uuid4().hex[:10]}\n"
         "services:\n"
         "  one:\n"
         f"    image: {busy_image}\n"
@@ -313,8 +317,10 @@ PROBE = "def test_it(busy_image): assert busy_image\n"
 def test_the_plugin_names_what_did_not_run(tmp_path: Path, required: str, status: int) -> None:
     (tmp_path / "test_probe.py").write_text(PROBE)
     root = Path(__file__).resolve().parents[2]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     env = {
-        **os.environ,
+        **kept,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(root),
         "OMNI_TEST_DOCKER_HOST": f"unix://{tmp_path}/nobody.sock",
         "OMNI_REQUIRE_ENGINE": required,

@@ -57,12 +57,19 @@ class Hand:
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
+        """Keys, and what they set going is done: a search goes on in slices of time."""
         await self.pilot.press(*keys)
+        if self.busy:
+            await self.until(lambda: not self.busy)
+
+    @property
+    def busy(self) -> bool:
+        return self.pane._timer is not None or self.pane._planned
 
     async def type(self, key: str, words: str) -> None:
         await self.pilot.press(key)
         self.app.query_one(Words).value = words
-        await self.pilot.press("enter")
+        await self.press("enter")
 
     async def until(self, true: Callable[[], object]) -> None:
         for _ in range(1000):
@@ -75,7 +82,7 @@ class Hand:
     async def take(self, *texts: str) -> None:
         """Lines, painted."""
         self.pane.take([log_line(text) for text in texts])
-        await self.until(lambda: self.pane._timer is None and not self.pane._planned)
+        await self.until(lambda: not self.busy)
 
     def rows(self, first: int, last: int) -> list[str]:
         """The rows of the screen as text."""

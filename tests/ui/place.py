@@ -16,11 +16,13 @@ from console.rollback.report import LADDER, read_lines
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import COMMAND, World, until
 from tests.ui.terminal import Terminal
+from widgets.status_line import STATE_TONE
 
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
 LONG = "id: long, run: [sleep, '600']"
 NOTES = ("id: one, note: first", "id: two, note: second", "id: three, note: third")
 QUIET = ("NO_COLOR", "TEXTUAL", "LC_", "LANG", "COLORTERM", "TERM", "TMUX", "SSH_")
+STATES = tuple(state.replace("_", " ").upper() for state in STATE_TONE)
 LEFT = b"\x1b[?1049l\x1b[?25h"
 """What a terminal is sent at the end: its own screen again, and a cursor."""
 ESC = "\x1b[27u"
@@ -98,10 +100,10 @@ def placed(root: Path) -> Iterator[Place]:
         made.close()
 
 
-def ended(terminal: Terminal, limit_s: float = 20.0) -> int:
+def ended(terminal: Terminal, limit_s: float = 60.0) -> int:
     """Wait until the command in the terminal has ended and all it said is read; its exit code."""
     until(lambda: terminal.child.poll() is not None, "it ends", limit_s)
-    terminal._reader.join(5)
+    terminal._reader.join(30)
     assert not terminal._reader.is_alive(), "the terminal is read to its end"
     code: int = terminal.child.returncode
     return code
@@ -140,9 +142,9 @@ def pick(terminal: Terminal, title: str) -> None:
 
 
 def at_home(terminal: Terminal) -> bool:
-    """The run on show, nothing over it: its state stands in the last line but one."""
-    word = terminal.lines[-2][:6]
-    return word.isupper() and not any(x in terminal.text for x in ("┏", "Search for"))
+    """The run on show, nothing over it: its state stands above the keys, or the words there."""
+    state = any(line.startswith(STATES) for line in terminal.lines[-5:-1])
+    return state and not any(x in terminal.text for x in ("┏", "Search for"))
 
 
 def back_home(terminal: Terminal) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import Empty, Queue
+from queue import Empty, Full, Queue
 
 CHUNK = 4096
 AHEAD = 16
@@ -65,8 +65,14 @@ class Link:
                 data = source.recv(CHUNK)
             except OSError:
                 data = b""
-            line.put((time.monotonic() + self._delay_s, data))
-            if not data:
+            due = time.monotonic() + self._delay_s
+            while not self._over.is_set():
+                try:
+                    line.put((due, data), timeout=0.2)
+                    break
+                except Full:  # the sender has to wait, but not for a line that was cut
+                    continue
+            if not data or self._over.is_set():
                 return
 
     def _give(self, sink: socket.socket, line: Queue[tuple[float, bytes]], name: str) -> None:
@@ -93,13 +99,13 @@ class Link:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._threads[0].join(5)
+        self._threads[0].join(30)
         for end in self._sockets:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(30)
         assert not any(thread.is_alive() for thread in self._threads)
 
 

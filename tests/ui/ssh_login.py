@@ -94,7 +94,7 @@ class Login:
     def lose(self, terminal: Terminal) -> None:
         """The client dies at once, without a word to the other side."""
         terminal.child.send_signal(signal.SIGKILL)
-        terminal.child.wait(5)
+        terminal.child.wait(30)
         terminal.close()
         self.open.remove(terminal)
 

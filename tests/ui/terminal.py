@@ -46,6 +46,7 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.raw = bytearray()
         self._lock = threading.Lock()
+        self._over = threading.Event()
         self.master, slave = pty.openpty()
         _size(slave, columns, rows)
         self.child = subprocess.Popen(
@@ -57,9 +58,9 @@ class Terminal:
         self._reader.start()
 
     def _read(self) -> None:
-        while True:
+        while not self._over.is_set():
             try:
-                if not select.select([self.master], [], [], 0.2)[0]:
+                if not select.select([self.master], [], [], 0.05)[0]:
                     continue
                 data = os.read(self.master, 65536)
             except (OSError, ValueError):
@@ -86,7 +87,7 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def until(self, what: str | Callable[[], object], timeout_s: float = 20.0) -> None:
+    def until(self, what: str | Callable[[], object], timeout_s: float = 60.0) -> None:
         """Wait until the screen shows a text, or a condition holds; raises with the screen."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -118,14 +119,16 @@ class Terminal:
 
     def close(self) -> None:
         """Hang up: the pty goes away, as when an ssh client dies."""
+        # the reader first: what another thread opens next may get the number of this descriptor
+        self._over.set()
+        self._reader.join()
         with contextlib.suppress(OSError):
             os.close(self.master)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.child.wait(5)
+            self.child.wait(30)
         if self.child.poll() is None:
             self.child.kill()
-            self.child.wait(5)
-        self._reader.join(2)
+            self.child.wait(30)
 
     def __enter__(self) -> Terminal:
         return self

@@ -107,7 +107,7 @@ def test_verbs_go_out_in_the_order_of_the_keys() -> None:
         outbox.put(lambda number=number: done.append(number))  # type: ignore[misc]
     outbox.put(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     outbox.put(over.set)
-    assert over.wait(10)
+    assert over.wait(60)
     assert done == [*range(200), -1]
 
 
@@ -116,7 +116,7 @@ async def test_a_key_that_repeats_asks_the_baseline_once(run: RunDir) -> None:
 
     def verify() -> str:
         begun.append(1)
-        end.wait(10)
+        end.wait(60)
         return "serving: 8 tokens"
 
     async with console(scene.failed(), run) as (app, pilot, desk):

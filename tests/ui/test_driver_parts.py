@@ -119,7 +119,8 @@ class Pipe:
         return got
 
 
-def test_frames_are_dropped_whole_and_modes_are_kept() -> None:
+def test_frames_are_dropped_whole_and_modes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.terminal_writer.STALE_S", 3600.0)  # dropped for their bytes alone
     pipe = Pipe()
     frames = [f"<{n:04d}{'x' * 4000}>" for n in range(400)]
     pipe.writer.write("\x1b[?1049h")

@@ -185,7 +185,7 @@ class Bench(App):
     def compose(self):
         yield GaugeStrip()
     def on_mount(self):
-        self.set_interval(0.1, self.tick)
+        self.call_after_refresh(self.tick)
     def tick(self):
         if self.done == ticks:
             return self.exit()
@@ -198,6 +198,7 @@ class Bench(App):
         disks = (DiskSample("/", 1000 * GIB, 812 * GIB),)
         at = float(self.done)
         self.query_one(GaugeStrip).show(Sample(at, memory, disks, GpuReport(at, cards)), at)
+        self.call_after_refresh(self.tick)
 Bench().run(mouse=False)
 """
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from textual.geometry import Region
@@ -28,6 +28,17 @@ from widgets.pick_list import TextView
 from widgets.rows import Rows
 from widgets.status_line import StatusLine
 
+LATER = scene.NOW + 86400
+"""When these tests look, Unix seconds: what the ring of `guard_ring` tells is a day old."""
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
+    clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
+    for name in ("guarded", "breach", "operations", "host"):
+        monkeypatch.setattr(f"screens.{name}.time", clock)
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
@@ -40,7 +51,7 @@ async def console(
     made: RunView | None = None,
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:  # fmt: skip
     shot = scene.snapshot(run, made or scene.running()) if run is not None else scene.nothing()
-    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample(time.monotonic()))
+    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample())
     desk.guard.latest = guard
     app = ConsoleApp(desk)  # type: ignore[arg-type]
     async with app.run_test(size=size) as pilot:
@@ -50,7 +61,7 @@ async def console(
 
 
 def now(run: RunDir | None, **changes: object) -> GuardView:
-    return scene.guard(run, at=time.monotonic(), **changes)
+    return scene.guard(run, **changes)
 
 
 def shown(app: ConsoleApp) -> str:
@@ -95,13 +106,12 @@ async def test_a_sentinel_that_is_gone_is_a_word_on_a_terminal_without_colour(
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    at = time.monotonic()
-    async with console(run, scene.guard(run, at=at, tte_s=48.0)) as (app, pilot, desk):
+    async with console(run, now(run, tte_s=48.0)) as (app, pilot, desk):
         assert isinstance(app.screen, OperationsScreen)
         rows = app.screen.query_one("#guard", Rows)
         asked: list[tuple[Region, ...]] = []
         monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
-        desk.guard.latest = scene.guard(run, at=at, tte_s=47.0)
+        desk.guard.latest = now(run, tte_s=47.0)
         app.screen.draw_guard()
         ((region,),) = asked
         assert rows.text[region.x : region.right] == "7"
@@ -121,7 +131,7 @@ async def test_the_lease_stands_in_the_header(
     run: RunDir, size: tuple[int, int], lease: Lease, said: str
 ) -> None:
     made = scene.running()
-    made.created = time.time() - 600
+    made.created = LATER - 600
     async with console(run, now(run, lease=lease), size, made) as (app, _, _):
         assert said in app.screen.query_one(StatusLine).text
 
@@ -132,7 +142,7 @@ async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
     async with console(run, now(run)) as (app, pilot, desk):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)
-        fresh = {**found, "at": time.time(), "wall": time.time()}
+        fresh = {**found, "at": LATER, "wall": LATER}
         desk.guard.latest = now(run, word="acted", breach=fresh)
         screen.draw_guard()
         await settled(pilot, lambda: isinstance(app.screen, BreachScreen))

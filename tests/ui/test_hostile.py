@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,11 @@ SHOWN = {
     "verdict",
 }  # fmt: skip
 """Places whose text has to have been on a screen, or the walk proves nothing."""
+BOOKS = {
+    "file of a broken playbook", "lesson", "objective", "playbook title", "title of a broken one",
+    "unknown service",
+}  # fmt: skip
+"""Those that the list of playbooks shows."""
 PASTES = ("A\x05\x0f\x7fB", "A\x9b2JB", "A\u202eB", "A\x1b]52;c;QQ==\x07B", "e" + "\u0301" * 50)
 OWN = {"CSI <u", "CSI >u", "CSI ?$p", "CSI ?h", "CSI ?l", "CSI H", "CSI m", "OSC 22"}
 """What the screens themselves send."""
@@ -52,6 +59,8 @@ def scroll(walk: Walk, terminal: Terminal, most: int = 8) -> None:
     for _ in range(most):
         before = terminal.text
         terminal.press("pagedown")
+        with contextlib.suppress(AssertionError):
+            terminal.until(lambda: terminal.text != before, 0.5)  # noqa: B023
         keep(walk, terminal)
         if terminal.text == before:
             return
@@ -62,6 +71,29 @@ def paste(walk: Walk, terminal: Terminal, place: str) -> None:
     terminal.press(PASTED.format(walk.words(place)))
     terminal.until(lambda: len(terminal.raw) > before)
     keep(walk, terminal)
+
+
+def turn_to(terminal: Terminal, tag: str) -> None:
+    """Through the logs, round and round and ever slower, to the one with this text."""
+    for tries in range(40):
+        if tag in terminal.text:
+            return
+        terminal.press("]")
+        with contextlib.suppress(AssertionError):
+            terminal.until(tag, 0.25 * 2 ** (tries // 8))
+    raise AssertionError(f"no log with {tag}\n{terminal.text}")
+
+
+def look_at_playbooks(walk: Walk, terminal: Terminal) -> None:
+    """Each under the cursor; again, and slower, where something was not yet drawn."""
+    for quiet_s in (0.08, 0.3, 1.0):
+        terminal.press("home")
+        for _ in range(16):
+            terminal.settle(quiet_s)
+            keep(walk, terminal)
+            terminal.press("down")
+        if not BOOKS - shown(walk):
+            return
 
 
 def look_at_the_run(walk: Walk, terminal: Terminal) -> None:
@@ -76,8 +108,7 @@ def look_at_the_run(walk: Walk, terminal: Terminal) -> None:
     terminal.press("l")
     terminal.until("Search")
     for place in ("service log", "log file", "runner log", "step output"):
-        tag = walk.words.tags[place]
-        press_until(terminal, "]", lambda: tag in terminal.text)  # noqa: B023
+        turn_to(terminal, walk.words.tags[place])
         keep(walk, terminal)
         terminal.press("w")
         keep(walk, terminal)
@@ -116,11 +147,7 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     ask(walk, terminal, "ctrl+p", "Search for commands", "palette pasted")
     ask(walk, terminal, "o", walk.words.tags["report title"])
     pick(terminal, walk.words.tags["playbook title"])
-    terminal.press("home")
-    for _ in range(16):
-        terminal.settle()
-        keep(walk, terminal)
-        terminal.press("down")
+    look_at_playbooks(walk, terminal)
     terminal.press("home")
     terminal.until("Enter: inputs")
     keep(walk, terminal)
@@ -264,30 +291,38 @@ def test_the_measure_lets_plain_text_pass() -> None:
     assert (modes(sent), unsafe(sent), FLOOD.search(sent.decode())) == (set(), [], None)
 
 
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with a live run that stands before its first step; no test moves it."""
+    inputs = "n: {type: string, default: x}"
+    with placed(tmp_path_factory.mktemp("paused") / "place") as place:
+        place.write("a.yaml", book("id: a, note: n", name="a", inputs=inputs))
+        place.stepping()
+        yield place
+
+
 @pytest.mark.parametrize("where", ["reason", "search", "palette", "form"])
-def test_what_is_pasted_does_not_act(tmp_path: Path, where: str) -> None:
+def test_what_is_pasted_does_not_act(paused: Place, where: str) -> None:
     keys = {
         "reason": [("s", "Skip this step")], "search": [("l", "Follow"), ("/", " /")],
         "palette": [("ctrl+p", "Search for")],
         "form": [("2", "The a"), ("enter", "Inputs of")],
     }  # fmt: skip
-    with placed(tmp_path / "place") as place:
-        place.write(
-            "a.yaml", book("id: a, note: n", name="a", inputs="n: {type: string, default: x}")
-        )
-        place.stepping()
-        with place.open() as terminal:
-            terminal.until("PAUSED")
-            for key, word in keys[where]:
-                if key == "2":
-                    pick(terminal, word)
-                else:
-                    terminal.press(key)
-                    terminal.until(word)
-            for number, text in enumerate(PASTES):
-                terminal.press("\x15", PASTED.format(f"{text}{number}end"))
-                terminal.until(f"{number}end")
-            assert unsafe(bytes(terminal.raw)) == []
-            assert acts(bytes(terminal.raw)) <= OWN
-            assert not FLOOD.search(bytes(terminal.raw).decode())
-            back_home(terminal)
+    with paused.open() as terminal:
+        terminal.until("PAUSED")
+        for key, word in keys[where]:
+            if key == "2":
+                pick(terminal, word)
+            else:
+                terminal.press(key)
+                terminal.until(word)
+        for number, text in enumerate(PASTES):
+            terminal.press("\x15", PASTED.format(f"{text}{number}end"))
+            terminal.until(f"{number}end")
+        back_home(terminal)
+        terminal.press("q")
+        assert ended(terminal) == 0
+        sent = bytes(terminal.raw)
+    assert unsafe(sent) == []
+    assert acts(sent) <= OWN
+    assert not FLOOD.search(sent.decode())

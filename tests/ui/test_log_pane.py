@@ -164,7 +164,7 @@ async def test_hostile_and_wide_text_keeps_to_its_cells(
         try:
             await hand.until(lambda: len(hand.pane.buffer) > HOSTILE.count(b"\n") + 3)
         finally:
-            assert tail.close()
+            assert tail.close(30.0)
         keys = ["w"] if wrap else []
         for key in [*keys, "t", "g", "right", "right", "j", "pagedown", "left", "G", "e", "E", "k"]:
             await hand.press(key)

@@ -27,9 +27,10 @@ WHERE = {
 }
 KEYS = {"F12": "f12", "ctrl+backslash": "ctrl+backslash", "kitty's": "\x1b[92;5u"}
 PRESSES = [
-    *[(where, "F12") for where in WHERE], *[(where, "ctrl+backslash") for where in WHERE],
-    ("the run", "kitty's"),
+    *[("the run", key) for key in KEYS], ("a dialog", "F12"), ("the search", "ctrl+backslash"),
+    ("the palette", "F12"), ("a form", "ctrl+backslash"),
 ]  # fmt: skip
+"""The driver takes either key in any place, and the app in each: both are tested by themselves."""
 
 
 @pytest.mark.parametrize(("where", "key"), PRESSES)
@@ -106,6 +107,7 @@ def test_leaving_right_after_the_key_does_not_stop_the_rollback(place: Place) ->
     with place.open() as terminal:
         seen(terminal, "RUNNING long")
         terminal.press("f12")
+        until(place.rungs, "the key is heard")
         terminal.child.kill()
     until(place.fenced, "the fence")
     assert str(place.over().state) == "rolled_back"

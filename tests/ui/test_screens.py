@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.ui import scene
 from widgets.badge import BaselineBadge
 from widgets.options import KeyLine
 from widgets.pick_list import TextView
+from widgets.rows import Rows
 from widgets.status_line import StatusLine
 from widgets.step_list import StepList
 
@@ -67,11 +69,10 @@ async def console(
 
 async def settled(pilot: Pilot[int], true: Callable[[], object]) -> None:
     """Wait until a condition holds."""
-    for _ in range(200):
-        if true():
-            return
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "never true"
         await pilot.pause(0.02)
-    raise AssertionError("never true")
 
 
 def said(app: ConsoleApp) -> str:
@@ -245,22 +246,29 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["f12", "ctrl+backslash"])
+async def rolls_back(app: ConsoleApp, pilot: Pilot[int], desk: scene.StandInDesk, key: str) -> None:
+    """The key acts and its view comes, once however often it is pressed."""
+    before = desk.presses
+    await pilot.press(key)
+    assert desk.presses == before + 1
+    page = app.screen
+    assert isinstance(page, RollbackScreen)
+    await settled(pilot, lambda: "THE BASELINE SERVES" in page.query_one("#head", Rows).text)
+    assert "container deepseek-r1 started" in page.query_one("#rungs", TextView).text
+    await pilot.press(key)
+    assert len([s for s in app.screen_stack if isinstance(s, RollbackScreen)]) == 1
+
+
 @pytest.mark.parametrize("place", PLACES)
-async def test_the_emergency_key_works_in_every_place(run: RunDir, place: str, key: str) -> None:
+async def test_the_emergency_key_works_in_every_place(run: RunDir, place: str) -> None:
     async with console(scene.failed(), run) as (app, pilot, desk):
         await pilot.press(*PLACES[place])
         await pilot.pause()
         before = app.screen
-        await pilot.press(key)
-        assert desk.presses == 1
-        assert isinstance(app.screen, RollbackScreen)
-        await settled(pilot, lambda: "THE BASELINE SERVES" in app.screen.query_one("#head").text)
-        assert "container deepseek-r1 started" in app.screen.query_one("#rungs").text
-        await pilot.press(key)
-        assert len([s for s in app.screen_stack if isinstance(s, RollbackScreen)]) == 1
-        await pilot.press("escape")
-        assert app.screen is before
+        for key in ("f12", "ctrl+backslash"):
+            await rolls_back(app, pilot, desk, key)
+            await pilot.press("escape")
+            assert app.screen is before
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -300,8 +308,9 @@ async def test_looking_at_another_step_does_not_move_the_run(run: RunDir, asked:
         assert asked == []
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 60), (30, 8), (1, 1)])
+@pytest.mark.parametrize("size", [(60, 20), (120, 40), (200, 60), (30, 8), (1, 1)])
 async def test_it_draws_at_any_size(run: RunDir, size: tuple[int, int]) -> None:
+    """At 80x24 every test of this file draws them."""
     async with console(scene.approval(), run, size=size) as (app, pilot, _):
         for keys in PLACES.values():
             await pilot.press(*keys, "escape", "escape")

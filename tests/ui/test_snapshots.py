@@ -13,6 +13,7 @@ from console.app import ConsoleApp
 from console.viewer.guard import NOBODY, GuardView, Lease
 from console.viewer.watch import Snapshot
 from tests.ui import scene
+from tests.ui.test_screens import settled
 from widgets.log_pane import LogPane
 
 SCENES: dict[str, Any] = {
@@ -27,6 +28,11 @@ PICTURES = [
     ("none", (80, 24), ()), ("none", (60, 20), ()),
     ("warned", (120, 40), ()), ("breached", (80, 24), ("b",)),
 ]  # fmt: skip
+SAYS = {
+    "r": "Try up again", "s": "Skip this step", "f12": "THE BASELINE SERVES",
+    "question_mark": "Everywhere", "z": "task 72", "b": "killed candidate",
+}  # fmt: skip
+"""What stands on the screen that a key opens."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +65,22 @@ def guard_of(name: str, shot: Snapshot) -> GuardView:
     return GuardView(shot.run, "ended") if name == "ended" else scene.guard(shot.run)
 
 
+async def still(pilot: Any, words: str) -> None:
+    """Wait until the screen says this, and nothing of it changes any more."""
+    app, last, looks = pilot.app, "", 0
+    pane = app.screen_stack[0].query_one(LogPane)
+
+    def stands() -> bool:
+        nonlocal last, looks
+        strips = app.screen._compositor.render_strips()
+        now = "\n".join(strip.text for strip in strips)
+        same = now == last and words in now and pane._timer is None
+        last, looks = now, looks + 1 if same else 0
+        return looks == 5
+
+    await settled(pilot, stands)
+
+
 @pytest.mark.parametrize(("name", "size", "keys"), PICTURES)
 def test_picture(
     snap_compare: Any, tmp_path: Path, name: str, size: tuple[int, int], keys: tuple[str, ...]
@@ -73,13 +95,10 @@ def test_picture(
     desk.guard.latest = guard_of(name, shot)
     app = ConsoleApp(desk)  # type: ignore[arg-type]
 
-    async def settled(pilot: Any) -> None:
-        for _ in range(200):
-            pane = app.screen_stack[0].query_one(LogPane)
-            if app.sample is not None and (shot.run is None or len(pane.buffer)):
-                break
-            await pilot.pause(0.02)
+    async def drawn(pilot: Any) -> None:
+        pane = app.screen_stack[0].query_one(LogPane)
+        await settled(pilot, lambda: app.sample is not None and (shot.run is None or pane.buffer))
         await pilot.press(*keys)
-        await pilot.pause(0.5)
+        await still(pilot, "".join(SAYS[key] for key in keys))
 
-    assert snap_compare(app, terminal_size=size, run_before=settled)
+    assert snap_compare(app, terminal_size=size, run_before=drawn)

@@ -17,6 +17,7 @@ import pytest
 from console.rollback.report import read_lines
 from console.services import process
 from console.text import clean
+from screens.verbs import READ_S
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.world import until
 from tests.testbed.cache import Unavailable
@@ -61,7 +62,7 @@ finally:
   - {id: rep, title: Write it down, report: {}}
 """
 DELAY_S, BYTES_S = 0.1, 64_000
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +121,12 @@ def left(terminal: Terminal, words: str) -> None:
 def told(far: Login, terminal: Terminal, key: str) -> None:
     """A verb's key, once more where the console asked for a moment; the runner took it."""
     before = len(far.box.world.view().verbs)
+    if key == "y":
+        time.sleep(READ_S)  # what has only just appeared takes no answer
     for _ in range(5):
         terminal.press(key)
         with suppress(AssertionError):
-            terminal.until(lambda: len(far.box.world.view().verbs) > before, 2.0)
+            terminal.until(lambda: len(far.box.world.view().verbs) > before, 10.0)
             return
     raise AssertionError(f"{key} is not taken\n{terminal.text}")
 
@@ -250,7 +253,7 @@ def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
     (console,) = far.consoles()
     far.lose(terminal)
     if how == "bare":
-        until(lambda: not process.alive(*console), "the console ends with its line", 10)
+        until(lambda: not process.alive(*console), "the console ends with its line")
         assert not far.consoles()
     until(moved(far, "wait"), "the step goes on")
     assert (world.pids("runner"), world.pids("step")) == (runner, steps)
@@ -268,7 +271,7 @@ def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
         restored(again)
 
 
-def test_a_slow_line(far: Login, record_property: Callable[[str, object], None]) -> None:
+def test_a_slow_line(far: Login) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()
     (world.root / "go-on").touch()
@@ -299,7 +302,6 @@ def test_a_slow_line(far: Login, record_property: Callable[[str, object], None])
         took["F12 to fence"] = f"{first['at'] - pressed:.2f} s"
         timed("F12 to the end", "THE BASELINE SERVES")
     for name, words in took.items():
-        record_property(name, words)
         print(f"slow line: {name}: {words}")
     assert first["rung"] == "fence"
     assert first["at"] >= pressed + 0.9 * DELAY_S, "the key came through the slow line"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,18 @@ from tests.run.e2e.world import World
 __all__ = ["bare", "models", "stage", "world"]
 
 
-def until(condition: Callable[[], Any], what: str = "", limit_s: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], what: str = "", limit_s: float = 60.0) -> Any:
     """Poll a condition to its first true value; fail the test when it does not come true."""
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
         assert time.monotonic() < deadline, f"did not come true: {what or condition}"
         time.sleep(0.005)
     return value
+
+
+def gone(threads: Iterable[threading.Thread]) -> None:
+    """Wait until they have ended: what closes them waits a second or two, too little when busy."""
+    until(lambda: not any(thread.is_alive() for thread in threads), "its threads end")
 
 
 class Hand:
@@ -93,6 +99,12 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config"))
     for name in ("OMNI_SITE", "SUDO_UID", "SUDO_USER", "DOCKER_HOST"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warm ladder that a busy machine keeps from its first word is none that is silent."""
+    monkeypatch.setattr("console.viewer.emergency.WARM_WORD_S", 60.0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.viewer.attendance import ASK_EVERY_S, Attendance
-from tests.run.e2e.world import until
+from tests.viewer.conftest import until
 
 
 class Hands:
@@ -66,7 +66,7 @@ def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: P
     until(told.exists, "it says where it is")
     names = dict(zip(("TMUX", "TMUX_PANE"), told.read_text().split(), strict=True))
     environment = {**os.environ, **names}
-    assert not Attendance(environment=environment).there()
+    until(lambda: not Attendance(environment=environment).there(), "nobody is seen")
     ours, theirs = os.openpty()
     client = subprocess.Popen(
         [*tmux, "attach"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
@@ -76,7 +76,7 @@ def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: P
         until(lambda: Attendance(environment=environment).there(), "the client is seen")
     finally:
         client.kill()
-        client.wait(10)
+        client.wait(30)
         os.close(ours)
         os.close(theirs)
     until(lambda: not Attendance(environment=environment).there(), "the client is gone")

@@ -22,8 +22,8 @@ from console.services import process
 from console.services.probe import Health, health
 from console.viewer.baseline import BaselineView, BaselineWatch
 from console.viewer.container import judge
-from tests.rollback.conftest import Stage, free_port
-from tests.viewer.conftest import Hand, until
+from tests.rollback.conftest import Stage
+from tests.viewer.conftest import Hand, gone, until
 
 Watch = Callable[..., BaselineWatch]
 
@@ -41,13 +41,12 @@ def watch() -> Iterator[Watch]:
     yield go
     for one in made:
         one.close()
-        assert not one._thread.is_alive()
+        gone([one._thread])
 
 
 def wait(watch: BaselineWatch, word: str) -> BaselineView:
-    until(lambda: watch.latest and watch.latest.word == word, f"{word}: {watch.latest}")
-    assert watch.latest is not None
-    return watch.latest
+    found: BaselineView = until(lambda: (v := watch.latest) and v.word == word and v, word)
+    return found
 
 
 def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Watch) -> None:
@@ -98,13 +97,14 @@ def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.viewer.baseline.HEALTH_S", 0.2)
+    others = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
         found = wait(looking, "unhealthy")
         assert found.detail == "no answer in time: nothing within 0.20 s"
         until(lambda: looking.latest and looking.latest.checked_at > found.checked_at + 0.5)
-        looks = [t for t in threading.enumerate() if t.name == "baseline-watch"]
+        looks = [t for t in threading.enumerate() if t.name == "baseline-watch" and t not in others]
         assert len(looks) == 1
 
 
@@ -150,11 +150,19 @@ def boxed(port: int, engine: dict[str, Any]) -> SealedPlan:
     return SealedPlan("", "", base, site_name="ws", engine=EngineAddress(engine["socket"]))
 
 
+@pytest.fixture
+def refusing() -> Iterator[int]:
+    """A port that is taken, so that nobody else listens there, and refuses everyone."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
 def test_refused_asks_the_engine_what_became_of_the_container(
-    engine: dict[str, Any], watch: Watch
+    engine: dict[str, Any], refusing: int, watch: Watch
 ) -> None:
     where = "/containers/box/json"
-    looking = watch(boxed(free_port(), engine))
+    looking = watch(boxed(refusing, engine))
     assert wait(looking, "stopped").detail == "there is no container box"
     engine[where] = (200, {"State": {"Running": True}})
     assert wait(looking, "loading").detail == "container is up, nothing listens yet"

@@ -13,8 +13,8 @@ import pytest
 from console.rollback.plan import Baseline, EngineAddress, SealedPlan
 from console.services.logfile import read_last
 from console.viewer.baseline_log import BaselineLog
-from tests.rollback.conftest import until
 from tests.testbed.engine import Engine
+from tests.viewer.conftest import gone, until
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def log(
     engine: Engine, container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[BaselineLog]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("console.viewer.baseline_log.AGAIN_S", 0.2)
     base = Baseline(
         "baseline", "container", "http://127.0.0.1:1", container_id="", container_name=container
     )
@@ -63,6 +64,7 @@ def test_it_is_followed_over_a_restart_and_goes_away(
 
 def test_an_engine_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("console.viewer.baseline_log.AGAIN_S", 600.0)
     base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name="base")
     plan = SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{tmp_path}/none.sock"))
     log = BaselineLog(plan)
@@ -71,7 +73,7 @@ def test_an_engine_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert "container engine" in read_last(log.path, 1)[0]
     log.close()
     assert log._thread is not None
-    assert not log._thread.is_alive(), "it does not wait for the engine"
+    gone([log._thread])  # it does not wait for the engine
     assert not log.path.exists()
 
 

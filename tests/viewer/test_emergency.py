@@ -25,7 +25,7 @@ from console.services import process
 from console.viewer import emergency as module
 from console.viewer.emergency import ClimbWatch, Emergency
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import until
+from tests.viewer.conftest import gone, until
 
 COMMAND = (*module_argv("console.cli"), "rollback")
 Warm = Callable[[], "subprocess.Popen[bytes]"]
@@ -43,7 +43,27 @@ def key(tmp_path: Path) -> Iterator[Key]:
     yield go
     for one in made:
         one.close()
-        assert not any(thread.is_alive() for thread in one._threads)
+        gone(one._threads)
+
+
+class Slow:
+    """A candidate that does not stop before it is told to, so that a climb is met half way."""
+
+    def __init__(self, stage: Stage) -> None:
+        stage.seal(grace_s=120.0)
+        self.told = stage.root / "told"
+        body = f"trap '' TERM; echo up; while [ ! -e {self.told} ]; do sleep 0.02; done"
+        self.candidate = stage.spawn(["sh", "-c", body])
+        until(lambda: "up" in (stage.root / "log").read_text())
+        stage.record("process", "candidate", self.candidate)
+
+    def end(self) -> None:
+        self.told.touch()
+
+
+@pytest.fixture
+def slow(stage: Stage) -> Slow:
+    return Slow(stage)
 
 
 def point(stage: Stage) -> None:
@@ -104,8 +124,9 @@ def test_after_the_end_a_press_works_again(stage: Stage, start_warm: Warm, key: 
 
 
 def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
-    stage: Stage, start_warm: Warm, key: Key
+    stage: Stage, start_warm: Warm, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "WARM_WORD_S", 0.1)
     child = start_warm()
     point(stage)
     os.kill(child.pid, signal.SIGSTOP)
@@ -122,13 +143,8 @@ def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
 
 
 def test_a_warm_ladder_that_dies_half_way_is_replaced(
-    stage: Stage, start_warm: Warm, key: Key
+    stage: Stage, start_warm: Warm, slow: Slow, key: Key
 ) -> None:
-    stage.seal(grace_s=2.0)
-    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
-    candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text())
-    stage.record("process", "candidate", candidate)
     child = start_warm()
     point(stage)
     emergency = key()
@@ -136,11 +152,12 @@ def test_a_warm_ladder_that_dies_half_way_is_replaced(
     path = stage.plan.rollback_dir / LADDER
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     child.kill()
+    until(lambda: watch.spawned, "the command is started")
+    slow.end()
     result = ended(watch).result()
-    assert watch.spawned
     assert result is not None, watch.trouble()
     assert result.serving
-    assert not process.alive(*candidate)
+    assert not process.alive(*slow.candidate)
 
 
 def test_without_a_warm_ladder_the_command_does_it(stage: Stage, key: Key) -> None:
@@ -221,20 +238,17 @@ def test_whatever_breaks_a_press_never_raises(
 
 
 def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
-    stage: Stage, start_warm: Warm, key: Key
+    stage: Stage, start_warm: Warm, slow: Slow, key: Key
 ) -> None:
-    stage.seal(grace_s=1.0)
-    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
-    candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text())
-    stage.record("process", "candidate", candidate)
     start_warm()
     point(stage)
     path = stage.plan.rollback_dir / LADDER
     assert wake.trigger(stage.plan.rollback_dir, wake.ASKED)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     emergency = key()
-    watch = ended(emergency.follow(emergency.press()))
+    watch = emergency.follow(emergency.press())
+    slow.end()
+    ended(watch)
     triggers = [str(line["trigger"]).partition("-")[0] for line in watch.lines()]
     assert triggers[0] == "runner"
     assert triggers[-1] == "warm"

@@ -25,10 +25,10 @@ from console.viewer import climb as climbs
 from console.viewer import emergency as module
 from console.viewer.emergency import Emergency
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import until
-from tests.viewer.test_emergency import Key, Warm, ended, key, point
+from tests.viewer.conftest import gone, until
+from tests.viewer.test_emergency import Key, Slow, Warm, ended, key, point, slow
 
-__all__ = ["key"]
+__all__ = ["key", "slow"]
 
 
 class Waits:
@@ -58,15 +58,6 @@ def hangs(tmp_path: Path) -> Iterator[Waits]:
 
 
 @pytest.fixture
-def slow(stage: Stage) -> None:
-    """A candidate that takes its time to stop, so that a climb can be met half way."""
-    stage.seal(grace_s=2.0)
-    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; sleep 600"])
-    until(lambda: "up" in (stage.root / "log").read_text())
-    stage.record("process", "candidate", candidate)
-
-
-@pytest.fixture
 def gate() -> Iterator[threading.Event]:
     """What hangs in a test waits for this, and is let go at its end."""
     made = threading.Event()
@@ -89,11 +80,11 @@ def test_leaving_before_the_ladder_spoke_starts_the_command(
     emergency.close()
     pid = hangs.pid()
     assert process.alive(pid, process.start_time(pid) or 0)
-    assert not any(thread.is_alive() for thread in emergency._threads)
+    gone(emergency._threads)
 
 
 def test_leaving_after_the_ladder_spoke_starts_nothing(
-    stage: Stage, start_warm: Warm, slow: None, hangs: Waits, tmp_path: Path
+    stage: Stage, start_warm: Warm, slow: Slow, hangs: Waits, tmp_path: Path
 ) -> None:
     start_warm()
     point(stage)
@@ -102,7 +93,7 @@ def test_leaving_after_the_ladder_spoke_starts_nothing(
     until(watch.lines, "the ladder speaks")
     assert not watch.over
     emergency.close()
-    assert not any(thread.is_alive() for thread in emergency._threads)
+    gone(emergency._threads)
     assert not watch.spawned
     assert not hangs.file.exists()
 
@@ -158,7 +149,7 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_presses_of_one_ladder_are_one_climb(
-    stage: Stage, start_warm: Warm, slow: None, key: Key, hangs: Waits, stopped: bool
+    stage: Stage, start_warm: Warm, slow: Slow, key: Key, hangs: Waits, stopped: bool
 ) -> None:
     child = start_warm()
     point(stage)
@@ -173,6 +164,7 @@ def test_presses_of_one_ladder_are_one_climb(
     until(watch.lines)
     hows |= {emergency.press().how for _ in range(5)}
     assert hows == {"already"}
+    slow.end()
     ended(watch)
     assert wake.trigger(stage.plan.rollback_dir, wake.QUIT)
     child.wait(30)

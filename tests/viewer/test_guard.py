@@ -22,7 +22,7 @@ from console.services import process
 from console.viewer import guard as guards
 from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.viewer.guard_text import lease_words, line, lines
-from tests.viewer.conftest import until
+from tests.viewer.conftest import gone, until
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
 
 LIMITS = (
@@ -102,7 +102,7 @@ def test_the_watcher_follows_what_it_is_aimed_at(run: RunDir) -> None:
     watch.aim(None, alive=False, over=False)
     until(lambda: watch.latest == NOBODY, "no run")
     watch.close()
-    assert not watch._thread.is_alive()
+    gone([watch._thread])
 
 
 def test_a_garbled_recording_is_a_word_and_no_figure(run: RunDir) -> None:

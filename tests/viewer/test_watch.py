@@ -22,10 +22,16 @@ from console.run.directory import RunDir
 from console.run.state import RunState
 from console.services import process
 from console.viewer.watch import RunWatch, Snapshot
-from tests.viewer.conftest import Hand, until
+from tests.viewer.conftest import Hand, gone, until
 
 Make = Callable[..., Hand]
 Sleeper = Callable[[], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks for another run to show ten times a second, not once."""
+    monkeypatch.setattr("console.viewer.watch.POINTER_S", 0.1)
 
 
 class Seen:
@@ -58,7 +64,7 @@ def see() -> Iterator[Callable[..., Seen]]:
     yield go
     for one in made:
         one.watch.close()
-        assert not one.watch._thread.is_alive()
+        gone([one.watch._thread])
 
 
 See = Callable[..., Seen]
@@ -115,7 +121,7 @@ def test_nothing_is_delivered_while_nothing_changes(see: See, hand: Make) -> Non
         look()
 
     source.look = counted  # type: ignore[method-assign]
-    until(lambda: len(looks) > 20)
+    until(lambda: len(looks) > 8)
     assert len(seen.all) == count
 
 
@@ -207,7 +213,7 @@ def test_an_old_run_that_was_asked_for_stays(see: See, hand: Make) -> None:
     seen.watch.show(old.run)
     seen.until(lambda s: s.word == "failed")
     looked = seen.watch._choice._looked
-    until(lambda: seen.watch._choice._looked > looked + 1.5)
+    until(lambda: seen.watch._choice._looked > looked + 0.3)
     assert seen.now.word == "failed"
     seen.watch.show(None)
     seen.until(lambda s: s.live)

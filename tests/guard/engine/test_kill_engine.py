@@ -184,7 +184,7 @@ targets = find_targets([Live("container", "hog", container=identity)], Deny())
 way, begun = killer.way(targets[0]), time.monotonic()
 strike = killer.strike(targets)
 call = time.monotonic() - begun
-while not strike.look() and time.monotonic() - begun < 20: time.sleep(0.005)
+while not strike.look() and time.monotonic() - begun < 60: time.sleep(0.005)
 strike.close()
 print(json.dumps([way, call, strike.empty, strike.report()]))
 """
@@ -210,7 +210,7 @@ def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str
     way, call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
     assert way.startswith("only the engine's API")
     assert empty, report
-    assert not pen.up(candidate)
+    until(lambda: not pen.up(candidate))
     (one,) = report["killed"]
     assert one["rungs"] == ["engine"]
     assert "cgroup.kill: Permission denied" in one["why"]
@@ -220,7 +220,7 @@ def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str
 
 def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> None:
     candidate = pen.run("sleep", "600")
-    quick = AS_USER.replace("begun < 20", "begun < 0.3")
+    quick = AS_USER.replace("begun < 60", "begun < 0.3")
     way, _, empty, report = as_user(quick, [], candidate, ajar)
     assert way.startswith("no way")
     assert not empty

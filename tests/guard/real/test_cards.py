@@ -19,7 +19,8 @@ from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Card, Nvml
 
 GIB = 1 << 30
 BIG, SMALL = RTX_PRO_6000.uuid, RTX_5090.uuid
-HANG_S = 30
+HANG_S = 600
+"""Longer than anything here waits."""
 FRESH_S = 3.0
 """A card is read once a second, by a process of its own."""
 
@@ -105,10 +106,10 @@ def test_a_call_that_hangs_holds_up_nothing_else(tmp_path: Path, nvml: Nvml) -> 
         calls = ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")
         hung = RTX_PRO_6000.but(hang=dict.fromkeys(calls, HANG_S))
         made.cards(big=hung)
-        until(lambda: made.card(BIG).get("age_s", 0) > FRESH_S + 2, "its age is shown", 20)
+        until(lambda: made.card(BIG).get("age_s", 0) > FRESH_S + 2, "its age is shown")
         page = made.post.status
         assert page["memory"]["age_s"] < 1.0, "memory is looked at as before"
-        assert made.fresh(SMALL, 15 * MIB), (page["cards"], page["gpu_trouble"])
+        until(lambda: made.fresh(SMALL, 15 * MIB), f"the other one lives: {page}")
         made.cards(hung, RTX_5090.but(mem_used=31 * GIB))
-        made.post.breached(limit_s=20)
+        made.post.breached()
         until(lambda: not made.hog.alive, "it is killed")

@@ -6,8 +6,14 @@ from __future__ import annotations
 import signal
 
 from console.services import process
+from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
 from tests.run.e2e.world import until
+
+SLACK, ECHO_S = 2 * memory.GIB, 10.0
+"""On a machine that others use: a hog that is let alone takes more than three, and an operator
+whose machine thrashes is not answered at all. How soon it is, `make yard` and the benchmark say."""
+RATE = memory.GIB // 2
 
 
 def test_a_host_process_is_killed_and_the_baseline_serves(scene: Scene) -> None:
@@ -16,20 +22,21 @@ def test_a_host_process_is_killed_and_the_baseline_serves(scene: Scene) -> None:
     found = scene.breached()
     assert "RAM" in str(found["reason"]), found
     scene.over()
-    scene.proved()
+    scene.proved(slack=SLACK, echo_s=ECHO_S)
     assert not scene.world.pids("process")
     print(scene.figures())
 
 
 def test_without_console_and_runner(scene: Scene) -> None:
     """Both are killed while the hog grows: nobody is there but sentinel and ladder."""
-    scene.guarded()
+    scene.guarded(rate=RATE)
     scene.run()
     until(lambda: scene.world.pids("process"), "the hog is up")
     scene.terminal.child.send_signal(signal.SIGKILL)
-    scene.world.kill("runner")
+    for runner in scene.world.pids("runner"):  # on a slow machine the ladder comes first
+        process.send(*runner, signal.SIGKILL)
     scene.breached()
     scene.over()
-    scene.proved(terminal=False)
+    scene.proved(terminal=False, slack=SLACK, echo_s=ECHO_S)
     assert not process.alive(*scene.before)
     print(scene.figures())

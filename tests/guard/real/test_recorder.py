@@ -15,8 +15,9 @@ from tests.guard.yard.scene import Scene
 from tests.run.e2e.world import until
 
 SLOW = 400 * memory.MIB
-LOST_S = 4.0
-"""The copy is written once a second, by a process of an ordinary priority."""
+LOST_S = 15.0
+"""The copy is written once a second, by a process of an ordinary priority, to a disk that others
+use: far less than the two minutes that are recorded."""
 
 
 def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
@@ -25,11 +26,15 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
     world = scene.world
     path = world.run.guard / "breach.json"
     until(path.exists, f"a breach: {world.words}", 60.0)
-    for _ in range(5):  # sentinel, runner, ladder, its children, the console, the baseline
+
+    def nobody_is_left() -> bool:
+        # sentinel, runner, ladder, its children, the console, the baseline
         for pid, start in world.mine():
             with suppress(OSError):
                 process.send(pid, start, signal.SIGKILL)
-    until(lambda: not world.mine(), "nobody is left")
+        return not world.mine()
+
+    until(nobody_is_left, "nobody is left")
     shared = open_newest(world.run.path)
     assert shared is not None
     assert not shared.alive

@@ -18,7 +18,7 @@ from console.services import process
 from tests.guard.yard import programs
 from tests.testbed.cache import Unavailable
 
-LIMIT_S = 12.0
+LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Observer:
             raise Unavailable(f"the observer did not start: exit {self._child.wait()}")
 
     def seen(self) -> Seen:
-        out, _ = self._child.communicate(timeout=2 * LIMIT_S + 60)
+        out, _ = self._child.communicate(timeout=3 * LIMIT_S)
         return Seen(**json.loads(out))
 
     def close(self) -> None:

@@ -40,14 +40,14 @@ def require(size: int) -> int:
     return left
 
 
-def settled(limit_s: float = 20.0) -> int:
+def settled(limit_s: float = 60.0, within: int = 32 * MIB) -> int:
     """MemAvailable once it stands still: whoever else lives here may have a hog of his own."""
     deadline = time.monotonic() + limit_s
     seen = [available()]
     while time.monotonic() < deadline:
         time.sleep(0.1)
         seen = [*seen[-3:], available()]
-        if len(seen) == 4 and max(seen) - min(seen) < 32 * MIB:
+        if len(seen) == 4 and max(seen) - min(seen) < within:
             return seen[-1]
     raise Unavailable("what is available on this machine does not stand still")
 

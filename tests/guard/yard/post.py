@@ -27,12 +27,12 @@ from console.rollback.report import LADDER
 from console.rollback.wake import FIFO
 from console.services import process
 
-READY_S = 15.0
+READY_S = 60.0
 BEAT_S = 1.0
 Json = dict[str, Any]
 
 
-def until(condition: Callable[[], Any], what: str, limit_s: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
     """Poll to the first true value. Raises AssertionError with `what`."""
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
@@ -189,7 +189,7 @@ class Post:
     def breach(self) -> Json | None:
         return _table(self.guard / sheet.BREACH)
 
-    def breached(self, limit_s: float = 30.0) -> Json:
+    def breached(self, limit_s: float = 60.0) -> Json:
         """Wait for breach.json."""
         found: Json = until(lambda: self.breach, f"a breach: {self.status}", limit_s)
         return found
@@ -203,10 +203,10 @@ class Post:
             with contextlib.suppress(OSError):
                 self.tell(do="quit")
             try:
-                self.child.wait(3)
+                self.child.wait(20)
             except subprocess.TimeoutExpired:
                 self.child.send_signal(signal.SIGKILL)
-                self.child.wait(5)
+                self.child.wait(60)
         self._ended.set()
         for thread in self._threads:
             thread.join(5)

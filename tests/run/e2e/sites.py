@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from typing import Any
 
 from tests.run.e2e.world import World
@@ -68,6 +69,15 @@ def book(*steps: str, name: str = "trial", inputs: str = "", final: str = "") ->
     if final:
         lines += ["finally:", f"  - {{{final}}}"]
     return "\n".join(lines) + "\n"
+
+
+def runner_with(world: World, text: str) -> None:
+    """Every runner of this world runs this text first."""
+    place = world.root / "first"
+    place.mkdir()
+    body = textwrap.indent(text, "    ")
+    (place / "sitecustomize.py").write_text(f"import sys\nif 'runner' in sys.orig_argv:\n{body}")
+    world.env["PYTHONPATH"] = str(place)
 
 
 def gate(value: str, thresholds: str, more: str = "") -> tuple[str, str]:

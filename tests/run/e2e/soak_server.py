@@ -1,20 +1,22 @@
 """A stand-in for a server that goes bad slowly, which a real engine does not do on demand.
 
 `python soak_server.py --port N` streams completions as llama-server does. From `--bad-after`
-seconds on a token takes `--slower` times as long, each request leaves `--leak` bytes behind, and
-one in `--critical` prints a line that a soak looks for.
+seconds after the first request on a token takes `--slower` times as long, each request leaves
+`--leak` bytes behind, and one in `--critical` prints a line that a soak looks for. It ends when it
+has answered `--dies-after` requests.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-TOKENS = 16
-TOKEN_S = 0.004
+TOKENS = 4
+TOKEN_S = 0.012
 
 
 class Going(ThreadingHTTPServer):
@@ -23,7 +25,7 @@ class Going(ThreadingHTTPServer):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(("127.0.0.1", options.port), Handler)
         self.options = options
-        self.begun = time.monotonic()
+        self.begun: float | None = None
         self.leaked: list[bytes] = []
         self.asked = 0
 
@@ -43,6 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         server, options = self.server, self.server.options
         server.asked += 1
+        server.begun = server.begun or time.monotonic()
         bad = time.monotonic() - server.begun > options.bad_after
         server.leaked.append(b"x" * options.leak)  # written to, so that it is in RAM
         if options.critical and server.asked % options.critical == 0:
@@ -57,6 +60,8 @@ class Handler(BaseHTTPRequestHandler):
         end = {"choices": [{"delta": {}, "finish_reason": "length"}]}
         self._event(end | {"usage": {"completion_tokens": TOKENS, "prompt_tokens": 9}})
         self.wfile.write(b"data: [DONE]\n\n")
+        if server.asked == options.dies_after:
+            os._exit(1)
 
     def _event(self, data: dict[str, Any]) -> None:
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
@@ -73,6 +78,7 @@ def main() -> None:
     parser.add_argument("--slower", type=float, default=1.0)
     parser.add_argument("--bad-after", type=float, default=0.0)
     parser.add_argument("--critical", type=int, default=0)
+    parser.add_argument("--dies-after", type=int, default=0)
     Going(parser.parse_args()).serve_forever(0.05)
 
 

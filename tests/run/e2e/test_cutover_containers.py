@@ -15,7 +15,7 @@ from tests.run.e2e.world import until
 
 pytestmark = pytest.mark.engine
 
-WATCH = "watch: 2s, every: 1s"
+WATCH = "watch: 100ms, every: 100ms"
 
 
 def model(url: str) -> str:

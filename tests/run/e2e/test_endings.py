@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from console.rollback import live
 from console.services import process
-from tests.run.e2e.sites import UP, book
+from tests.run.e2e.sites import UP, book, runner_with
 from tests.run.e2e.world import World, until
 
 STOP = "id: down, service: {stop: cand}"
@@ -16,6 +18,13 @@ GATE = "id: go, gate: [{metric: n.tg, go: '>= 20'}]"
 
 def after(world: World) -> str:
     return f'id: after, script: "echo after >> {world.effects}"'
+
+
+def crash(world: World, path: Path, fault: str) -> None:
+    """A run up to its fault."""
+    world.detach(path, OMNI_FAULT=fault)
+    world.dead()
+    assert world.show()["state"] == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +46,7 @@ def test_an_end_before_the_step_that_stops_the_candidate(
 
 def test_a_gate_that_said_no_says_no_after_a_resume(world: World) -> None:
     path = world.write("b.yaml", book(SLOW, GATE, after(world)))
-    assert world.go(path, OMNI_FAULT="after_result@go").json["state"] == "interrupted"
+    crash(world, path, "after_result@go")
     resumed = world.console("resume", "--json")
     assert (resumed.code, resumed.json["decision"]) == (3, "no_go"), resumed
     assert world.done() == []
@@ -73,13 +82,14 @@ def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(worl
     world.dead()
     assert world.console("resume", "--detach").code == 0
     until(lambda: world.done() == ["one", "one"], "the step has begun again")
-    assert len(process.by_cookie(world.run.id, "long")) == 1
+    found = until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
+    assert len(found) == 1
     assert world.console("abort").code == 5
 
 
 def test_a_candidate_only_live_jsonl_knows_is_adopted(world: World) -> None:
     path = world.write("b.yaml", book(UP, after(world)))
-    assert world.go(path, OMNI_FAULT="effect_recorded@cand").json["state"] == "interrupted"
+    crash(world, path, "effect_recorded@cand")
     resumed = world.console("resume", "--json")
     assert resumed.code == 0, resumed
     started = {e.pid for e in live.read(world.run.live) if e.name == "cand"}
@@ -88,7 +98,7 @@ def test_a_candidate_only_live_jsonl_knows_is_adopted(world: World) -> None:
 
 def test_without_its_journal_a_run_is_not_repeated(world: World) -> None:
     path = world.write("b.yaml", book(after(world), "id: z, note: end"))
-    assert world.go(path, OMNI_FAULT="before_intent@z").json["state"] == "interrupted"
+    crash(world, path, "before_intent@z")
     for file in world.run.path.glob("journal.db*"):
         file.unlink()
     resumed = world.console("resume")
@@ -137,17 +147,13 @@ def test_a_judge_that_is_left_out_judges_nothing(world: World) -> None:
 
 def test_a_fault_of_the_console_fails_the_step_and_is_named(world: World) -> None:
     """A bug between two steps costs the run what any failure does, and is told as what it is."""
-    bug = world.root / "bug"
-    bug.mkdir()
-    (bug / "sitecustomize.py").write_text(
-        "import sys\n"
-        "if 'runner' in sys.orig_argv:\n"
-        "    from console.run.runner import Runner\n"
-        "    was = Runner._judged\n"
-        "    Runner._judged = lambda s, p: was(s, p) if p.id != 'up' else {}[p.id]\n"
+    runner_with(
+        world,
+        "from console.run.runner import Runner\n"
+        "was = Runner._judged\n"
+        "Runner._judged = lambda s, p: was(s, p) if p.id != 'up' else {}[p.id]\n",
     )
-    path = world.write("b.yaml", book(UP, SLOW, after(world)))
-    done = world.go(path, PYTHONPATH=str(bug))
+    done = world.go(world.write("b.yaml", book(UP, SLOW, after(world))))
     assert done.json["state"] == "rolled_back", done
     up = next(s for s in done.json["steps"] if s["id"] == "up")
     assert (up["state"], up["cause"]) == ("failed", "internal")

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,14 @@ def outage(world: World, *options: str) -> None:
     until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
 
 
+def waiting(world: World, *options: str) -> Path:
+    """A run whose outage begins once this file is there: whoever is to attach has done so."""
+    begin = world.root / "begin"
+    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
+    world.detach(world.write("b.yaml", book(wait, UP, LONG)), *options)
+    return begin
+
+
 def ran_out(world: World) -> None:
     view = world.over()
     assert (str(view.state), view.reason) == ("rolled_back", "lease"), world.words
@@ -40,81 +49,79 @@ def environment(world: World) -> dict[str, str]:
 def console(world: World, *options: str) -> Iterator[Terminal]:
     made = Terminal([COMMAND, *options], environment(world), cwd=str(world.root))
     try:
-        made.until("BASELINE DOWN")
+        made.until("RUNNING wait", 60)
         yield made
     finally:
         made.close()
 
 
-def watched(world: World, seconds: float) -> list[float]:
-    """What is left of the lease while somebody watches, and after each look."""
-    found, until_at = [], time.monotonic() + seconds
-    while time.monotonic() < until_at and not world.view().over:
-        left = world.status().get("lease")
-        if left is not None:
-            found.append(left)
-        time.sleep(0.1)
-    return found
-
-
-def test_a_console_renews_the_lease_by_being_there(world: World) -> None:
-    outage(world, "--lease", "6s")
-    with console(world) as terminal:
-        left = watched(world, 8.0)
-        assert min(left[20:]) > 2.0, "it is renewed for longer than it lasts"
-        terminal.until("lease 0:0")
-        shown = world.console("show", world.run.id)
-        assert "renewed: somebody is attached" in shown.out, shown
-    ran_out(world)
-
-
-def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
-    outage(world, "--lease", "6s")
-    with console(world, "--readonly"):
-        shown = world.console("show", world.run.id)
-        assert "baseline returns in 0:0" in shown.out, shown
-        told = world.console("show", world.run.id, "--json").json["guard"]
-        assert 0 < told["lease_s"] <= 6, told
-        assert told["attended"] is False
-        ran_out(world)
-    shown = world.console("show", world.run.id)
-    assert "LEASE RAN OUT: nobody was attached for 6 s" in shown.out, shown
-    assert "GUARD BREACH" not in shown.out, shown
-    assert "stopped by the lease: nobody" in shown.out, shown
-
-
-def test_a_console_in_a_tmux_that_nobody_sees_renews_nothing(world: World) -> None:
+@contextmanager
+def unseen(world: World) -> Iterator[None]:
+    """A console in a tmux that nobody is attached to."""
     if not shutil.which("tmux"):
         pytest.fail("tmux is needed")
-    outage(world, "--lease", "6s")
     call = ["tmux", "-S", str(world.root / "tmux")]
+    size = ["-x", "120", "-y", "40"]
     subprocess.run(
-        [*call, "new-session", "-d", "-x", "120", "-y", "40", COMMAND], env=environment(world),
-        check=True, cwd=world.root,
+        [*call, "new-session", "-d", *size, COMMAND], env=environment(world), check=True,
+        cwd=world.root,
     )  # fmt: skip
+
+    def screen() -> str:
+        argv = [*call, "capture-pane", "-p"]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
     try:
-
-        def screen() -> str:
-            argv = [*call, "capture-pane", "-p"]
-            return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-
-        until(lambda: "BASELINE DOWN" in screen(), "the console draws")
-        ran_out(world)
+        until(lambda: "RUNNING wait" in screen(), "the console draws")
+        yield
     finally:
         subprocess.run([*call, "kill-server"], check=False, capture_output=True)
 
 
-def test_a_console_renews_the_lease_of_a_run_whose_runner_is_gone(world: World) -> None:
-    outage(world, "--lease", "6s")
+def renewed(world: World) -> str:
+    """What `show` says once somebody is attached to an outage."""
+
+    def shown() -> str:
+        out = world.console("show", world.run.id).out
+        return out if "renewed: somebody is attached" in out else ""
+
+    return str(until(shown, "the lease is renewed"))
+
+
+def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(world: World) -> None:
+    begin = waiting(world, "--lease", "6s")
     with console(world) as terminal:
+        begin.touch()
+        world.step("long", "running")
+        renewed(world)
+        terminal.until("lease 0:0", 60)
+        time.sleep(7.0)
+        assert not world.view().over, "it is renewed for longer than it lasts"
         world.kill("runner")
         world.dead()
-        terminal.until("its runner is gone")
-        until(lambda: "renewed: somebody is attached" in world.console("show", world.run.id).out)
-        time.sleep(8.0)
+        terminal.until("its runner is gone", 60)
+        renewed(world)
+        time.sleep(7.0)
         assert not world.view().over, "nobody is asked to watch a countdown"
     until(lambda: world.view().over and world.view().finished, "nobody is there any more")
     ran_out(world)
+
+
+def test_a_console_that_only_looks_or_that_nobody_sees_renews_nothing(world: World) -> None:
+    begin = waiting(world, "--lease", "9s")
+    with console(world, "--readonly") as terminal, unseen(world):
+        begin.touch()
+        terminal.until("BASELINE DOWN", 60)
+        shown = world.console("show", world.run.id)
+        assert "baseline returns in 0:0" in shown.out, shown
+        told = world.console("show", world.run.id, "--json").json["guard"]
+        assert 0 < told["lease_s"] <= 9, told
+        assert told["attended"] is False
+        ran_out(world)
+    shown = world.console("show", world.run.id)
+    assert "LEASE RAN OUT: nobody was attached for 9 s" in shown.out, shown
+    assert "GUARD BREACH" not in shown.out, shown
+    assert "stopped by the lease: nobody" in shown.out, shown
 
 
 def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
@@ -132,7 +139,7 @@ def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
 
 
 def test_the_first_line_knows_the_run(world: World) -> None:
-    outage(world, "--lease", "90s")
+    outage(world, "--lease", "119s")
     until(lambda: world.status().get("lease"), "it counts")
     child = world.start("gauges", "--watch")
     assert child.stdout is not None
@@ -148,7 +155,8 @@ def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
     """Everything of the run died; another run found a baseline that somebody had started."""
     outage(world)
     found = ready(world.run)
-    for kind in ("sentinel", "ladder", "runner", "step", "process"):
+    # the runner first: it would have the sentinel back at once
+    for kind in ("runner", "sentinel", "ladder", "step", "process"):
         for pid, start in world.pids(kind):
             process.send(pid, start, signal.SIGKILL)
     assert found is not None

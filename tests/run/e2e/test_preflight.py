@@ -116,22 +116,25 @@ def test_an_architecture_that_the_build_refuses_cites_the_lesson(
     assert "unknown model architecture" in output(world, "refused")
 
 
-@pytest.mark.parametrize(
-    ("repo", "words"),
-    [
-        ("example/gated", "NO-GO: access: example/gated is gated"),
-        ("example/empty", "example/empty is empty"),
-        ("example/nobody", "missing, private or gated"),
-    ],
-)
-def test_a_repository_that_is_not_to_be_had_is_said_in_words(
-    world: World, hub: LocalHub, repo: str, words: str
-) -> None:
-    step = f"id: fit, checkpoint: {{repo: {repo}, loader: resident}}"
-    done = world.go(world.write("b.yaml", book(step)))
-    assert done.code in (3, 5), done
-    everything = json.dumps(done.json) + world.run.report.read_text()
-    assert words in everything, everything
+def test_a_repository_that_is_not_to_be_had_is_said_in_words(world: World, hub: LocalHub) -> None:
+    wanted = {
+        "gated": "NO-GO: access: example/gated is gated",
+        "empty": "example/empty is empty",
+        "nobody": "missing, private or gated",
+    }
+    steps = [
+        f"id: {name}, checkpoint: {{repo: example/{name}, loader: resident}}, "
+        "on_no_go: continue, on_failure: continue"
+        for name in wanted
+    ]
+    done = world.go(world.write("b.yaml", book(*steps)))
+    assert done.code == 3, done
+    shown = {step["id"]: json.dumps(step) for step in done.json["steps"]}
+    for verdict in done.json["verdicts"]:
+        shown[verdict["step"]] += json.dumps(verdict)
+    for name, words in wanted.items():
+        assert words in shown[name], shown[name]
+        assert words in world.run.report.read_text()
 
 
 def test_the_host_is_asked_and_what_it_lacks_is_a_no_go(world: World, hub: LocalHub) -> None:

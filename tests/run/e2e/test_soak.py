@@ -16,16 +16,27 @@ from console.run.soak_file import read_lines
 from console.run.view import RunView
 from console.services import process
 from tests.run.e2e.boxes import Boxes
-from tests.run.e2e.sites import SIDE, UP, book, host_site, service
+from tests.run.e2e.sites import SIDE, UP, book, host_site, runner_with, service
 from tests.run.e2e.world import World, until
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
+PATIENCE = """
+from console.benchmark.soak_silence import Patience
+from console.run.executors import soak
+soak.patience_for = lambda context, service: Patience(floor_s=5.0)
+"""
 CRITERIA = (
     'soak.stability, go: ">= 95 %"', 'soak.errors, go: "== 0"', 'soak.restarts, go: "== 0"',
     'soak.hangs, go: "== 0"', 'soak.rss_growth, go: "< 100MiB"', 'soak.tok_s, go: ">= 1 tok/s"',
     'soak.critical_lines, go: "== 0"',
 )  # fmt: skip
-GATE = "id: stable, gate: [" + ", ".join(f"{{metric: {one}}}" for one in CRITERIA) + "]"
+
+
+def gate(*criteria: str) -> str:
+    return "id: stable, gate: [" + ", ".join(f"{{metric: {one}}}" for one in criteria) + "]"
+
+
+GATE = gate(*CRITERIA)
 
 
 def soak(duration: str, more: str = "", service: str = "side", after: str = "") -> str:
@@ -54,14 +65,18 @@ def answered(world: World, count: int) -> bool:
 
 
 def test_a_server_that_is_well(world: World) -> None:
-    done = world.go(
-        world.write("b.yaml", book(SIDE, soak("8s", ", arrivals: fixed, every: 200ms"), GATE))
-    )
+    # fixed moments are served as a busy machine can, so none is asked of them
+    fixed = soak("8s", ", arrivals: fixed, every: 200ms")
+    done = world.go(world.write("b.yaml", book(SIDE, fixed, gate(*CRITERIA[1:]))))
     view = world.view()
     assert (done.code, done.json["decision"]) == (0, "go"), done
-    assert figure(view, "observed_s") == pytest.approx(8, abs=1)
+    last = [row for row in rows(view) if "ok" in row][-1]
+    assert figure(view, "observed_s") > 7.99
+    assert last["t"] - last["e2e_s"] < 9, "none is sent after its end"
     # a moment each 0.2 s; a busy machine misses some, and never sends one twice
-    assert 8 < figure(view, "requests") <= 40 - view.soaks["soak"]["missed"]
+    asked, missed = figure(view, "requests"), view.soaks["soak"]["missed"]
+    assert 3 < asked <= 40 - missed
+    assert figure(view, "stability") == pytest.approx(asked / (asked + missed))
     assert (figure(view, "errors"), figure(view, "hangs"), figure(view, "restarts")) == (0, 0, 0)
     assert figure(view, "rss_peak") > 10 * 2**20
     assert figure(view, "ttft_s") > 0
@@ -104,8 +119,9 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
 
 
 def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None:
-    world.detach(world.write("b.yaml", book(SIDE, soak("16s"), GATE)))
-    until(lambda: answered(world, 8), "normal is known")
+    runner_with(world, PATIENCE)
+    world.detach(world.write("b.yaml", book(SIDE, soak("12s"), GATE)))
+    until(lambda: answered(world, 4), "normal is known")
     [(pid, start)] = world.pids("process")
     process.send(pid, start, signal.SIGSTOP)
     until(lambda: [row for row in lines(world) if row.get("event") == "hang"], "a hang is named")
@@ -118,14 +134,14 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
     assert figure(view, "hangs") == 1
     assert view.soaks["soak"]["errors"] == {"hang": hang["requests"]}
     assert figure(view, "restarts") == 0
-    assert view.metrics["soak"]["observed_s"]["n"] > 8
+    assert view.metrics["soak"]["observed_s"]["n"] > 5
     assert str(world.at("soak").state) == "succeeded"
     assert str(view.decision) == "no_go"
 
 
 def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
-    until(lambda: answered(world, 10), "the soak has begun")
+    until(lambda: answered(world, 4), "the soak has begun")
     world.kill("runner")
     world.dead()
     before = lines(world)
@@ -135,11 +151,12 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     assert world.at("soak").attempt == 2
     [(begin, end)] = view.soaks["soak"]["gaps"]
     assert 0 < begin < end
-    assert figure(view, "observed_s") == pytest.approx(9, abs=1.5)
+    observed = figure(view, "observed_s")
+    assert observed > 8.99
     again = rows(view)
     whole = [row for row in before if row != again[len(before) - 1]] and before
     assert again[: len(whole)] == whole, "nothing that was seen is lost"
-    assert again[-1]["t"] == pytest.approx(9 + end - begin, abs=1.5)
+    assert again[-1]["t"] == pytest.approx(observed + end - begin, abs=0.01)
     assert len({row["t"] for row in again if "ok" in row}) > len(
         [row for row in before if "ok" in row]
     )
@@ -164,7 +181,7 @@ def sick(bare: World) -> World:
     """A world with a candidate that leaks 2 MB a request, says so, and gets three times slower."""
     site = json.loads(host_site(bare))
     argv = [sys.executable, str(STAND_IN), "--port", str(bare.cand_port)]
-    argv += ["--leak", "2000000", "--slower", "3", "--bad-after", "7", "--critical", "10"]
+    argv += ["--leak", "2000000", "--slower", "3", "--bad-after", "6", "--critical", "10"]
     site["services"]["sick"] = service(argv, bare.cand_url)
     bare.site.write_text(json.dumps(site))
     bare.bring_up()
@@ -173,18 +190,18 @@ def sick(bare: World) -> World:
 
 def test_a_leak_and_a_drop_of_throughput(sick: World) -> None:
     up = "id: up, service: {start: sick}"
-    gate = "id: stable, gate: [{metric: soak.rss_growth, go: '< 20MB'}, {metric: soak.tok_s_drift, "
-    gate += "go: '<= 5 %'}, {metric: soak.critical_lines, go: '== 0'}]"
-    path = sick.write("b.yaml", book(up, soak("14s", service="sick"), gate))
+    asks = ("rss_growth, go: '< 20MB'", "tok_s_drift, go: '<= 5 %'", "critical_lines, go: '== 0'")
+    judge = gate(*(f"soak.{one}" for one in asks))
+    path = sick.write("b.yaml", book(up, soak("12s", ", every: 0s", service="sick"), judge))
     done = sick.go(path)
     view = sick.view()
     assert (done.code, done.json["decision"]) == (3, "no_go"), done
     assert {row["verdict"] for row in view.verdicts[0].criteria} == {"NO-GO"}
     asked = figure(view, "requests")
     leaked = asked * 2_000_000
-    assert figure(view, "rss_growth") == pytest.approx(leaked, rel=0.3)
+    assert figure(view, "rss_growth") == pytest.approx(leaked, rel=0.5)
     assert figure(view, "rss_peak") >= 0.9 * leaked
-    assert 0.4 < figure(view, "tok_s_drift") < 0.75, "three times slower is two thirds"
+    assert 0.3 < figure(view, "tok_s_drift") < 0.85, "three times slower is two thirds"
     found = view.soaks["soak"]
     assert figure(view, "critical_lines") == len(found["critical"]) == asked // 10
     assert all("CUDA error: out of memory" in line for line in found["critical"])
@@ -195,7 +212,7 @@ def test_a_leak_and_a_drop_of_throughput(sick: World) -> None:
 def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
     site = json.loads(sick.site.read_text())
     serve = site["services"]["sick"]["process"]["argv"]
-    wrapper = f"{' '.join(serve)} & sleep 4; kill $!; exec sleep 600"
+    wrapper = f"{' '.join(serve)} --dies-after 5; exec sleep 600"
     site["services"]["sick"]["process"]["argv"] = ["sh", "-c", wrapper]
     sick.site.write_text(json.dumps(site))
     up = "id: up, service: {start: sick}"
@@ -228,7 +245,7 @@ def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
 def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
     world = box.world
     world.detach(world.write("b.yaml", book(UP, soak("12s", service="cand"))))
-    until(lambda: answered(world, 5), "the soak has begun")
+    until(lambda: answered(world, 3), "the soak has begun")
     box.docker("update", "--restart", "always", box.cand_name)
     os.kill(int(box.inspect(box.cand_name)["State"]["Pid"]), signal.SIGKILL)
     view = world.over()
@@ -243,10 +260,10 @@ def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
 
 
 def test_a_soak_of_the_baseline(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(soak("4s", service="baseline"))))
+    done = world.go(world.write("b.yaml", book(soak("2s", service="baseline"))))
     view = world.view()
     assert done.code == 0, done
-    assert figure(view, "requests") > 2
+    assert figure(view, "requests") > 1
     assert figure(view, "restarts") == 0
     assert not view.services, "it is not taken into the run"
     assert world.serves()

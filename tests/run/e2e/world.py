@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -27,18 +28,26 @@ from console.services.probe import ProbeError, complete, fetch
 from console.site.load import load_site
 
 COMMAND = str(Path(sys.executable).with_name("omni-console"))
-LIMIT_S = 90.0
+LIMIT_S = 280.0
 """No command is waited for longer."""
+PORTS = range(20_000, 32_768)
+"""Below those that the kernel gives to connections: a server that is started anew finds its own."""
 Json = dict[str, Any]
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port nobody listens on, and each one once."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
-def until(condition: Callable[[], Any], what: str = "", limit_s: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], what: str = "", limit_s: float = 60.0) -> Any:
     """Poll a condition to its first true value; fail the test when it does not come true."""
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
@@ -156,7 +165,7 @@ class World:
     def serves(self, url: str = "") -> bool:
         """Whether a completion is answered, now."""
         try:
-            return complete(url or self.base_url, max_tokens=4, timeout_s=10.0).ok
+            return complete(url or self.base_url, max_tokens=4, timeout_s=30.0).ok
         except ConsoleError:
             return False
 
@@ -224,12 +233,11 @@ class World:
             reader.close()
 
     def at(self, step: str) -> StepView:
-        """One step as the journal has it now."""
-        found = self.view().step(step)
-        assert found is not None, step
+        """One step as the journal has it now, once it has one."""
+        found: StepView = until(lambda: self.view().step(step), f"the plan has {step}")
         return found
 
-    def state(self, *wanted: str, limit_s: float = 30.0) -> RunView:
+    def state(self, *wanted: str, limit_s: float = 60.0) -> RunView:
         """Wait for a run state (or `paused:reason`)."""
 
         def found() -> RunView | None:
@@ -262,7 +270,8 @@ class World:
 
     def over(self) -> RunView:
         """Wait until the run is over, its report written and its runner gone."""
-        view = self.state("succeeded", "failed", "cancelled", "rolled_back", "rollback_failed")
+        ends = ("succeeded", "failed", "cancelled", "rolled_back", "rollback_failed")
+        view = self.state(*ends, limit_s=120.0)
         self.dead()
         return view
 
@@ -273,7 +282,7 @@ class World:
 
     def kill(self, kind: str, number: int = signal.SIGKILL) -> None:
         """A signal to the newest live process of this kind."""
-        process.send(*self.pids(kind)[-1], number)
+        process.send(*until(lambda: self.pids(kind), f"a {kind} lives")[-1], number)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -289,7 +298,7 @@ class World:
 
     def close(self) -> None:
         """End every process of this world, again and again until none is left."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (left := self.mine()) and time.monotonic() < deadline:
             for pid, start in left:
                 with contextlib.suppress(OSError):
@@ -298,7 +307,7 @@ class World:
                 child.poll()
             time.sleep(0.01)
         for child in self.children:
-            child.wait(timeout=10)
+            child.wait(timeout=60)
             for pipe in (child.stdout, child.stderr):
                 if pipe is not None:
                     pipe.close()

@@ -42,7 +42,7 @@ def server(path: Path, desk: Desk) -> Iterator[Server]:
 def raw(path: Path, *parts: bytes) -> Any:
     """What a client that speaks no protocol is told; None when nothing comes back."""
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as peer:
-        peer.settimeout(10)
+        peer.settimeout(60)
         with short_address(path) as address:
             peer.connect(address)
         for part in parts:
@@ -223,4 +223,4 @@ def test_an_answer_that_is_garbled(path: Path, answer: bytes) -> None:
         thread.start()
         with pytest.raises(ControlError, match="garbled"):
             send(path, {"verb": "status"})
-        thread.join(10)
+        thread.join(60)
