@@ -23,6 +23,7 @@ from console.units import format_duration
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command."""
+SLICE_S = 0.2
 
 
 @dataclass
@@ -135,10 +136,16 @@ def away(error: EngineError, limit_s: float) -> str:
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
     """Run all at once in threads of their own; False when one is still at it after `limit_s`."""
-    threads = [thread for task in tasks if (thread := beside(task)) is not None]
+    return joined([thread for task in tasks if (thread := beside(task)) is not None], limit_s)
+
+
+def joined(threads: list[threading.Thread], limit_s: float) -> bool:
+    """Wait for all of them; False when one is still at it after `limit_s`. In slices: a Ctrl-C on
+    its way into a join is heard only when that join ends."""
     deadline = time.monotonic() + limit_s
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+            thread.join(min(left, SLICE_S))
     return not any(thread.is_alive() for thread in threads)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
 from console.rollback import ram
-from console.rollback.scene import Scene, away, beside, together
+from console.rollback.scene import Scene, away, beside, joined, together
 from console.services import bounded, enclosure, process, relay
 from console.services.base import SERVICE_LABEL, role_label
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
@@ -48,7 +48,7 @@ def stop(scene: Scene) -> None:
     worker = beside(lambda: _processes(scene))
     _containers(scene)
     if worker is not None:
-        worker.join(scene.grace_s + process.KILL_WAIT_S + 5)
+        joined([worker], scene.grace_s + process.KILL_WAIT_S + 5)
     if len(scene.failures) > failures:
         return
     ended = scene.stopped - before

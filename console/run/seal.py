@@ -58,7 +58,7 @@ def sealed_plan(
         exclusive=any(spec.exclusive for spec in specs),
         memory_file=str(restore_file(site.name)),
         finish_argv=finish,
-        grace_s=max([10.0, *(spec.grace_s for spec in specs)]),
+        grace_s=max((spec.grace_s for spec in specs), default=10.0),
         keep=tuple(spec.name for spec in specs if spec.keep),
     )
 

@@ -57,3 +57,11 @@ def test_the_lease_is_sealed(
     seal.seal(bench.context, BASE)
     assert sealed.read(bench.context.run.sealed).lease_s == 90.0
     bench.close()
+
+
+def test_the_grace_is_the_longest_of_the_services(plan: MakePlan) -> None:
+    made = plan("{id: n, note: x}")
+    known = next(iter(made.services.values()))
+    for asked, grace in (([1.0], 1.0), ([1.0, 20.0], 20.0), ([], 10.0)):
+        services = {f"s{n}": replace(known, grace_s=g) for n, g in enumerate(asked)}
+        assert sealed_plan(made.site, BASE, replace(made, services=services)).grace_s == grace
