@@ -78,14 +78,9 @@ def unseen(world: World) -> Iterator[None]:
         subprocess.run([*call, "kill-server"], check=False, capture_output=True)
 
 
-def renewed(world: World) -> str:
-    """What `show` says once somebody is attached to an outage."""
-
-    def shown() -> str:
-        out = world.console("show", world.run.id).out
-        return out if "renewed: somebody is attached" in out else ""
-
-    return str(until(shown, "the lease is renewed"))
+def shows(world: World, words: str) -> None:
+    """Wait until `show` says so: the sentinel looks at the lease once in a while."""
+    until(lambda: words in world.console("show", world.run.id).out, words)
 
 
 def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(world: World) -> None:
@@ -93,14 +88,14 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
     with console(world) as terminal:
         begin.touch()
         world.step("long", "running")
-        renewed(world)
+        shows(world, "renewed: somebody is attached")
         terminal.until("lease 0:0", 60)
         time.sleep(7.0)
         assert not world.view().over, "it is renewed for longer than it lasts"
         world.kill("runner")
         world.dead()
         terminal.until("its runner is gone", 60)
-        renewed(world)
+        shows(world, "renewed: somebody is attached")
         time.sleep(7.0)
         assert not world.view().over, "nobody is asked to watch a countdown"
     until(lambda: world.view().over and world.view().finished, "nobody is there any more")
@@ -112,8 +107,7 @@ def test_a_console_that_only_looks_or_that_nobody_sees_renews_nothing(world: Wor
     with console(world, "--readonly") as terminal, unseen(world):
         begin.touch()
         terminal.until("BASELINE DOWN", 60)
-        shown = world.console("show", world.run.id)
-        assert "baseline returns in 0:0" in shown.out, shown
+        shows(world, "baseline returns in 0:0")
         told = world.console("show", world.run.id, "--json").json["guard"]
         assert 0 < told["lease_s"] <= 9, told
         assert told["attended"] is False
