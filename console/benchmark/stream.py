@@ -129,7 +129,7 @@ class SseParser:
     """Server-sent events from bytes cut anywhere, as the HTML standard reads them."""
 
     def __init__(self) -> None:
-        self._tail: list[bytes] = []
+        self._tail = bytearray()
         self._size = 0  # bytes of the event that is not complete yet
         self._data: list[str] = []
         self._after_cr = False
@@ -142,12 +142,12 @@ class SseParser:
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
         begun, *more = re.split(rb"\r\n|\n|\r", chunk)
-        self._tail.append(begun)
+        self._tail += begun
         self._size += len(chunk)
         lines: list[bytes] = []
         if more:
-            lines = [b"".join(self._tail), *more[:-1]]
-            self._tail = [more[-1]]
+            lines = [bytes(self._tail), *more[:-1]]
+            self._tail = bytearray(more[-1])
         if b"" in lines:
             self._size = len(more[-1])
         if self._size > EVENT_LIMIT:
@@ -161,7 +161,7 @@ class SseParser:
 
     def close(self) -> Iterator[str]:
         """A last [DONE] whose blank line was cut off; any other unfinished event is dropped."""
-        self._field(b"".join(self._tail))
+        self._field(bytes(self._tail))
         if self._data == ["[DONE]"]:
             yield "[DONE]"
 

@@ -229,7 +229,7 @@ class Follow:
         self.finished = True
 
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
-        from console.run.report import as_json  # a tenth of a second, while the run goes on
+        from console.run.report import as_json  # not before the first line: a tenth of a second
 
         view = self.view
         if not self.finished and not view.over:

@@ -17,6 +17,8 @@ from console.services.probe import Health, health
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
 """An engine that is away comes back more often than not; giving up early helps nobody."""
+GRACE_S = 10.0
+"""Of a baseline that is started once more: a candidate may have asked for none."""
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
@@ -86,15 +88,14 @@ class Baseline:
 
     def restart(self) -> str:
         """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
-        grace_s = self.scene.plan.grace_s
         if self.plan.kind == "process":
             if self.process is not None:
-                process.stop_group(*self.process, grace_s=grace_s, clock=self.scene.clock)
+                process.stop_group(*self.process, grace_s=GRACE_S, clock=self.scene.clock)
             self.process = None
         elif self.scene.engine is not None:
             with contextlib.suppress(EngineError):
                 if self.container:
-                    self.scene.engine.stop(self.container, grace_s)
+                    self.scene.engine.stop(self.container, GRACE_S)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:

@@ -8,13 +8,16 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from console.clock import FakeClock
 from console.rollback import live, lock
 from console.rollback import plan as sealed
+from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress, SealedPlan
-from console.rollback.report import LADDER
+from console.rollback.report import LADDER, new_trigger
 from console.rollback.scene import Scene, together
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
@@ -34,6 +37,25 @@ def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:
     assert not process.alive(*candidate)
     assert climb(stage).serving
     assert not process.alive(*helper), "an emergency ends everything"
+
+
+def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little candidates ask for; it does not become ready, so it is started twice."""
+    graces, stop_group = [], process.stop_group
+
+    def stopped(pid: int, start: int, *, grace_s: float, **more: Any) -> bool:
+        graces.append(grace_s)
+        return stop_group(pid, start, grace_s=grace_s, **more)
+
+    monkeypatch.setattr(process, "stop_group", stopped)
+    port, clock = free_port(), FakeClock()
+    loading = standin(port, "--loading", "1000000")
+    base = replace(stage.plan.baseline, url=f"http://127.0.0.1:{port}", process=loading)
+    stage.seal(baseline=replace(base, ready_timeout_s=120.0), grace_s=0.0)
+    assert not Ladder(stage.plan, clock=clock, trigger=new_trigger(clock)).run().serving
+    assert graces == [10.0]
 
 
 def test_keep_is_sealed(stage: Stage) -> None:

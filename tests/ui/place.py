@@ -141,6 +141,16 @@ def pick(terminal: Terminal, title: str) -> None:
     press_until(terminal, "down", lambda: title in terminal.text)
 
 
+def lead(terminal: Terminal, way: list[tuple[str, str]]) -> None:
+    """Press key after key, each once what the one before leads to is there."""
+    for key, words in way:
+        if key == "2":
+            pick(terminal, words)
+        else:
+            terminal.press(key)
+            terminal.until(words)
+
+
 def at_home(terminal: Terminal) -> bool:
     """The run on show, nothing over it: its state stands above the keys, or the words there."""
     state = any(line.startswith(STATES) for line in terminal.lines[-5:-1])

@@ -15,7 +15,7 @@ from tests.run.e2e.world import until
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import ACTING, FLOOD, PAYLOADS, PLAIN, SURE, Words, acts, modes, unsafe
 from tests.ui.hostile_place import Standing, hostile_place
-from tests.ui.place import Place, back_home, ended, pick, placed, press_until, seen
+from tests.ui.place import Place, back_home, ended, lead, pick, placed, press_until, seen
 from tests.ui.terminal import Terminal
 
 PASTED = "\x1b[200~{}\x1b[201~"
@@ -310,12 +310,7 @@ def test_what_is_pasted_does_not_act(paused: Place, where: str) -> None:
     }  # fmt: skip
     with paused.open() as terminal:
         terminal.until("PAUSED")
-        for key, word in keys[where]:
-            if key == "2":
-                pick(terminal, word)
-            else:
-                terminal.press(key)
-                terminal.until(word)
+        lead(terminal, keys[where])
         for number, text in enumerate(PASTES):
             terminal.press("\x15", PASTED.format(f"{text}{number}end"))
             terminal.until(f"{number}end")

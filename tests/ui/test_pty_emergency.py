@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.run.e2e.world import until
-from tests.ui.place import ESC, Place, answers, ended, pick, placed, seen
+from tests.ui.place import ESC, Place, answers, ended, lead, placed, seen
 
 
 @pytest.fixture
@@ -38,12 +38,7 @@ def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, ke
     place.outage()
     with place.open() as terminal:
         seen(terminal, "RUNNING long", "BASELINE DOWN")
-        for pressed, words in WHERE[where]:
-            if pressed == "2":
-                pick(terminal, words)
-            else:
-                terminal.press(pressed)
-                terminal.until(words)
+        lead(terminal, WHERE[where])
         terminal.press(KEYS[key])
         seen(terminal, "THE BASELINE SERVES", "fence", "1 candidate stopped", "back in")
         assert place.serves()
