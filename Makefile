@@ -5,13 +5,26 @@ BIN := $(VENV)/bin
 # every command of the console is a process: compiling it anew each time doubles what it takes
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test check coverage bench yard rehearsals clean
+# one worker more than processors: one of them holds the terminals and engines, and mostly waits
+WORKERS ?= $(shell expr $$(nproc) + 1)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+.PHONY: run test test-all check golden coverage bench yard rehearsals clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
 
+# linters, types, every unit and in-process test, and one real run of each kind
 test: $(VENV)/.dev check
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not full"
+
+# what takes minutes: real kills at every fault point, soaks, rehearsals, pressure, monkeys
+test-all: test
+	$(PYTEST) -m full
+
+# writes anew what the tests of words compare with: read the difference before you commit it
+golden: $(VENV)/.dev
+	$(BIN)/python -m pytest --snapshot-update $$(find tests -name test_words.py)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

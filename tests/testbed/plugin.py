@@ -20,6 +20,10 @@ T = TypeVar("T")
 MARK = "engine"
 PREFIX = "no real part: "
 FIXTURES = {"engine", "docker_env", "llama_image", "busy_image"}
+ALONE = "alone"
+"""Tests that hold a terminal or an engine: they run one at a time, on one worker, beside the rest."""
+FULL = "full"
+"""Tests that only `make test-all` runs."""
 
 
 class _Session:
@@ -75,14 +79,20 @@ def lacking(reason: str) -> NoReturn:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_KEY] = _Session()
     config.addinivalue_line("markers", f"{MARK}: needs a real Docker engine with Compose v2")
+    config.addinivalue_line("markers", f"{ALONE}: holds a terminal or an engine; one at a time")
+    config.addinivalue_line("markers", f"{FULL}: only `make test-all` runs it")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test."""
+    """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test,
+    and put what has to be alone on one worker."""
     for item in items:
         if FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARK)
+            item.add_marker(ALONE)
+        if item.get_closest_marker(ALONE):
+            item.add_marker(pytest.mark.xdist_group(ALONE))
 
 
 @pytest.hookimpl(tryfirst=True)
