@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from console.guard.sheet import Sheet
 from console.paths import module_argv
 from console.rollback import live
 from console.services import process
+from tests.waiting import until
 
 MIB = 1 << 20
 HOG = """
@@ -33,17 +33,6 @@ for _ in range(int(steps)):
     time.sleep(pause)
 time.sleep(600)
 """
-
-
-def until(seen: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `seen` gives once it is true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = seen()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError("never happened")
 
 
 def put(root: Path, path: str, text: str) -> Path:

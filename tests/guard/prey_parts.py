@@ -6,8 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,22 +15,16 @@ from console.rollback.live import Live
 from console.services import process
 from console.services.base import ProcessSpec
 from console.services.cgroup import Hierarchy
+from tests.waiting import until
 
 ID = "ab" * 32
 OTHER = "cd" * 32
 
 
-def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.002)
-
-
 def finish(strike: Strike) -> None:
     """Look until it is over, as a sentinel does at its ticks."""
     try:
-        until(strike.look)
+        until(strike.look, "all of them are dead", where=lambda: str(strike.report()))
     finally:
         strike.close()
 

@@ -13,8 +13,8 @@ import pytest
 from console.clock import FakeClock, SystemClock
 from console.guard.cards import Cards
 from console.guard.look import Card
-from tests.guard.conftest import until
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
+from tests.waiting import until
 
 BIG, SMALL = RTX_PRO_6000, RTX_5090
 READER = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.1"]
@@ -76,6 +76,7 @@ def test_a_lost_card_leaves_the_other_live(bench: Bench, bad: object, good: obje
 
 
 @pytest.mark.parametrize("bad", [BIG, SMALL], ids=["big", "small"])
+@pytest.mark.full
 def test_a_call_that_hangs_leaves_the_other_live(bench: Bench, bad: object) -> None:
     bench.see(lambda cards: True)
     for figure in (700, 701, 702):

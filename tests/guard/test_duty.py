@@ -18,8 +18,9 @@ from console.guard.sheet import DIRECTORY, SHEET
 from console.rollback import live, wake
 from console.rollback.report import LADDER
 from console.services import process
-from tests.guard.conftest import put, until
+from tests.guard.conftest import put
 from tests.guard.made_site import GIB, Site
+from tests.waiting import until
 
 LOW = Limit("host.ram_available", below=8 * GIB)
 

@@ -25,9 +25,10 @@ import pytest
 from console.guard import helper, helper_client
 from console.guard.helper import Helper, Refused
 from console.services import cgroup, process
-from tests.guard.prey_parts import ID, made_up, until
+from tests.guard.prey_parts import ID, made_up
 from tests.guard.unprivileged import as_user
 from tests.testbed.plugin import lacking
+from tests.waiting import until
 
 ASK = """
 import time

@@ -17,7 +17,8 @@ from console.guard.target import Deny, Target, find_targets
 from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
-from tests.guard.prey_parts import ID, Den, den, finish, line, made_up, until
+from tests.guard.prey_parts import ID, Den, den, finish, line, made_up
+from tests.waiting import until
 
 NONE: tuple[Hierarchy, ...] = ()
 

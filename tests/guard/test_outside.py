@@ -22,7 +22,7 @@ from console.guard.sheet import DIRECTORY, RING, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
 from console.services import cgroup, enclosure, process
-from tests.guard.conftest import until
+from tests.waiting import until
 
 MIB = 1 << 20
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"

@@ -19,7 +19,8 @@ from console.guard.slow import SlowReader
 from console.guard.target import Target
 from console.services import process
 from console.services.cgroup import Cgroup
-from tests.guard.conftest import put, until
+from tests.guard.conftest import put
+from tests.waiting import until
 
 MIB = 1 << 20
 ID = "ab" * 32

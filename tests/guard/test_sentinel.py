@@ -16,7 +16,8 @@ from console.guard.limits import Limit
 from console.guard.recorder_read import open_ring
 from console.guard.sheet import RING
 from console.services import process
-from tests.guard.conftest import MIB, Post, until
+from tests.guard.conftest import MIB, Post
+from tests.waiting import until
 
 TOO_MUCH = Limit("service.ram_used", above=200 * MIB, source="site.yaml")
 
@@ -78,6 +79,8 @@ def read_whole(post: Post) -> None:
         assert json.loads(path.read_text())["cause"] == "guard"
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_the_machines_own_memory(post: Post) -> None:
     """The hog goes on for as long as others give memory back: it is the limit that ends it."""
     below = available() - 256 * MIB
@@ -110,6 +113,7 @@ def test_what_it_says_of_itself(post: Post) -> None:
     assert page["own"]["rss"] < 20 * MIB
 
 
+@pytest.mark.full
 def test_after_its_death_the_recording_is_there(post: Post) -> None:
     sentinel = post.start(TOO_MUCH)
     hog = post.hog()
@@ -185,6 +189,7 @@ def test_a_sheet_that_cannot_be_used(post: Post, text: str) -> None:
     assert post.ready() == {}
 
 
+@pytest.mark.full
 def test_children_that_die_are_started_again(post: Post) -> None:
     sentinel = post.start(disks=("/",))
     page = until(lambda: post.status() if post.status().get("disks") else None)
@@ -203,6 +208,7 @@ def test_children_have_an_ordinary_priority(post: Post) -> None:
     until(lambda: priorities(sentinel.pid) == [own, own])
 
 
+@pytest.mark.full
 def test_nothing_of_it_is_swapped_or_grows(post: Post) -> None:
     sentinel = post.start(disks=("/",))
     until(lambda: len(post.recording().slow()) >= 2)

@@ -15,6 +15,7 @@ from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
 from tests.guard.prey_parts import ID, OTHER, Den, den, line, made_up
+from tests.waiting import until
 
 NONE: tuple[Hierarchy, ...] = ()
 
@@ -130,8 +131,6 @@ def test_a_forged_line_does_not_reach_the_baselines_process(lair: Den) -> None:
         "if not child: print('child', os.getpid(), flush=True)\n"
         "time.sleep(600)"
     )
-    from tests.guard.prey_parts import until
-
     until(lambda: lair.said("child"))
     (child,) = lair.said("child")
     start = process.start_time(child)

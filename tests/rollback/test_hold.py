@@ -18,8 +18,10 @@ from console.rollback import pointer, script
 from console.rollback.pointer import Pointer
 from console.services import process
 from console.services.probe import Health, health
-from tests.rollback.conftest import Stage, until
+from tests.rollback.conftest import Stage
+from tests.waiting import until
 
+pytestmark = pytest.mark.alone
 COMMAND = [sys.executable, "-m", "console.cli", "rollback"]
 
 

@@ -24,7 +24,8 @@ from console.services import process
 from console.services.base import ProcessSpec
 from console.services.engine import RawEngine
 from console.services.probe import Health, health
-from tests.rollback.conftest import Stage, free_port, standin, until
+from tests.rollback.conftest import Stage, free_port, standin
+from tests.waiting import until
 
 
 def climb(stage: Stage, emergency: bool = True) -> Result:

@@ -21,10 +21,11 @@ from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
 from console.services.engine import NoSuchContainer, RawEngine
-from tests.rollback.conftest import free_port, until
+from tests.rollback.conftest import free_port
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_llama
+from tests.waiting import until
 
 pytestmark = pytest.mark.engine
 

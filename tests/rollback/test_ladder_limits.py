@@ -23,8 +23,9 @@ from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
 from console.services.base import ProcessSpec
-from tests.rollback.conftest import Stage, free_port, standin, until
+from tests.rollback.conftest import Stage, free_port, standin
 from tests.rollback.test_ladder import climb
+from tests.waiting import until
 
 
 def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:

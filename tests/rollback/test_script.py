@@ -14,8 +14,9 @@ import pytest
 from console.rollback import script
 from console.services import process
 from console.services.base import ProcessSpec
-from tests.rollback.conftest import STANDIN, Stage, free_port, standin, until
+from tests.rollback.conftest import STANDIN, Stage, free_port, standin
 from tests.testbed.plugin import lacking
+from tests.waiting import until
 
 DASH = shutil.which("dash")
 pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")

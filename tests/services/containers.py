@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,15 +34,6 @@ class Recorder:
     def __init__(self, folder: Path, run_id: str = "run-1") -> None:
         self.handles: list[Handle] = []
         self.launch = Launch(run_id, folder / "service.log", self.handles.append)
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The condition's first true value; an AssertionError after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)
-    return value
 
 
 def tidy_up(api: Any, *words: str) -> None:

@@ -25,8 +25,9 @@ from console.services.compose_command import compose
 from console.services.container import labels_of
 from console.services.docker_client import inspect
 from console.services.engine_state import silent
-from tests.services.containers import Recorder, service, tidy_up, unique, until
+from tests.services.containers import Recorder, service, tidy_up, unique
 from tests.testbed.engine import Engine
+from tests.waiting import until
 
 FILE = """
 name: {project}

@@ -24,8 +24,9 @@ from console.services.base import (
 from console.services.container import ContainerDriver, labels_of
 from console.services.docker_client import inspect
 from console.services.engine_state import status_of
-from tests.services.containers import Recorder, busy, free_port, service, unique, until
+from tests.services.containers import Recorder, busy, free_port, service, unique
 from tests.testbed.engine import Engine
+from tests.waiting import until
 
 MIB = 1024 * 1024
 

@@ -15,7 +15,7 @@ from console.guard.target import Deny, find_targets
 from console.rollback import live
 from console.rollback.live import Live
 from console.services import cgroup, enclosure, process
-from tests.run.e2e.world import until
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = """

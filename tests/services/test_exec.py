@@ -22,8 +22,9 @@ from console.services.container import labels_of
 from console.services.deadline import Cancelled
 from console.services.docker_client import connect, inspect
 from console.services.exec import run_in, run_oneoff
-from tests.services.containers import FOREVER, Line, Recorder, busy, fake_daemon, unique, until
+from tests.services.containers import FOREVER, Line, Recorder, busy, fake_daemon, unique
 from tests.testbed.engine import Engine
+from tests.waiting import until
 
 pytestmark = pytest.mark.engine
 

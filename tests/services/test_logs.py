@@ -20,8 +20,9 @@ from console.services.docker_client import connect
 from console.services.log_stream import _Position
 from console.services.logfile import read_last
 from console.services.logs import CappedFile, Tailer
-from tests.services.containers import Line, Recorder, busy, fake_daemon, service, unique, until
+from tests.services.containers import Line, Recorder, busy, fake_daemon, service, unique
 from tests.testbed.engine import Engine
+from tests.waiting import until
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); done; {last}"
 UNTIL_TOLD = (

@@ -17,15 +17,9 @@ from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
 from console.services import process
 from console.services.base import ExistingContainer, Handle, Launch, ProcessSpec, ServiceSpec
+from tests.waiting import until
 
 Start = Callable[..., tuple[int, int]]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.005)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from console.rollback import live
 from console.rollback.live import Live
 from console.services import cgroup
 from console.services.docker_client import connect
-from tests.guard.prey_parts import finish, until
+from tests.guard.prey_parts import finish
 from tests.guard.unprivileged import as_user
 from tests.guard.yard.engine import own_engine
 from tests.testbed.cache import Unavailable
@@ -31,6 +31,7 @@ from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
 from tests.testbed.python_image import ensure_python_image
+from tests.waiting import until
 
 pytestmark = pytest.mark.engine
 
@@ -41,8 +42,9 @@ b[::4096] = b"x" * 65536
 print("full")
 time.sleep(600)
 """
-BOMB = "b() { b | b & b; }; b 2>/dev/null & exec sleep 600"
-PIDS = 150
+BOMB = "for n in $(seq 80); do (while :; do sleep 0.3; done) & done; exec sleep 600"
+"""Shells that fork on and on, and never so many that one of them cannot."""
+PIDS = 250
 GID = 54400
 
 
@@ -101,6 +103,7 @@ def struck(killer: Killer, targets: tuple[Target, ...]) -> Strike:
     return strike
 
 
+@pytest.mark.full
 def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     pen.image = ensure_python_image(pen.engine)
     hog = pen.run("python3", "-u", "-c", HOG, options=("--init", "--memory", "600m"))
@@ -120,6 +123,7 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     print(strike.report())
 
 
+@pytest.mark.full
 def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
     identity = pen.run("sleep", "600")
     quick = cgroup.find(identity, scan=False)
@@ -133,12 +137,13 @@ def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
 
 
 @pytest.mark.parametrize("way", ["cgroup.kill", "signals"])
+@pytest.mark.full
 def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "signals":  # as on a kernel without cgroup.kill
         monkeypatch.setattr("console.guard.prey.write_kill", lambda group, reaper: (2, False))
     bomb = pen.run("sh", "-c", BOMB, options=("--init", "--pids-limit", str(PIDS), "--cpus", "0.7"))
     targets = recorded(bomb)
-    until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= PIDS // 2)
+    until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= 80, "it forks")
     with killer_of(Deny(), release=False) as killer:
         strike = struck(killer, targets)
     assert strike.killed[0].rungs == (way,)
@@ -146,6 +151,7 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
     print(strike.report())
 
 
+@pytest.mark.full
 def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
     """The engine is told at once, and takes it as a stop that somebody wanted."""
     again = pen.run("sleep", "600", options=("--restart", "always", "--init"))
@@ -205,6 +211,7 @@ def ajar(pen: Pen) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.full
 def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str) -> None:
     candidate = pen.run("sleep", "600", options=("--init",))
     way, call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
@@ -218,6 +225,7 @@ def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str
     print(f"strike call {call * 1e3:.2f} ms", report)
 
 
+@pytest.mark.full
 def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> None:
     candidate = pen.run("sleep", "600")
     quick = AS_USER.replace("begun < 60", "begun < 0.3")
@@ -229,6 +237,8 @@ def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> No
     assert pen.up(candidate)
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_with_the_engine_stopped_its_group_is_killed_all_the_same() -> None:
     """An engine of this test's own, because others share the usual one."""
     try:
@@ -261,6 +271,7 @@ def _stopped(engine: Engine, pid: int) -> None:
     print("after the engine went on: up" if pen.up(candidate) else "it stays down")
 
 
+@pytest.mark.full
 def test_a_container_of_the_console_has_every_kernel_limit(pen: Pen, tmp_path: Path) -> None:
     from console.services.container import ContainerDriver
     from console.services.limits import OOM_SCORE, default_memory

@@ -16,10 +16,10 @@ from tests.guard.yard.boxed import alloc, box, on_word
 from tests.guard.yard.engine import own_engine
 from tests.guard.yard.post import posted
 from tests.guard.yard.scene import Scene
-from tests.run.e2e.world import until
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
+from tests.waiting import until
 
 SLOW = 200 * memory.MIB
 BURNERS = 8

@@ -15,11 +15,12 @@ from console.rollback.live import Live
 from tests.guard.yard import memory, programs
 from tests.guard.yard.boxed import alloc, on_word
 from tests.guard.yard.engine import own_engine
-from tests.guard.yard.post import Post, floor, until
+from tests.guard.yard.post import Post, floor
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.image import BUSY
 from tests.testbed.plugin import PREFIX, lacking
+from tests.waiting import until
 
 UID, GID = 64123, 64124
 """A user of no name, whose one group is the socket's."""

@@ -14,8 +14,11 @@ from console.guard.limits import Limit
 from console.rollback.live import Live
 from tests.guard.yard import hogs
 from tests.guard.yard.hogs import Hog
-from tests.guard.yard.post import Post, posted, until
+from tests.guard.yard.post import Post, posted
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Card, Nvml
+from tests.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 GIB = 1 << 30
 BIG, SMALL = RTX_PRO_6000.uuid, RTX_5090.uuid

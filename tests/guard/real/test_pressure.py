@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from console.services import process
 from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
-from tests.run.e2e.world import until
+from tests.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 SLACK, ECHO_S = 2 * memory.GIB, 10.0
 """On a machine that others use: a hog that is let alone takes more than three, and an operator

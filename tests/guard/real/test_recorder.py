@@ -8,11 +8,15 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from console.guard.recorder_read import open_newest
 from console.services import process
 from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
-from tests.run.e2e.world import until
+from tests.waiting import until
+
+pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 SLOW = 400 * memory.MIB
 LOST_S = 15.0

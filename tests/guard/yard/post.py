@@ -26,19 +26,11 @@ from console.rollback.live import Live
 from console.rollback.report import LADDER
 from console.rollback.wake import FIFO
 from console.services import process
+from tests.waiting import until
 
 READY_S = 60.0
 BEAT_S = 1.0
 Json = dict[str, Any]
-
-
-def until(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
-    """Poll to the first true value. Raises AssertionError with `what`."""
-    deadline = time.monotonic() + limit_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"did not come true: {what}"
-        time.sleep(0.005)
-    return value
 
 
 def floor(value: int, *, act: str = "kill") -> Limit:

@@ -14,9 +14,10 @@ from console.run.view import RunView
 from tests.guard.yard import memory, programs
 from tests.guard.yard.echo import Echo, echoing
 from tests.run.e2e.sites import book, service
-from tests.run.e2e.world import COMMAND, World, until
+from tests.run.e2e.world import COMMAND, World
 from tests.testbed.ssh import Ssh
 from tests.ui.terminal import Terminal
+from tests.waiting import until
 
 SIZE = 4 * memory.GIB
 """Never reached: each hog is killed MARGIN after its start, and what free pages the processors

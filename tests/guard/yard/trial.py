@@ -12,8 +12,9 @@ from typing import Any
 from console.rollback.live import Live
 from tests.guard.yard import earlyoom, hogs, memory
 from tests.guard.yard.hogs import Hog, Observer, Seen
-from tests.guard.yard.post import floor, posted, until
+from tests.guard.yard.post import floor, posted
 from tests.testbed.cache import Unavailable
+from tests.waiting import until
 
 MARGIN_LEAST = 512 * memory.MIB
 CROSSED_S = 6.0
