@@ -1,13 +1,17 @@
-"""A registry of the operator's own in a directory of the test."""
+"""A registry of the operator's own in a directory of the test; what ships is read once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from console import paths
+from console.lessons import ids, load
+from console.lessons.load import Registry, load_registry
+from console.lessons.model import Lesson
 
 LESSON = """\
 schema: omni.lesson/v1
@@ -19,12 +23,25 @@ symptom: it fell over
 cause: gravity
 """
 Put = Callable[..., Path]
+_load = load.load_lesson
+_shipped = cache(_load)
 
 
 @pytest.fixture(autouse=True)
 def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody's own lessons but the test's."""
+    """Nobody's own lessons but the test's, and the 53 that ship parsed once for all tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def once(path: Path) -> Lesson:
+        return _shipped(path) if path.parent == ids.SHIPPED else _load(path)
+
+    monkeypatch.setattr(load, "load_lesson", once)
+
+
+@pytest.fixture
+def registry(own_directory: None) -> Registry:
+    """What ships."""
+    return load_registry()
 
 
 @pytest.fixture

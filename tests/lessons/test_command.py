@@ -1,4 +1,4 @@
-"""`omni-console lessons`: what it prints and how it ends."""
+"""`omni-console lessons`: what it finds and does, and how it ends."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from console.run.directory import RunDir
 from tests.lessons.conftest import Put
 from tests.run.unit import reported
 
+Capture = pytest.CaptureFixture[str]
 NOON = datetime(2026, 4, 26, 12, tzinfo=UTC).timestamp()
 
 
@@ -28,107 +29,86 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     return made
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def said(capsys: Capture, *words: str) -> tuple[int, str, str]:
     code = main(["lessons", *words])
     out = capsys.readouterr()
     return code, out.out, out.err
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+def told(capsys: Capture, *words: str) -> tuple[int, dict[str, Any]]:
     code, out, _ = said(capsys, *words, "--json")
     return code, json.loads(out)
 
 
-def test_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def ids(lines: str) -> list[str]:
+    return [line[:5] for line in lines.splitlines() if line[1:2] == "-"]
+
+
+def test_all_of_them(capsys: Capture) -> None:
     code, out, err = said(capsys)
-    assert (code, err) == (0, "")
-    rows = out.splitlines()
-    assert rows[0].startswith("F-001   resurrected  2026-01-19  KTransformers' prebuilt")
-    assert "53 of 53 lessons; 2 due for review" in rows[-1]
+    assert (code, err, len(ids(out)), ids(out)[0]) == (0, "", 53, "F-001")
 
 
-def test_one_by_its_id_in_any_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_by_its_id_in_any_form(capsys: Capture) -> None:
     for text in ("F-022", "f22"):
         code, out, _ = said(capsys, text)
-        assert code == 0
-        assert "319 GB" in out
+        assert (code, "319 GB" in out) == (0, True)
     code, one = told(capsys, "F-022")
-    assert one["lesson"]["id"] == "F-022"
+    assert (code, one["lesson"]["id"]) == (0, "F-022")
     assert "F-020" in one["lesson"]["linked_from"]
 
 
-def test_an_id_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_that_does_not_exist(capsys: Capture) -> None:
     code, out, err = said(capsys, "F-220")
     assert (code, out) == (2, "")
-    assert "there is no lesson F-220" in err
-    assert "omni-console lessons F-022" in err
+    assert "lessons F-022" in err
 
 
-def test_words_and_nothing_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_and_nothing_found(capsys: Capture) -> None:
     code, out, _ = said(capsys, "shallow", "clone")
-    assert code == 0
-    assert out.startswith("F-013 ")
+    assert (code, ids(out)[0]) == (0, "F-013")
     code, out, _ = said(capsys, "no", "such\x1b[2Jthing")
-    assert code == 4
-    assert "no lesson has all of: no suchthing" in out
+    assert (code, "suchthing" in out) == (4, True)
     assert told(capsys, "zebra") == (4, {"query": "zebra", "lessons": [], "problems": []})
 
 
-def test_a_bad_file_is_said_and_the_others_are_listed(
-    capsys: pytest.CaptureFixture[str], put: Put
-) -> None:
-    put("F-028", status="nonsense")
+def test_a_bad_file_is_said_and_the_others_are_listed(capsys: Capture, put: Put) -> None:
+    place = f"{put('F-043', status='nonsense')}:5:9: 'status'"
     code, out, err = said(capsys, "shallow")
-    assert code == 2
-    assert "F-013" in out
-    assert "F-028.yaml:5:9: 'status' is 'nonsense'" in err
-
-
-def test_a_lesson_that_cannot_be_read_is_asked_for_by_its_id(
-    capsys: pytest.CaptureFixture[str], put: Put
-) -> None:
-    path = put("F-043", status="nonsense")
+    assert (code, ids(out)[0], place in err) == (2, "F-013", True)
     code, out, err = said(capsys, "F-043")
-    assert (code, out) == (2, "")
-    assert f"{path}:5:9: 'status' is 'nonsense'" in err
-    assert "there is no lesson" not in err
+    assert (code, out, place in err) == (2, "", True)
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("F-031.yml", "expected F-031.yaml"),
-        ("f-032.yaml", "expected F-032.yaml"),
-        ("F-28.yaml", "expected F-028.yaml"),
-        ("my-lesson.yaml", "three digits, like F-028.yaml"),
-    ],
-)
+    [("F-031.yml", "F-031.yaml"), ("f-032.yaml", "F-032.yaml"), ("F-28.yaml", "F-028.yaml"),
+     ("my-lesson.yaml", "FSPAD")],
+)  # fmt: skip
 def test_a_file_whose_name_is_no_lessons_is_said(
-    capsys: pytest.CaptureFixture[str], put: Put, name: str, meant: str
+    capsys: Capture, put: Put, name: str, meant: str
 ) -> None:
     path = put("F-043").rename(paths.lessons_dir() / name)
     (paths.lessons_dir() / "notes.txt").write_text("x")
     (paths.lessons_dir() / ".#F-043.yaml").write_text("x")
     code, out, err = said(capsys, "shallow")
-    assert (code, out.startswith("F-013 ")) == (2, True)
-    assert f"{path}:0:0: its name is no lesson's, so it is not read; " in err
-    assert meant in err
-    assert len(err.splitlines()) == 1
+    assert (code, ids(out)[0]) == (2, "F-013")
+    (line,) = err.splitlines()
+    assert f"{path}:0:0: " in line
+    assert meant in line
 
 
-def test_what_is_due_by_the_clock(capsys: pytest.CaptureFixture[str], clock: FakeClock) -> None:
+def test_what_is_due_by_the_clock(capsys: Capture, clock: FakeClock) -> None:
     code, out, _ = said(capsys, "--due")
-    assert code == 0
-    assert [line[:5] for line in out.splitlines() if line[1:2] == "-"] == ["P-001", "A-001"]
-    assert "due since 2026-04-01 (25 days)" in out
+    assert (code, ids(out)) == (0, ["P-001", "A-001"])
     clock.time = NOON - 40 * 86400
-    assert said(capsys, "--due")[1] == "nothing is due on 2026-03-17\n"
+    assert ids(said(capsys, "--due")[1]) == []
     clock.time = NOON + 86400
     assert len(told(capsys, "--due")[1]["due"]) == 20
 
 
 def test_rechecks_say_what_they_found_and_change_nothing(
-    capsys: pytest.CaptureFixture[str], put: Put, clock: FakeClock
+    capsys: Capture, put: Put, clock: FakeClock
 ) -> None:
     clock.time = NOON - 40 * 86400
     more = "due: 2026-01-01\nrecheck: {{output: [echo, {0}], matches: '^yes$', words: w}}\n"
@@ -136,22 +116,19 @@ def test_rechecks_say_what_they_found_and_change_nothing(
     paths.append(put("F-030", more.format("x").replace("echo", "no-such-command")))
     paths.append(put("F-031", "due: 2026-01-02\nreview: look at it\n"))
     before = [path.read_bytes() for path in paths]
-    code, out, _ = said(capsys, "--due", "--run")
+    code, found = told(capsys, "--due", "--run")
     assert code == 4
-    assert "PASSED the output matches ^yes$" in out
-    assert "CHANGED the output does not match ^yes$" in out
-    assert "FAILED nothing learnt: no-such-command: No such file" in out
-    assert "look: look at it" in out
-    assert "rechecked 3 of 4: 1 passed, 1 changed, 1 failed. No status was changed. 1 are" in out
+    assert [(one["lesson"], one["answer"]) for one in found["rechecks"]] == [
+        ("F-028", "passed"), ("F-029", "changed"), ("F-030", "failed"),
+    ]  # fmt: skip
+    assert len(found["due"]) == 4
     assert [path.read_bytes() for path in paths] == before
     paths[1].unlink()
     paths[2].unlink()
     assert said(capsys, "--due", "--run")[0] == 0
 
 
-def test_listing_what_is_due_runs_nothing(
-    capsys: pytest.CaptureFixture[str], put: Put, tmp_path: Path
-) -> None:
+def test_listing_what_is_due_runs_nothing(capsys: Capture, put: Put, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     put("F-028", f"due: 2026-01-01\nrecheck: {{output: [touch, '{mark}'], matches: x, words: w}}\n")
     said(capsys, "--due")
@@ -163,7 +140,7 @@ def test_listing_what_is_due_runs_nothing(
     [["--run"], ["--due", "x"], ["--draft", "x", "--due"], ["--draft", "x", "y"], ["--as", "S"]],
     ids=" ".join,
 )
-def test_bad_usage(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_bad_usage(capsys: Capture, words: list[str]) -> None:
     assert said(capsys, *words)[0] == 2
 
 
@@ -173,7 +150,7 @@ def over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunDir:
     return reported.kept(reported.no_go_rows())
 
 
-def test_a_draft_from_a_run(capsys: pytest.CaptureFixture[str], put: Put, over: RunDir) -> None:
+def test_a_draft_from_a_run(capsys: Capture, put: Put, over: RunDir) -> None:
     put("F-028")
     code, made = told(capsys, "--draft", over.id[-4:])
     assert (code, made["id"], made["run"]) == (0, "F-029", over.id)
@@ -182,22 +159,13 @@ def test_a_draft_from_a_run(capsys: pytest.CaptureFixture[str], put: Put, over: 
     assert over.id in model.evidence[0]
     assert len(model.evidence) > 2
     code, _, err = said(capsys, "--draft", over.id[-4:])
-    assert code == 2
-    assert f"F-029 was drafted from run {over.id}" in err
+    assert (code, "F-029" in err, over.id in err) == (2, True, True)
 
 
-def test_a_draft_of_another_kind(
-    capsys: pytest.CaptureFixture[str], put: Put, over: RunDir
-) -> None:
+def test_a_draft_of_another_kind(capsys: Capture, put: Put, over: RunDir) -> None:
     assert told(capsys, "--draft", over.id, "--as", "P")[1]["id"] == "P-006"
 
 
-def test_no_draft_from_a_run_that_goes_on(capsys: pytest.CaptureFixture[str], over: RunDir) -> None:
+def test_no_draft_from_a_run_that_goes_on_or_does_not_exist(capsys: Capture, over: RunDir) -> None:
     going = reported.kept(reported.trial())
-    code, _, err = said(capsys, "--draft", going.id)
-    assert code == 2
-    assert "is not over" in err
-
-
-def test_no_draft_from_a_run_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--draft", "zzzz")[0] == 2
+    assert [said(capsys, "--draft", one)[0] for one in (going.id, "zzzz")] == [2, 2]

@@ -38,14 +38,15 @@ def test_the_next_look_is_proposed_a_quarter_later() -> None:
     assert "# due: 2027-02-21 " in draft.drafted("F-028", FOUND)
 
 
-@pytest.mark.parametrize(
-    "text", ["a: b # c", "- x", "\x1b[2Jboo\u202e", 'q"\\', "{[*&!|>%@`", "x\n  y: z", "", "yes",
-             "\ud800", "é" * 700]
-)  # fmt: skip
-def test_no_text_breaks_the_file(tmp_path: Path, text: str) -> None:
-    found = replace(FOUND, title=text, symptom=text, lines=(text,), playbook=text)
-    model = load_lesson(draft.write("F-028", draft.drafted("F-028", found), tmp_path)).model
-    assert all(one.isprintable() for one in (model.title, model.symptom, *model.evidence))
+def test_no_text_breaks_the_file(tmp_path: Path) -> None:
+    for number, text in enumerate((
+        "a: b # c", "- x", "\x1b[2Jboo\u202e", 'q"\\', "{[*&!|>%@`", "x\n  y: z", "", "yes",
+        "\ud800", "é" * 700,
+    ), 28):  # fmt: skip
+        found = replace(FOUND, title=text, symptom=text, lines=(text,), playbook=text)
+        one = f"F-{number:03d}"
+        model = load_lesson(draft.write(one, draft.drafted(one, found), tmp_path)).model
+        assert all(one.isprintable() for one in (model.title, model.symptom, *model.evidence))
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

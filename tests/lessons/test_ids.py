@@ -8,33 +8,25 @@ from console.lessons import ids
 from tests.lessons.conftest import Put
 
 KNOWN = frozenset({"F-002", "F-022", "F-006B", "S-014"})
+TYPED = {
+    "F-022": "F-022", "f22": "F-022", "f-22": "F-022", " F022 ": "F-022", "f-6b": "F-006B",
+    "A1": "A-001", "x-1": "", "F-1000": "", "F": "", "": "", "F-022 x": "", "fast": "",
+}  # fmt: skip
+NEAR = {"F-22": "F-022", "f2": "F-002", "F-220": "F-022", "F-099": "", "hello": ""}
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("F-022", "F-022"), ("f22", "F-022"), ("f-22", "F-022"), (" F022 ", "F-022"),
-        ("f-6b", "F-006B"), ("A1", "A-001"), ("x-1", ""), ("F-1000", ""), ("F", ""), ("", ""),
-        ("F-022 x", ""), ("fast", ""),
-    ],
-)  # fmt: skip
-def test_an_id_in_any_form(text: str, meant: str) -> None:
-    assert ids.typed(text) == meant
+def test_an_id_in_any_form() -> None:
+    assert {text: ids.typed(text) for text in TYPED} == TYPED
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [("F-22", "F-022"), ("f2", "F-002"), ("F-220", "F-022"), ("F-099", ""), ("hello", "")],
-)
-def test_near_misses(text: str, meant: str) -> None:
-    assert ids.near(text, KNOWN) == meant
+def test_near_misses() -> None:
+    assert {text: ids.near(text, KNOWN) for text in NEAR} == NEAR
 
 
 def test_the_next_free_id() -> None:
-    assert ids.next_free("F", KNOWN) == "F-023"
-    assert ids.next_free("S", KNOWN) == "S-015"
-    assert ids.next_free("P", KNOWN) == "P-001"
-    with pytest.raises(ValueError, match="no number"):
+    assert [ids.next_free(letter, KNOWN) for letter in "FSP"] == ["F-023", "S-015", "P-001"]
+    assert ids.next_free("F", {"F-998"}) == "F-999"
+    with pytest.raises(ValueError, match="for F"):
         ids.next_free("F", {"F-999"})
 
 
