@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,62 +22,60 @@ nasty = st.text(
 )
 
 
-@pytest.mark.parametrize(
-    ("foreign", "harmless"),
-    [
-        ("plain text, ünïcode 漢字 🚀", "plain text, ünïcode 漢字 🚀"),
-        (f"a{ESC}]52;c;ZXZpbA=={BEL}b", "ab"),
-        (f"a{ESC}]52;c;ZXZpbA=={ST}b", "ab"),
-        (f"a{ESC}]0;title{BEL}b", "ab"),
-        (f"{ESC}]8;;http://evil{ST}link{ESC}]8;;{ST}", "link"),
-        (f"{ESC}[31;1mred{ESC}[0m", "red"),
-        (f"{ESC}[2J{ESC}[H{ESC}[?1049hx", "x"),
-        (f"{ESC}[>4;2m{ESC}[6n{ESC}[!py", "y"),
-        (f"a{ESC}P+q544e{ST}b", "ab"),
-        (f"a{ESC}_Gf=100;AAAA{ST}b", "ab"),
-        (f"a{ESC}^private{ST}b{ESC}Xstart{ST}c", "abc"),
-        ("a\x9b31mb", "ab"),
-        ("a\x9d52;c;eA==\x9cb", "ab"),
-        ("a\x9d0;t\x07b", "ab"),
-        ("a\x90q#0\x9cb", "ab"),
-        (f"a{ESC}cb", "ab"),
-        (f"a{ESC}(0b", "ab"),
-        (f"a{ESC}", "a"),
-        (f"{ESC}{ESC}[1m{ESC}x", ""),
-        (f"a{ESC}[31", "a"),
-        (f"a{ESC}]0;never ends", "a"),
-        ("a\x80\x85\x8e\x9cb", "a����b"),
-        ("a\x00b", "a�b"),
-        ("a\x08\x7fb", "a��b"),
-        ("50%\r100%", "50%�100%"),
-        ("line\r\n", "line"),
-        ("one\ntwo", "one�two"),
-        ("a\tb", "a    b"),
-        ("abc\u202ecod.exe", "abc�cod.exe"),
-        ("a\u2066b\u2069c", "a�b�c"),
-        ("a\U000e0041\U000e007fb", "a��b"),
-        ("a\ud800b\udfff", "a�b�"),
-        ("zero\u200bwidth\ufeff", "zero�width�"),
-        ("e\u0301", "e\u0301"),
-        ("e" + "\u0301" * 1000 + "x", "e" + "\u0301" * 4 + "x"),
-        ("e" + "\u20dd\ufe20" * 500, "e" + "\u20dd\ufe20" * 2),
-        ("", ""),
-    ],
-)
-def test_clean(foreign: str, harmless: str) -> None:
-    assert clean(foreign) == harmless
+CLEAN = {
+    "plain text, ünïcode 漢字 🚀": "plain text, ünïcode 漢字 🚀",
+    f"a{ESC}]52;c;ZXZpbA=={BEL}b": "ab",
+    f"a{ESC}]52;c;ZXZpbA=={ST}b": "ab",
+    f"a{ESC}]0;title{BEL}b": "ab",
+    f"{ESC}]8;;http://evil{ST}link{ESC}]8;;{ST}": "link",
+    f"{ESC}[31;1mred{ESC}[0m": "red",
+    f"{ESC}[2J{ESC}[H{ESC}[?1049hx": "x",
+    f"{ESC}[>4;2m{ESC}[6n{ESC}[!py": "y",
+    f"a{ESC}P+q544e{ST}b": "ab",
+    f"a{ESC}_Gf=100;AAAA{ST}b": "ab",
+    f"a{ESC}^private{ST}b{ESC}Xstart{ST}c": "abc",
+    "a\x9b31mb": "ab",
+    "a\x9d52;c;eA==\x9cb": "ab",
+    "a\x9d0;t\x07b": "ab",
+    "a\x90q#0\x9cb": "ab",
+    f"a{ESC}cb": "ab",
+    f"a{ESC}(0b": "ab",
+    f"a{ESC}": "a",
+    f"{ESC}{ESC}[1m{ESC}x": "",
+    f"a{ESC}[31": "a",
+    f"a{ESC}]0;never ends": "a",
+    "a\x80\x85\x8e\x9cb": "a����b",
+    "a\x00b": "a�b",
+    "a\x08\x7fb": "a��b",
+    "50%\r100%": "50%�100%",
+    "line\r\n": "line",
+    "one\ntwo": "one�two",
+    "a\tb": "a    b",
+    "abc\u202ecod.exe": "abc�cod.exe",
+    "a\u2066b\u2069c": "a�b�c",
+    "a\U000e0041\U000e007fb": "a��b",
+    "a\ud800b\udfff": "a�b�",
+    "zero\u200bwidth\ufeff": "zero�width�",
+    "e\u0301": "e\u0301",
+    "e" + "\u0301" * 1000 + "x": "e" + "\u0301" * 4 + "x",
+    "e" + "\u20dd\ufe20" * 500: "e" + "\u20dd\ufe20" * 2,
+    "": "",
+}
 
 
-@pytest.mark.parametrize("raw", [b"\x9b31mred", b"\x9d0;t\x07", b"\x90q\x9c", b"\xff\xfe\x1b[1m"])
-def test_raw_c1_bytes_are_not_utf_8_and_lose_their_meaning(raw: bytes) -> None:
-    assert harmful(clean(decode(raw))) == []
+def test_clean() -> None:
+    assert {foreign: clean(foreign) for foreign in CLEAN} == CLEAN
 
 
-@pytest.mark.parametrize("code", range(0x80, 0xA0))
-def test_c1_in_utf_8(code: int) -> None:
-    text = clean(decode(b"a" + chr(code).encode() + b"b"))
-    assert harmful(text) == []
-    assert text.startswith("a")
+def test_raw_c1_bytes_are_not_utf_8_and_lose_their_meaning() -> None:
+    for raw in (b"\x9b31mred", b"\x9d0;t\x07", b"\x90q\x9c", b"\xff\xfe\x1b[1m"):
+        assert harmful(clean(decode(raw))) == []
+
+
+def test_c1_in_utf_8() -> None:
+    for code in range(0x80, 0xA0):
+        text = clean(decode(b"a" + chr(code).encode() + b"b"))
+        assert (harmful(text), text[0]) == ([], "a"), code
 
 
 @given(nasty, st.integers(min_value=1, max_value=300))
@@ -106,15 +101,10 @@ def test_any_bytes_become_harmless_text(data: bytes) -> None:
     assert harmful(clean(decode(data))) == []
 
 
-@pytest.mark.parametrize(
-    "start", [f"{ESC}]52;c;", f"{ESC}P", f"{ESC}[", "\x9d", ESC, "e\u0301", "\t", "\u202e"]
-)
-def test_ten_megabytes_of_anything_take_no_time(start: str) -> None:
-    for body in ("A", "\u0301", "0;", ESC, "\x9b"):
-        began = time.process_time()
-        result = clean(start + body * 10_000_000)
-        assert time.process_time() - began < 10
-        assert len(result) <= LINE_LIMIT
+def test_ten_megabytes_of_anything_are_a_line() -> None:
+    for start in (f"{ESC}]52;c;", f"{ESC}P", f"{ESC}[", "\x9d", ESC, "e\u0301", "\t", "\u202e"):
+        for body in ("A", "\u0301", "0;", ESC, "\x9b"):
+            assert len(clean(start + body * 10_000_000)) <= LINE_LIMIT
 
 
 def test_a_clamped_line_says_so() -> None:
@@ -142,8 +132,5 @@ def test_one_line_squeezes_white_space() -> None:
     assert harmful(one_line("a\x1b[31m\nb\u202e")) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "said"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
-)
-def test_one_of(words: list[str], said: str) -> None:
-    assert one_of(words) == said
+def test_one_of() -> None:
+    assert [one_of(["a", "b", "c"][:n]) for n in (1, 2, 3)] == ["a", "a or b", "a, b or c"]
