@@ -41,47 +41,24 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     assert document.keys[("a",)] == (1, 1)
 
 
-def test_missing(tmp_path: Path) -> None:
-    assert "No such file" in refused(tmp_path / "none.yaml")
-
-
-def test_a_path_no_system_call_takes(tmp_path: Path) -> None:
-    assert "cannot be read" in refused(Path(f"{tmp_path}/a\0b"))
-    assert "cannot be read" in refused(tmp_path / ("x" * 5000))
-
-
-def test_directory(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    """Nor waited for: a FIFO nobody writes to, and a link to a device, which is a device."""
+    fifo, link, loop = tmp_path / "fifo", tmp_path / "site.yaml", tmp_path / "loop"
+    os.mkfifo(fifo)
+    link.symlink_to("/dev/zero")
+    loop.symlink_to(loop)
     assert "a directory" in refused(tmp_path)
-
-
-def test_a_fifo_nobody_writes_to_does_not_hang(tmp_path: Path) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    assert "not a regular file" in refused(path)
-
-
-@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
-def test_devices(device: str) -> None:
-    assert "not a regular file" in refused(Path(device))
-
-
-def test_a_link_to_a_device_is_a_device(tmp_path: Path) -> None:
-    path = tmp_path / "site.yaml"
-    path.symlink_to("/dev/zero")
-    assert "not a regular file" in refused(path)
-
-
-def test_a_link_to_itself(tmp_path: Path) -> None:
-    path = tmp_path / "loop"
-    path.symlink_to(path)
-    assert "cannot be read" in refused(path)
+    for path in (fifo, link, *map(Path, ("/dev/zero", "/dev/null", "/dev/urandom"))):
+        assert "regular file" in refused(path)
+    for path in (tmp_path / "none", Path(f"{tmp_path}/a\0b"), tmp_path / ("x" * 5000), loop):
+        assert "cannot be read" in refused(path)
 
 
 def test_a_sparse_file_of_100_mb_is_never_read(tmp_path: Path) -> None:
     path = tmp_path / "sparse.yaml"
     with path.open("wb") as out:
         out.truncate(100 * 2**20)
-    assert "104857600 bytes; expected at most 262144 bytes" in refused(path)
+    assert "104857600" in refused(path)
 
 
 def test_the_limit_itself_is_allowed(tmp_path: Path) -> None:
@@ -89,19 +66,13 @@ def test_the_limit_itself_is_allowed(tmp_path: Path) -> None:
     assert f"{MAX_BYTES + 1} bytes" in refused(write(tmp_path, b"#" * (MAX_BYTES + 1)))
 
 
-@pytest.mark.parametrize(
-    ("data", "line"),
-    [
-        (b"a: \xff\n", 1),
-        (b"a: 1\nb: 2\nc: \xe9t\xe9\n", 3),
-        (b"a: 1\n" * 40 + b"\xc3", 41),
-        (b"\xff\xfea\x00:\x00", 1),
-        (b"ok: 1\n\xed\xa0\x80: half a surrogate pair\n", 2),
-    ],
-)
-def test_not_utf_8_names_the_line(tmp_path: Path, data: bytes, line: int) -> None:
-    path = write(tmp_path, data)
-    assert f"{path}:{line}:1: not UTF-8" in refused(path)
+def test_not_utf_8_names_the_line(tmp_path: Path) -> None:
+    for data, line in {
+        b"a: \xff\n": 1, b"a: 1\nb: 2\nc: \xe9t\xe9\n": 3, b"a: 1\n" * 40 + b"\xc3": 41,
+        b"\xff\xfea\x00:\x00": 1, b"ok: 1\n\xed\xa0\x80: half a surrogate pair\n": 2,
+    }.items():  # fmt: skip
+        path = write(tmp_path, data)
+        assert refused(path).startswith(f"{path}:{line}:1: not UTF-8")
 
 
 def test_no_file_is_left_open(tmp_path: Path) -> None:
