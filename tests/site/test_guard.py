@@ -9,7 +9,7 @@ import pytest
 from console.fit.machine import Card, Machine
 from console.guard.limits import Limit
 from console.site.guard import trouble
-from tests.site.test_load import BASELINE, load, problems
+from tests.site.test_load import BASELINE, load
 
 GIB = 1 << 30
 MACHINE = "machine: {ram: 377GiB, swap: 207GiB}\n"
@@ -33,25 +33,6 @@ def test_guards_and_a_lease(path: Path) -> None:
 def test_a_site_without_them(path: Path) -> None:
     site = load(path, BASELINE)
     assert (site.guards, site.model.lease) == ((), None)
-
-
-@pytest.mark.parametrize(
-    ("guard", "said"),
-    [
-        ("{metric: host.ram_available, below: 377GiB}",
-         "7:3: host.ram_available below 377.0 GiB is breached on any day: the machine has 377.0"),
-        ("{metric: host.swap_free, below: 300GiB}", "breached on any day: its swap has 207.0 GiB"),
-        ("{metric: host.swap_used, above: 207GiB}", "is never breached: its swap has 207.0 GiB"),
-        ("{metric: gpu.memory_used, above: 128GiB, of: sum}", "never breached: the cards together"),
-        ("{metric: gpu.memory_used, above: 96GiB, of: max}", "never breached: the card has 96.0"),
-        ("{metric: gpu.memory_used, above: 40GiB, of: GPU-b}", "never breached: the card has 32.0"),
-        ("{metric: host.ram_available, below: 1}", "expected bytes with a unit"),
-        ("{log: nobody, matches: x}", "unknown service 'nobody'; expected a service under"),
-    ],
-)  # fmt: skip
-def test_refused_at_its_line(path: Path, guard: str, said: str) -> None:
-    found = problems(path, BASELINE + MACHINE + GPUS + f"guards:\n- {guard}\n")
-    assert [line for line in found if said in line] != [], found
 
 
 def test_what_fits(path: Path) -> None:
