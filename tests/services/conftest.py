@@ -1,15 +1,19 @@
-"""Fixtures of the service tests that need a real engine."""
+"""Engines for the service tests: one in this process, and the real one for the same tests."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import docker
 import pytest
 
 from console.services import docker_client
+from console.services import exec as exec_module
 from console.services.docker_client import connect
+from tests.services.containers import ENGINES, Recorder
+from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.engine import Engine
 
 TEST_LABEL = "omni.test"
@@ -25,12 +29,45 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def client(engine: Engine) -> Iterator[docker.DockerClient]:
+def real_client(engine: Engine) -> Iterator[docker.DockerClient]:
     with pytest.MonkeyPatch.context() as patch:  # it is made before the other one
         patch.setattr(docker_client, "CONNECT_S", PATIENCE_S)
         made = connect(engine.host)
     yield made
     made.close()
+
+
+@pytest.fixture
+def made() -> Iterator[MadeEngine]:
+    with made_engine() as one:
+        yield one
+
+
+@pytest.fixture(params=ENGINES)
+def client(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[docker.DockerClient]:
+    """A client of the engine in this process, and in `make test-all` of the real one as well."""
+    if request.param == "real":
+        yield request.getfixturevalue("real_client")
+        return
+    made, read = request.getfixturevalue("made"), exec_module._read
+
+    def inside(path: str) -> str:
+        """Its processes are in no group that bears a container's id."""
+        return read(path) + ("".join(made.containers) if path.endswith("/cgroup") else "")
+
+    monkeypatch.setattr(exec_module, "_read", inside)
+    one = connect(made.host)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def image(request: pytest.FixtureRequest, client: docker.DockerClient) -> str:
+    """An image that this engine has."""
+    real = request.node.callspec.params["client"] == "real"
+    return str(request.getfixturevalue("busy_image")) if real else IMAGE
 
 
 @pytest.fixture
@@ -41,3 +78,8 @@ def mine(client: docker.DockerClient) -> Iterator[dict[str, str]]:
     wanted = {"label": f"{TEST_LABEL}={label[TEST_LABEL]}"}
     for row in client.api.containers(all=True, filters=wanted):
         client.api.remove_container(row["Id"], force=True, v=True)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path)

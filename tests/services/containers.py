@@ -11,8 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from console.services.base import ContainerSpec, Handle, Launch, Ready, ServiceSpec
 
+_REAL = (pytest.mark.engine, pytest.mark.alone)
+ENGINES = ["made", pytest.param("real", marks=[*_REAL, pytest.mark.full])]
+only_real = pytest.mark.parametrize("client", ENGINES[1:], indirect=True)
+"""What a kernel or a container's runtime has to do."""
+also_real = pytest.mark.parametrize(
+    "client", ["made", pytest.param("real", marks=_REAL)], indirect=True
+)
+"""The one test of its kind that `make test` does on a real engine."""
 FOREVER = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
 

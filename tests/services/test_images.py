@@ -8,11 +8,9 @@ import pytest
 from console.errors import ServiceError
 from console.services.images import image_info, require_image
 
-pytestmark = pytest.mark.engine
 
-
-def test_a_local_image(client: docker.DockerClient, busy_image: str) -> None:
-    found = image_info(client, busy_image)
+def test_a_local_image(client: docker.DockerClient, image: str) -> None:
+    found = image_info(client, image)
     assert found is not None
     assert found.id.startswith("sha256:")
     assert found.os == "linux"

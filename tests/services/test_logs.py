@@ -15,18 +15,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from console.services.base import ExistingContainer, Handle
-from console.services.container import ContainerDriver
+from console.services.container import ContainerDriver, unix_host
 from console.services.docker_client import connect
 from console.services.log_stream import _Position
 from console.services.logfile import read_last
 from console.services.logs import CappedFile, Tailer
-from tests.services.containers import Line, Recorder, busy, fake_daemon, service, unique
-from tests.testbed.engine import Engine
+from tests.services.containers import Line, Recorder, busy, fake_daemon, only_real, service, unique
 from tests.waiting import until
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); done; {last}"
 UNTIL_TOLD = (
-    'trap over=1 TERM; i=0; while [ -z "$over" ]; do echo line-$i; i=$((i+1)); usleep 10000; done'
+    'trap over=1 TERM; i=0; while [ -z "$over" ]; do echo line-$i; i=$((i+1)); sleep 0.01; done'
 )
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
@@ -37,15 +36,15 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def line(engine: Engine) -> Iterator[tuple[Line, docker.DockerClient]]:
+def line(client: docker.DockerClient) -> Iterator[tuple[Line, docker.DockerClient]]:
     """A line to the engine that can be cut, and a client at its end."""
-    cuttable = Line(engine.socket)
+    cuttable = Line(unix_host(client).removeprefix("unix://"))
     with fake_daemon(cuttable.answer) as host:
-        client = connect(host)
+        through = connect(host)
         try:
-            yield cuttable, client
+            yield cuttable, through
         finally:
-            client.close()
+            through.close()
             cuttable.cut()
 
 
@@ -69,12 +68,11 @@ def markers(path: Path) -> list[str]:
     return [line for line in read_last(path, 10**6) if line.startswith("---")]
 
 
-@pytest.mark.engine
 def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     script = COUNT.format(n=3000, last="printf unfinished-line-3000")
-    tailer = Tailer(client, start(client, busy_image, mine, script), path)
+    tailer = Tailer(client, start(client, image, mine, script), path)
     tailer.start()
     until(lambda: tailer.finished)
     assert numbers(path) == list(range(3001))
@@ -83,11 +81,10 @@ def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
     assert path.read_bytes().endswith(b"\n")
 
 
-@pytest.mark.engine
 def test_a_quiet_container_can_be_left(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
-    handle = start(client, busy_image, mine, "echo line-0; while :; do sleep 0.1; done")
+    handle = start(client, image, mine, "echo line-0; while :; do sleep 0.1; done")
     tailer = Tailer(client, handle, path)
     tailer.start()
     until(lambda: numbers(path) == [0])
@@ -95,16 +92,15 @@ def test_a_quiet_container_can_be_left(
     assert tailer.finished
 
 
-@pytest.mark.engine
 def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
     line: tuple[Line, docker.DockerClient],
     client: docker.DockerClient,
-    busy_image: str,
+    image: str,
     mine: dict[str, str],
     path: Path,
 ) -> None:
     cuttable, through = line
-    handle = start(client, busy_image, mine, UNTIL_TOLD)
+    handle = start(client, image, mine, UNTIL_TOLD)
     tailer = Tailer(through, handle, path)
     tailer.start()
     for round_ in range(3):
@@ -122,16 +118,15 @@ def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
     assert all(re.fullmatch(form, marker) for marker in markers(path))
 
 
-@pytest.mark.engine
 def test_an_end_while_the_engine_is_away_is_caught_up_with(
     line: tuple[Line, docker.DockerClient],
     client: docker.DockerClient,
-    busy_image: str,
+    image: str,
     mine: dict[str, str],
     path: Path,
 ) -> None:
     cuttable, through = line
-    handle = start(client, busy_image, mine, UNTIL_TOLD)
+    handle = start(client, image, mine, UNTIL_TOLD)
     tailer = Tailer(through, handle, path)
     tailer.start()
     until(lambda: len(numbers(path)) > 5)
@@ -145,13 +140,12 @@ def test_an_end_while_the_engine_is_away_is_caught_up_with(
     assert len(markers(path)) == 1
 
 
-@pytest.mark.engine
 def test_a_container_that_has_ended_at_once_is_read_in_full(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     """Its recorded end can lie before its recorded start."""
     for _ in range(3):
-        handle = start(client, busy_image, mine, "echo line-1; printf line-2")
+        handle = start(client, image, mine, "echo line-1; printf line-2")
         until(lambda at=handle: not client.api.inspect_container(at.container)["State"]["Running"])
         tailer = Tailer(client, handle, path)
         tailer.start()
@@ -160,12 +154,11 @@ def test_a_container_that_has_ended_at_once_is_read_in_full(
         path.unlink()
 
 
-@pytest.mark.engine
 def test_a_former_life_is_left_out(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     script = "trap 'printf no-newline; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
-    handle = start(client, busy_image, mine, script)
+    handle = start(client, image, mine, script)
     until(lambda: b"line-1" in client.api.logs(handle.container))
     client.api.stop(handle.container)
     until(lambda: b"no-newline" in client.api.logs(handle.container))
@@ -180,14 +173,14 @@ def test_a_former_life_is_left_out(
     assert [text[31:] for text in read_last(path, 10)] == ["line-1", "no-newline"]
 
 
-@pytest.mark.engine
+@only_real
 def test_restarts_are_marked(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     name = unique("restarting")
     config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
     client.api.create_container(
-        busy_image, ["sh", "-c", "echo line-7; exit 1"], name=name, labels=mine, host_config=config
+        image, ["sh", "-c", "echo line-7; exit 1"], name=name, labels=mine, host_config=config
     )
     driver = ContainerDriver(service("x", ExistingContainer(name)), client)
     handle = driver.start(Recorder(Path("/")).launch)
@@ -199,14 +192,14 @@ def test_restarts_are_marked(
     assert len(numbers(path)) >= 2
 
 
-@pytest.mark.engine
+@only_real
 def test_a_life_that_ended_within_a_line_is_not_told_twice(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     name, script = unique("twice"), "echo line-1; [ -e /m ] || { touch /m; printf line-2; exit 1; }"
     config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
     client.api.create_container(
-        busy_image, ["sh", "-c", script], name=name, labels=mine, host_config=config
+        image, ["sh", "-c", script], name=name, labels=mine, host_config=config
     )
     driver = ContainerDriver(service("x", ExistingContainer(name)), client)
     tailer = Tailer(client, driver.start(Recorder(Path("/")).launch), path, since=1.0)
@@ -215,12 +208,11 @@ def test_a_life_that_ended_within_a_line_is_not_told_twice(
     assert numbers(path) == [1, 2, 1]
 
 
-@pytest.mark.engine
 def test_one_enormous_line_is_split_as_the_engine_splits_it(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"
-    tailer = Tailer(client, start(client, busy_image, mine, script), path)
+    tailer = Tailer(client, start(client, image, mine, script), path)
     tailer.start()
     until(lambda: tailer.finished)
     lines = path.read_bytes().splitlines()
@@ -229,12 +221,11 @@ def test_one_enormous_line_is_split_as_the_engine_splits_it(
     assert numbers(path) == [1]
 
 
-@pytest.mark.engine
 def test_a_terminal_container_is_followed_too(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     made = client.api.create_container(
-        busy_image, ["sh", "-c", "echo line-0; echo line-1"], tty=True, labels=mine
+        image, ["sh", "-c", "echo line-0; echo line-1"], tty=True, labels=mine
     )
     client.api.start(made["Id"])
     tailer = Tailer(client, Handle("tty", "container", container=made["Id"]), path)
@@ -243,14 +234,12 @@ def test_a_terminal_container_is_followed_too(
     assert [text[31:].rstrip("\ufffd") for text in read_last(path, 5)] == ["line-0", "line-1"]
 
 
-@pytest.mark.engine
+@only_real
 def test_a_log_that_cannot_be_read_is_said(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
 ) -> None:
     config = client.api.create_host_config(log_config={"Type": "none", "Config": {}})
-    made = client.api.create_container(
-        busy_image, ["sleep", "0.2"], labels=mine, host_config=config
-    )
+    made = client.api.create_container(image, ["sleep", "0.2"], labels=mine, host_config=config)
     client.api.start(made["Id"])
     handle = Handle("mute", "container", container=made["Id"])
     tailer = Tailer(client, handle, path)

@@ -18,7 +18,7 @@ from console.services.container import ContainerDriver
 from console.services.deadline import Cancelled
 from console.services.probe import Health
 from console.services.ready import wait_ready
-from tests.services.containers import Recorder, busy, free_port, service, unique
+from tests.services.containers import Recorder, busy, free_port, only_real, service, unique
 
 ALIVE = Status(alive=True, detail="running")
 
@@ -169,9 +169,9 @@ def real(driver: ContainerDriver, handle: Any, say: Callable[[str], None]) -> fl
     )
 
 
-@pytest.mark.engine
+@only_real
 def test_a_real_server_gets_ready(
-    client: docker.DockerClient, busy_image: str, mine: dict[str, str], tmp_path: Path
+    client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path
 ) -> None:
     """It serves once it has been seen not to."""
     port, go = free_port(), tmp_path / "go"
@@ -179,7 +179,7 @@ def test_a_real_server_gets_ready(
     wait = "until [ -e /go/on ]; do sleep 0.05; done"
     script = f"{wait}; mkdir /w; echo ok > /w/health; exec httpd -f -p 80 -h /w"
     mounts = (Mount(str(go), "/go"),)
-    runs = busy(busy_image, "sh", "-c", script, ports=((port, 80),), mounts=mounts)
+    runs = busy(image, "sh", "-c", script, ports=((port, 80),), mounts=mounts)
     spec = service(unique("web"), runs, f"http://127.0.0.1:{port}", timeout_s=60.0)
     driver = ContainerDriver(spec, client, labels=mine)
     handle = driver.start(Recorder(tmp_path).launch)
@@ -194,7 +194,7 @@ def test_a_real_server_gets_ready(
     assert len(said) >= 2
 
 
-@pytest.mark.engine
+@only_real
 def test_a_real_llama_server_without_its_model(
     client: docker.DockerClient, llama_image: str, mine: dict[str, str], tmp_path: Path
 ) -> None:
