@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.journal.store import Event, Journal, JournalError, Reader
@@ -153,7 +153,7 @@ def test_reading_while_it_is_written(journal: Journal, path: Path) -> None:
         finally:
             reader.close()
 
-    followers = threading.Thread(target=follow)
+    followers = threading.Thread(target=follow, daemon=True)
     followers.start()
     fill(journal, total)
     followers.join(60)
@@ -230,26 +230,20 @@ def test_a_run_of_another_user_whose_runner_was_killed(shared: Path) -> None:
         assert len(read(path)) == 7
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no database, but long enough to look at" * 50, b"SQLite format 3\0"],
-)
-def test_a_file_that_is_no_journal(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(JournalError, match="the journal cannot be read"):
-        read(path)
-
-
-def test_a_missing_journal_is_not_made(path: Path) -> None:
-    with pytest.raises(JournalError, match="no journal file"):
+def test_what_is_no_journal_is_not_read_and_a_missing_one_is_not_made(path: Path) -> None:
+    with pytest.raises(JournalError):
         read(path)
     assert not path.exists()
+    for content in (b"", b"no database, but long enough to look at" * 50, b"SQLite format 3\0"):
+        path.write_bytes(content)
+        with pytest.raises(JournalError):
+            read(path)
 
 
 def test_a_torn_file_is_an_error_not_a_shorter_history(path: Path) -> None:
     journal = Journal(path)
-    for number in range(300):
-        journal.append(1.0, "note", "", number, {"text": "x" * 200})
+    for number in range(30):
+        journal.append(1.0, "note", "", number, {"text": "x" * 2000})
     journal.close()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -281,17 +275,13 @@ def test_a_reader_recovers_when_the_journal_appears(path: Path) -> None:
     journal.close()
 
 
-def test_a_journal_that_cannot_be_made(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="the journal cannot be opened"):
-        Journal(tmp_path / "missing" / "journal.db")
-    with pytest.raises(JournalError, match="the journal cannot be opened"):
-        Journal(tmp_path)
-
-
-def test_a_closed_journal_refuses(path: Path) -> None:
+def test_a_journal_that_cannot_be_made_and_one_that_is_closed(path: Path) -> None:
+    for place in (path.parent / "missing" / "journal.db", path.parent):
+        with pytest.raises(JournalError):
+            Journal(place)
     journal = Journal(path)
     journal.close()
-    with pytest.raises(JournalError, match="the journal cannot be written"):
+    with pytest.raises(JournalError):
         journal.append(0.0, "note", "", 0, {})
 
 
@@ -304,11 +294,11 @@ def test_a_path_with_characters_of_a_url(tmp_path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("text", ["not json", "[1, 2]", "3", '"x"', "null", "{"])
-def test_data_that_is_no_object_is_empty(journal: Journal, path: Path, text: str) -> None:
+def test_data_that_is_no_object_is_empty(journal: Journal, path: Path) -> None:
     journal.append(1.0, "note", "", 0, {})
-    journal._db.execute("UPDATE event SET data = ?", (text,))
-    assert [e.data for e in read(path)] == [{}]
+    for text in ("not json", "[1, 2]", "3", '"x"', "null", "{"):
+        journal._db.execute("UPDATE event SET data = ?", (text,))
+        assert [e.data for e in read(path)] == [{}]
 
 
 data = st.dictionaries(
@@ -327,21 +317,24 @@ data = st.dictionaries(
 )  # fmt: skip
 
 
-@given(st.lists(data, max_size=5))
-def test_any_json_comes_back_as_it_was(entries: list[dict[str, Any]]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "j.db"
-        journal = Journal(path)
-        for entry in entries:
-            journal.append(0.0, "note", "", 0, entry)
-        journal.close()
-        assert [e.data for e in read(path)] == entries
+def test_any_json_comes_back_as_it_was(journal: Journal, path: Path) -> None:
+    reader, before = Reader(path), [0]
+
+    @settings(max_examples=60)
+    @given(data)
+    def check(entry: dict[str, Any]) -> None:
+        seq = journal.append(0.0, "note", "", 0, entry)
+        assert reader.since(before[0]) == [Event(seq, 0.0, "note", "", 0, entry)]
+        before[0] = seq
+
+    check()
+    reader.close()
 
 
-@pytest.mark.parametrize("value", ["\ud800", "\x00", "\x1b[31m", "\u2028", "'; DROP TABLE event;"])
-def test_hostile_text_is_data(journal: Journal, path: Path, value: str) -> None:
-    journal.append(0.0, "note", "", 0, {"text": value})
-    assert [e.data for e in read(path)] == [{"text": value}]
-    stored = journal._db.execute("SELECT data FROM event").fetchone()[0]
-    assert stored.isascii()
-    assert stored.isprintable()
+def test_hostile_text_is_data(journal: Journal, path: Path) -> None:
+    hostile = ["\ud800", "\x00", "\x1b[31m", "\u2028", "'; DROP TABLE event;"]
+    for value in hostile:
+        journal.append(0.0, "note", "", 0, {"text": value})
+    assert [e.data["text"] for e in read(path)] == hostile
+    for (stored,) in journal._db.execute("SELECT data FROM event").fetchall():
+        assert (stored.isascii(), stored.isprintable()) == (True, True)
