@@ -1,0 +1,111 @@
+"""Steps, limits, soaks and places of a run: what plans, guards and refusals are worded for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.benchmark.soak_figures import Tally
+from console.guard.limits import Limit
+from console.run.control import Desk
+from console.run.state import RunState
+
+GIB = 1 << 30
+R = RunState
+
+EVERY_STEP = (
+    "run: [cmake, --build, build dir]", "run: [x], where: {service: cand}",
+    "run: [x], where: {image: i, gpus: all, memory: 2GiB}", "run: [x], where: {image: i}",
+    "script: 'a; b'",
+    "build: {context: ., tag: t, dockerfile: D, target: x, platform: linux/amd64}",
+    "check: {port_free: 8001}", "check: {file: f, min_bytes: 1MiB}", "check: {file: f}",
+    "check: {cpu: avx512f}", "check: {image: i, platform: linux/amd64}", "check: {image: i}",
+    "check: {output: [x], matches: a, not_matches: b}", "check: {output: [x], not_matches: b}",
+    "check: {http: {url: 'http://a:1'}}", "check: {http: {url: 'http://a:1', matches: ok}}",
+    "service: {start: cand}", "service: {stop: cand}", "service: {start: box}",
+    "service: {start: stack}", "service: {wait: box}", "service: {wait: cand}",
+    "benchmark: {service: cand, against: baseline, endpoint: completions, concurrency: [2, 4]}",
+    "soak: {service: cand, duration: 1h, every: 5s, arrivals: fixed, max_errors: 3}",
+    "soak: {service: cand, duration: 1h, every: 5s}",
+    "approval: {prompt: sure?, confirm: yes}", "approval: {prompt: sure?}",
+    "manual: {do: sudo x, verify: {port_free: 1}}", "manual: {do: sudo x}",
+    "note: hello", "report: {to: out.md}", "report: {}",
+    "host: {driver: 580.95.05, ports: [1], images: [i], sched_ext: true, gpus: true}", "host: {}",
+    "checkpoint: {repo: a/b, include: ['*Q4*'], engine: llama.cpp, ctx: 8192, to: /m}",
+    "checkpoint: {repo: a/b, service: cand, beside: true}",
+    "gguf: {file: m.gguf, image: i}", "gguf: {file: m.gguf, binary: /b}", "gguf: {file: m.gguf}",
+    "imports: {image: i, modules: [a, b]}", "download: {repo: a/b, to: /m}",
+    "note: x, requires: [{port_free: 1}], unless: {run: [a, b]}, on_failure: rollback, "
+    "retry: {attempts: 3, backoff: 7s}", "note: x, unless: {file: f, min_bytes: 1MiB}",
+    "run: [x], outputs: {n: {pattern: '(a)', unit: s}, m: {pattern: '(b)'}}, figures: llama-bench",
+    "note: x, when: false",
+)  # fmt: skip
+
+
+LIMITS = (
+    Limit("host.ram_available", below=24 * GIB, for_s=2.0, source="site, line 3"),
+    Limit("host.swap_in_rate", above=400 * 2**20, act="warn", source=""),
+    Limit("gpu.memory_used", above=GIB, of="sum", missing="breach", source=""),
+    Limit("gpu.memory_used", above=GIB, of="GPU-a"), Limit("gpu.memory_free", below=GIB, of="min"),
+    Limit("host.time_to_full", below=20.0, source=""), Limit("host.pressure", above=30.0),
+    Limit(log="cand", matches="CUDA\x1b[31m", count=3, source=""), Limit(log="c", matches="x"),
+    Limit("service.restarts", above=2.0, of="cand"), Limit("odd", above=1.5),
+    Limit("host.swap_growth", above=GIB, scarce=4 * GIB),
+)  # fmt: skip
+HELD = ({"ram": 616 << 20, "swap": GIB, "age_s": 1.25}, {"ram": 5, "swap": 0, "age_s": 0.02},
+        {"ram": None, "swap": 5, "age_s": None}, "x", {"ram": 5, "age_s": 1.0})  # fmt: skip
+KILLED: tuple[dict[str, object], ...] = (
+    {"name": "c", "kind": "container", "rung": "cgroup.kill", "empty_s": 1.5},
+    {"name": "c (pid 3)", "kind": "process", "write_s": 0.001, "why": "D", "rung": "SIGKILL"},
+    {"name": "c (pid 3)", "rung": "SIGKILL", "write_s": 0.018, "empty_s": 0.22, "held": HELD[0]},
+    {"name": "c", "held": HELD[1], "write_s": 1.0},
+    {},
+)
+
+
+def soaks() -> Iterator[tuple[str, Tally]]:
+    """One after another gets worse."""
+    made = Tally()
+    yield "nothing yet", made
+    made.take({"t": 0.0, "event": "began", "at": 1000.0})
+    for number in range(1, 121):
+        made.take({"t": number * 5.0, "ok": True, "error": "", "tok_s": 10.84 - number / 50})
+    yield "all is well", made
+    for t in range(0, 600, 5):
+        made.take({"t": t, "rss": (12.34 + t / 500) * 2**30, "anon": None, "vram": None})
+    made.take({"t": 600.0, "ok": False, "error": "refused", "tok_s": None})
+    yield "one error", made
+    made.take({"t": 605.0, "ok": True, "error": "", "missed": 13, "retries": 1})
+    yield "missed and sent twice", made
+    for _ in range(2):
+        made.take({"t": 606.0, "event": "restart", "at": 1600.0, "what": "anew"})
+    made.take({"t": 607.0, "event": "gone", "at": 1601.0, "what": "ended by SIGKILL"})
+    made.take({"t": 608.0, "event": "critical", "n": 3, "lines": ["CUDA error"]})
+    made.take({"t": 650.0, "event": "gap", "from": 610.0, "to": 650.0})
+    yield "a crash", made
+    made.take({"t": 651.0, "event": "hang", "at": 1600.0, "what": "x"})
+    yield "a hang", made
+    made = Tally()
+    for t in range(0, 600, 5):
+        made.take({"t": t, "rss": (12.34 - t / 500) * 2**30, "anon": None, "vram": None})
+        made.take({"t": t, "ok": True, "error": "", "tok_s": 10.0 + t / 100})
+    yield "faster and smaller", made
+
+
+def desk(**where: Any) -> Desk:
+    """A desk where a run stands at that place."""
+    made = Desk()
+    made.set(**{"state": R.RUNNING, "step": "bench", "attempt": 1, **where})
+    return made
+
+
+WAITING: dict[str, Any] = {"state": R.WAITING_APPROVAL, "step": "ok", "evidence": "e1"}
+HOLDING: dict[str, Any] = {"state": R.PAUSED, "reason": "hold", "step": "go", "is_gate": True,
+                           "evidence": "e2"}  # fmt: skip
+DESKS: dict[str, dict[str, Any]] = {
+    "running": {}, "waiting": WAITING, "waiting for a word": {**WAITING, "confirm": "cutover"},
+    "holding": HOLDING, "failed": {"state": R.PAUSED, "reason": "step_failed"},
+    "a failed gate": {**HOLDING, "reason": "step_failed"},
+    "a row of the plan's own": {"state": R.PAUSED, "reason": "operator", "implicit": True},
+    "over": {"state": R.SUCCEEDED},
+}  # fmt: skip

@@ -1,0 +1,334 @@
+"""What reports, lists, plans and a run that is followed say, word for word.
+
+What was said stands in __snapshots__; `make golden` writes it anew.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.cli import main
+from console.command import follow
+from console.fit.machine import Machine
+from console.run import compare as comparison
+from console.run import guard_now, guard_words, plan_text, switch
+from console.run.control import Verb
+from console.run.report import Evidence, evidence, markdown
+from console.run.report_guard import guard_chart, guard_lines
+from console.run.report_lessons import lessons
+from console.run.report_next import next_steps
+from console.run.report_text import (
+    block,
+    change,
+    code,
+    figure,
+    plain,
+    plural,
+    prose,
+    spread,
+    took,
+    when,
+)
+from console.run.soak_words import live_words, summary
+from console.run.state import VERBS, Pause, RunState, refusal
+from console.run.view import GuardEvent, RunView
+from console.services import limits
+from tests.run.unit import reported
+from tests.run.unit.breaches import BREACHES
+from tests.run.unit.cases import DESKS, EVERY_STEP, HELD, KILLED, LIMITS, desk, soaks
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.hostile import BAD, view
+from tests.run.unit.journals import BEGUN, JOURNALS, shelved
+from tests.run.unit.shown import changes, drawn, whole
+from tests.run.unit.stories import STORIES, Story
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        patch.setenv("COLUMNS", "100")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tell", [reported.no_go, reported.soaked, view], ids=lambda x: x.__name__)
+def test_a_report(tell: Story, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert whole(tell(), tmp_path) == snapshot
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_report_of(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """By how it differs from that of the first trial."""
+    base = reported.no_go() if "soak" not in name else reported.soaked()
+    text = markdown(STORIES[name]())
+    told = changes(markdown(base), text)
+    assert (told if len(told) < len(text) else text) == snapshot
+
+
+def test_memory_in_a_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    made = reported.no_go()
+    run = reported.run_dir(tmp_path, made)
+    held, lines = whole(made, tmp_path), {}
+    points = made.envelopes["fit"]["points"][1]
+    points["vram"]["NVIDIA GeForce RTX 5090"] = 10 * reported.GIB
+    points["swap"] = 1
+    lines["above"] = changes(held, whole(made, tmp_path))
+    found = evidence(run, made)
+    cards = [replace(gauge, gpu={}) for gauge in found.gauges]
+    lines["no cards read"] = changes(held, markdown(made, replace(found, gauges=cards), "report"))
+    lines["nobody looked"] = changes(held, markdown(made, Evidence()))
+    lines["the file is gone"] = changes(held, markdown(made, Evidence(), "report"))
+    made.steps[3].started = 0.0
+    lines["no load"] = changes(held, markdown(made, found, "report"))
+    made.envelopes["fit"] = {"schema": 1, "points": "none"}
+    lines["no prediction"] = changes(held, markdown(made, found, "report"))
+    assert lines == snapshot
+
+
+@pytest.mark.parametrize("name", BREACHES)
+def test_a_guard_in_a_report(name: str, snapshot: SnapshotAssertion) -> None:
+    made, first = BREACHES[name], guard_chart(BREACHES["memory ran out"])
+    chart = guard_chart(made)
+    pictures = ["\n".join(drawn(one.svg)) if one else "" for one in (first, chart)]
+    assert {
+        "section": "\n".join(guard_lines(made, {})), "next": next_steps(made),
+        "lessons": lessons(made), "chart": chart and chart.about,
+        "picture": changes(*pictures) if chart and chart != first else pictures[1],
+    } == snapshot  # fmt: skip
+
+
+def test_numbers_in_a_report(snapshot: SnapshotAssertion) -> None:
+    values = (None, math.nan, 0.0, 0.0004, 0.81234, 1.0, 10.7512, 999.96, 1997.31, -3.5, 4.2e9)
+    units = ("tok/s", "s", "B", "ratio", "count", "")
+    told = {unit: [figure(value, unit) for value in values] for unit in units}
+    told["like"] = [figure(116.94e9, "B", like) for like in ("<= 117GB", "< 1 kB", "< 9GiB", "")]
+    for unit in units:
+        told[f"spread {unit}"] = [
+            spread(value, std, unit) for value in values[2:] for std in (0.0, 6e-4, 0.06, 7.0)
+        ]
+    told["spread"] = [spread(1.0, None), spread(1.0, -1.0), spread(None, 1.0)]
+    told["change"] = [change(v, base) for v in values for base in (None, 0.0, 5.0, -2.0, math.inf)]
+    told["plural"] = [*(plural(n, "run") for n in range(3)), when(0), took(None)]
+    told["text"] = [
+        write(BAD + "--api-key abc ](x) <b> HF_TOKEN=x") for write in (prose, plain, code)
+    ]
+    told["keys"] = block(["x --hf-token abc", "-hft=1", "API_KEY=2", "api_key: '3'", "key 4"])
+    assert {name: "\n".join(rows) for name, rows in told.items()} == snapshot
+
+
+# -- charts ----------------------------------------------------------------------------------------
+
+
+def pictures(made: RunView, place: Path) -> dict[str, list[str]]:
+    found = evidence(reported.run_dir(place, made), made).charts
+    return {chart.name: [chart.about, *chart.link("a b"), *drawn(chart.svg)] for chart in found}
+
+
+def test_charts(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert pictures(reported.soaked(), tmp_path) == snapshot
+
+
+def test_other_charts(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Two thresholds, one of them relative; a card without a name, swap, small figures."""
+    made = STORIES["a_relative_threshold_and_one_on_the_baseline"]()
+    made.header["machine"]["cards"] = []
+    run = reported.run_dir(tmp_path, made)
+    rows = [json.loads(line) for line in run.gauges.read_text().splitlines()[:-1:100]]
+    rows = [{**row, "swap": n * 2**20, "ram": n * 2**19} for n, row in enumerate(rows)]
+    run.gauges.write_text("\n".join(map(json.dumps, rows)))
+    assert {one.name: drawn(one.svg) for one in evidence(run, made).charts} == snapshot
+
+
+# -- several runs ----------------------------------------------------------------------------------
+
+
+def attempts() -> list[tuple[RunView, str]]:
+    found = [(reported.no_go(), "rolled_back"), (reported.soaked(), "rolled_back")]
+    found += [(STORIES[name](), "failed") for name in (
+        "go", "a_step_that_failed", "the_baseline_is_slow", "an_override",
+        "a_baseline_that_drifted",
+        "go_against_a_baseline_that_has_changed", "go_and_clients_stay_at_the_candidate",
+        "an_abort_by_the_operator", "the_baseline_does_not_serve", "a_rehearsal",
+    )]  # fmt: skip
+    for number, (made, _) in enumerate(found):
+        made.run_id, made.created = f"r-{number:04}", made.created + number * 86_400
+        made.inputs = {"split": "layer" if number % 2 else "graph", "port": 8001}
+    return found
+
+
+@pytest.mark.parametrize("width", [40, 80, 300, 0])
+def test_attempts_side_by_side(width: int, snapshot: SnapshotAssertion) -> None:
+    """For terminals of some widths, and as Markdown."""
+    made = comparison.compare(attempts() if width != 300 else attempts()[:2])
+    text = "\n".join(comparison.lines(made, width)) if width else comparison.markdown(made)
+    assert text == snapshot
+
+
+def test_attempts_of_different_playbooks(snapshot: SnapshotAssertion) -> None:
+    found = attempts()[:3]
+    found[0][0].playbook = "other"
+    found[1][0].metrics["again"], found[1][0].benchmarks["again"] = (
+        dict(found[1][0].metrics["bench"]),
+        {},
+    )
+    made = comparison.compare(found)
+    assert [comparison.markdown(made), comparison.lines(made, 80)] == snapshot
+
+
+# -- a run that is listed, shown, followed ---------------------------------------------------------
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.setattr(follow, "GRACE_S", 0.0)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_run_followed_and_shown(
+    name: str, shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    run, out = shelved(JOURNALS[name]), io.StringIO()
+    followed = follow.Follow(run, out, interactive=False).until_end()[0]
+    run.report.write_text("x")
+    again = io.StringIO()
+    follow.Follow(run, again, interactive=False).until_end()
+    shown = main(["show", "1a2b"])
+    assert {
+        "followed": out.getvalue(), "codes": [int(followed), shown],
+        "with a report": changes(out.getvalue(), again.getvalue()).replace(str(shelf), "HERE"),
+        "shown": capsys.readouterr().out,
+    } == snapshot  # fmt: skip
+
+
+def test_the_list_of_runs(
+    shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    main(["runs"])
+    for number, told in enumerate(JOURNALS.values()):
+        shelved(told, f"2026010{number}-000000-x-000{number}")
+    shelved([], "20260201-000000-x-none").journal.write_bytes(b"no journal")
+    main(["runs"])
+    main(["runs", "--json"])
+    assert capsys.readouterr().out == snapshot
+
+
+def test_logs_of_a_run(
+    shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    run = shelved([*BEGUN[:7]])
+    codes = [main(["logs", "up"]), main(["logs", "up", "--json"]), main(["logs", "\x1b[31mred"])]
+    run.log("cand").parent.mkdir()
+    run.log("cand").write_text("one\ntwo\n")
+    run.attempt_log("bench", 2).write_text("second\n")
+    run.attempt_log("bench", 1).write_text("first\n")
+    codes += [main(["logs", name, "--lines", "1"]) for name in ("cand", "bench", "gone")]
+    out, err = capsys.readouterr()
+    assert [codes, out, err] == snapshot
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is always the same, on which nothing listens and one guard would act."""
+    machine = Machine(ram_total=64 << 30, swap_total=8 << 30)
+    breached = [guard_now.Finding("RAM available 1 GiB", True), guard_now.Finding("VRAM", False)]
+    monkeypatch.setattr(plan_text, "look", lambda **_: machine)
+    monkeypatch.setattr(limits, "default_memory", lambda: 56 << 30)
+    monkeypatch.setattr(guard_now, "findings", lambda made, **_: breached)
+    monkeypatch.setattr(switch, "wide", lambda port: True)
+    monkeypatch.setattr(switch, "_cannot_listen", lambda door: "taken" if "[" in door else "")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_plan(plan: MakePlan, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    steps = [f"{{id: s{n}, {step}}}" for n, step in enumerate(EVERY_STEP)]
+    gate = "{id: g, gate: [{metric: s22.tok_s, go: '>= 20', no_go: '< 10'}, {metric: s22.ttft_s, "
+    gate += "go: '<= 2s'}, {metric: gpu.peak_used, of: sum, no_go: '> 9GB'}], outcomes: {go: soak},"
+    made = plan(*steps, f"{gate} on_no_go: rollback}}", restore_s=74.0)
+    text = "\n".join(plan_text.lines(made))
+    assert text.replace(str(tmp_path), "HERE") == snapshot
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("more", ["", ", then: stay, listen: '::'", ", port: 9, watch: 1m"])
+def test_a_plan_with_a_cutover(
+    plan: MakePlan, more: str, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    up = "{id: up, service: {start: cand}}"
+    made = plan(up, f"{{id: cut, cutover: {{to: cand{more}}}}}", "{id: n, note: x}")
+    assert "\n".join(plan_text.lines(made)).replace(str(tmp_path), "HERE") == snapshot
+
+
+# -- guards, soaks, refusals -----------------------------------------------------------------------
+
+
+def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
+    kinds = ("watching", "warn", "act", "clear", "restarted", "gone", "breach", "odd")
+    events = [GuardEvent(1.0, kind, "full\x07 soon") for kind in kinds]
+    events.append(GuardEvent(1.0, "breach", "nobody", {"cause": "lease"}))
+    gaps = [{"gap_s": gap} for gap in (0.25, 0.1, 0.02, None)]
+    limit = {"metric": "host.swap_used", "above": 1.0, "for_s": 0.5}
+    assert {
+        "limits": [guard_words.limit_words(one) for one in LIMITS],
+        "events": [guard_words.event_words(one) for one in events],
+        "killed": [guard_words.killed_words(row, s) for row in KILLED for s in (0.0, 0.5)],
+        "held": [guard_words.held_words(one) for one in HELD],
+        "leases": [guard_words.lease_words(lease_s) for lease_s in (0.0, 1800.0)],
+        "gaps": [guard_words.gap_words(one) for one in gaps],
+        "deeds": guard_words.deeds({"killed": [KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
+    } == snapshot  # fmt: skip
+
+
+def test_words_of_a_soak(snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for name, made in soaks():
+        now = made.t
+        told[name] = [
+            live_words(made, now, 3600.0), live_words(made, now + 100, 3600.0),
+            live_words(made, now, 3600.0, 15.0), live_words(made, 3700.0, 3600.0),
+            live_words(made, 3700.0, 3600.0, 15.0), summary(made),
+        ]  # fmt: skip
+    assert told == snapshot
+
+
+def test_what_is_refused(snapshot: SnapshotAssertion) -> None:
+    """Each verb in each state, and for each reason to stand still."""
+    places = [(state, "") for state in RunState] + [(RunState.PAUSED, why) for why in Pause]
+    assert {
+        f"{state} {why}".strip(): [refusal(verb, state, why) or verb for verb in [*VERBS, "odd"]]
+        for state, why in places
+    } == snapshot
+
+
+def test_what_the_desk_refuses(snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for name, where in DESKS.items():
+        for verb in ("approve", "skip", "retry", "abort", "pause", "explode"):
+            for why in ("", "because"):
+                made = desk(**where)
+                told[f"{name}: {verb} {why}"] = made.ask(Verb(verb, "op", why, {}), {})
+        seen = {"step": "x", "attempt": "1", "evidence": None}
+        told[f"{name}: seen"] = [
+            desk(**where).ask(Verb("approve", "op", "why", {}), {key: value})
+            for key, value in seen.items()
+        ]
+    assert told == snapshot
