@@ -23,6 +23,13 @@ also_real = pytest.mark.parametrize(
     "client", ["made", pytest.param("real", marks=_REAL)], indirect=True
 )
 """The one test of its kind that `make test` does on a real engine."""
+
+
+def with_real(*values: Any) -> Any:
+    """These values with the real engine, in `make test-all`."""
+    return pytest.param("real", *values, marks=[*_REAL, pytest.mark.full])
+
+
 FOREVER = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,22 @@ from typing import Any
 import docker
 import pytest
 
-from console.errors import EngineError, EngineTimeout, ServiceError
-from console.services import compose_command, process
+from console.errors import EngineError, ServiceError
+from console.services import compose_command
 from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec
-from console.services.compose import (
-    ComposeDriver,
-    resolve_container,
-    up_argv,
-)
-from console.services.compose_command import compose
+from console.services.compose import PROJECT, SERVICE, ComposeDriver, resolve_container, up_argv
 from console.services.container import labels_of
 from console.services.docker_client import inspect
-from console.services.engine_state import silent
-from tests.services.containers import Recorder, service, tidy_up, unique
-from tests.testbed.engine import Engine
+from tests.services.containers import (
+    Recorder,
+    also_real,
+    only_real,
+    service,
+    tidy_up,
+    unique,
+    with_real,
+)
+from tests.services.made_compose import MadeCompose
 from tests.waiting import until
 
 FILE = """
@@ -119,22 +121,23 @@ class Stack:
 @pytest.fixture
 def stack(
     client: docker.DockerClient,
-    busy_image: str,
+    image: str,
     mine: dict[str, str],
     tmp_path: Path,
-    docker_env: dict[str, str],
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stack]:
+    if request.node.callspec.params["client"] == "made":
+        run = MadeCompose(request.getfixturevalue("made"))
+        monkeypatch.setattr(compose_command, "_run", run)
+        yield Stack(client, image, mine, tmp_path, {})
+        return
+    docker_env = request.getfixturevalue("docker_env")
     for key, value in docker_env.items():
         monkeypatch.setenv(key, value)
-    made = Stack(client, busy_image, mine, tmp_path, docker_env)
+    made = Stack(client, image, mine, tmp_path, docker_env)
     yield made
     tidy_up(client.api, made.project, made.service)
-
-
-@pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(tmp_path)
 
 
 def look(stack: Stack, container: str) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def look(stack: Stack, container: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.engine
+@also_real
 def test_a_candidate_has_limits_labels_and_drags_nothing_along(
     stack: Stack, recorder: Recorder
 ) -> None:
@@ -175,7 +178,6 @@ def test_a_candidate_has_limits_labels_and_drags_nothing_along(
     assert driver.find() is None
 
 
-@pytest.mark.engine
 def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(
     stack: Stack, recorder: Recorder
 ) -> None:
@@ -193,7 +195,6 @@ def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(
     assert not look(stack, first.container)["State"]["Running"]
 
 
-@pytest.mark.engine
 def test_a_changed_one_that_still_runs_is_refused(stack: Stack, recorder: Recorder) -> None:
     stack.edit(f"    container_name: {stack.name}\n", "")
     first = stack.driver().start(recorder.launch)
@@ -204,9 +205,10 @@ def test_a_changed_one_that_still_runs_is_refused(stack: Stack, recorder: Record
     assert len(stack.containers()) == 1
 
 
-@pytest.mark.engine
-def test_the_operators_own_containers_are_left_alone(stack: Stack, recorder: Recorder) -> None:
-    stack.docker("compose", "-f", str(stack.file), "--profile", "lab", "create", "candidate")
+def test_the_operators_own_containers_are_left_alone(
+    stack: Stack, recorder: Recorder, image: str
+) -> None:
+    stack.client.api.create_container(image, ["true"], name=stack.name, labels=stack.label)
     theirs = look(stack, stack.name)
     with pytest.raises(ServiceError, match="not ours"):
         stack.driver().start(recorder.launch)
@@ -215,7 +217,7 @@ def test_the_operators_own_containers_are_left_alone(stack: Stack, recorder: Rec
     assert look(stack, stack.name)["State"]["Status"] == "created"
 
 
-@pytest.mark.engine
+@only_real
 @pytest.mark.parametrize("network", ["", "networks: {default: {driver: bridge}}\n"])
 def test_the_operators_volumes_and_networks_are_shared(
     stack: Stack, recorder: Recorder, network: str
@@ -237,26 +239,36 @@ def look_network(stack: Stack, name: str) -> dict[str, Any]:
     return dict(stack.client.api.inspect_network(name))
 
 
-@pytest.mark.engine
-def test_a_baseline_is_found_by_its_labels(stack: Stack, recorder: Recorder) -> None:
-    files = (stack.file,)
-    assert resolve_container(stack.client, files, "baseline") is None
-    stack.docker("compose", "-f", str(stack.file), "create", "baseline")
-    found = resolve_container(stack.client, files, "baseline")
-    assert found == look(stack, f"{stack.project}-baseline-1")["Id"]
-    assert resolve_container(stack.client, (), "baseline", stack.project) == found
-    assert resolve_container(stack.client, (), "baseline", "no-such-project") is None
-    assert resolve_container(stack.client, (Path("/other.yaml"),), "baseline") is None
-    other = f"other-{stack.project}"
-    stack.docker("compose", "-p", other, "-f", str(stack.file), "create", "baseline")
-    with pytest.raises(ServiceError, match="several compose projects") as caught:
-        resolve_container(stack.client, files, "baseline")
-    assert other in caught.value.detail
-    stack.driver().start(recorder.launch)
-    assert resolve_container(stack.client, files, "candidate") is None
+def test_a_baseline_is_found_by_its_labels(
+    client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path
+) -> None:
+    """Never one of the console's own, nor a command that compose ran once."""
+    file, project, other = tmp_path / "compose.yaml", unique("stack"), unique("other")
+
+    def make(of: str, at: Path = file, **more: str) -> str:
+        marks = {f"{PROJECT}": of, SERVICE: "baseline", f"{PROJECT}.config_files": f"/x,{at}"}
+        made = client.api.create_container(image, ["sleep", "60"], labels={**mine, **marks, **more})
+        return str(made["Id"])
+
+    assert resolve_container(client, (file,), "baseline") is None
+    make(other, **{ROLE_LABEL: "candidate"})
+    make(other, **{"com.docker.compose.oneoff": "True"})
+    make(other, Path("/elsewhere.yaml"))
+    assert resolve_container(client, (file,), "baseline") is None
+    first = make(project)
+    client.api.start(first)
+    make(project)
+    assert resolve_container(client, (file,), "baseline") == first, "the one that runs"
+    assert resolve_container(client, (), "baseline", project) == first
+    assert resolve_container(client, (), "baseline", "no-such-project") is None
+    assert resolve_container(client, (file,), "another") is None
+    make(other)
+    with pytest.raises(ServiceError) as caught:
+        resolve_container(client, (file,), "baseline")
+    assert caught.value.detail == ", ".join(sorted((project, other)))
 
 
-@pytest.mark.engine
+@only_real
 def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> None:
     stack.docker("compose", "-f", str(stack.file), "create", "baseline")
     before = resolve_container(stack.client, (stack.file,), "baseline")
@@ -267,16 +279,21 @@ def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> N
     assert look(stack, before)["State"]["Running"]
 
 
-@pytest.mark.engine
+LAB = "profiles: [lab]"
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("client", "old", "new", "words"),
     [
-        ("  candidate:", "  other:", "There is no service candidate"),
-        ("profiles: [lab]", "profiles: [elsewhere]", "There is no service candidate"),
-        ("container_name", "contaner_name", "contaner_name"),
-        ("services:", "services: [", "yaml"),
-        ("restart: always", "image: registry.invalid/none:1", "already"),
+        ("made", "  candidate:", "  other:", "There is no service candidate"),
+        ("made", LAB, "profiles: [elsewhere]", "There is no service candidate"),
+        ("made", "services:", "services: [", "expected"),
+        with_real(LAB, "profiles: [elsewhere]", "There is no service candidate"),
+        with_real("container_name", "contaner_name", "contaner_name"),
+        with_real("services:", "services: [", "yaml"),
+        with_real("restart: always", "image: registry.invalid/none:1", "already"),
     ],
+    indirect=["client"],
 )
 def test_what_is_wrong_with_the_file_is_said(
     stack: Stack, recorder: Recorder, old: str, new: str, words: str
@@ -287,21 +304,19 @@ def test_what_is_wrong_with_the_file_is_said(
     assert stack.containers() == []
 
 
-@pytest.mark.engine
-def test_a_missing_image_is_not_pulled(stack: Stack, recorder: Recorder, busy_image: str) -> None:
-    stack.edit(f"image: {busy_image}", "image: registry.invalid/none:1")
+def test_a_missing_image_is_not_pulled(stack: Stack, recorder: Recorder, image: str) -> None:
+    stack.edit(f"image: {image}", "image: registry.invalid/none:1")
     with pytest.raises(ServiceError) as caught:
         stack.driver().start(recorder.launch)
     assert caught.value.hint == "docker pull registry.invalid/none:1"
 
 
-@pytest.mark.engine
 def test_a_variable_that_is_not_set_is_said(stack: Stack) -> None:
     stack.driver(env=()).resolve()
     assert any("$WORD" in line for line in stack.said)
 
 
-@pytest.mark.engine
+@only_real
 def test_without_the_plugin(
     stack: Stack, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,55 +324,6 @@ def test_without_the_plugin(
     with pytest.raises(EngineError, match="Docker Compose is missing") as caught:
         stack.driver().start(recorder.launch)
     assert "docker-compose-plugin" in caught.value.hint
-
-
-def test_without_docker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineError, match="There is no docker command"):
-        compose(["docker", "compose"], "unix:///x", {}, "Reading", 5, silent)
-
-
-def program(folder: Path, text: str) -> Callable[[float], str]:
-    path = folder / "docker"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return lambda seconds: compose(
-        [str(path)], "unix:///x", {"WORD": "v"}, "Reading", seconds, silent
-    )
-
-
-def test_a_command_that_hangs_is_killed_with_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groups: list[int] = []
-    kill = os.killpg
-    monkeypatch.setattr(os, "killpg", lambda pid, number: groups.append(pid) or kill(pid, number))
-    call = program(tmp_path, "sleep 600 & wait")
-    with pytest.raises(EngineTimeout, match="Reading did not finish within"):
-        call(0.5)
-    monkeypatch.undo()
-    until(lambda: not _alive(groups[0]))
-
-
-def _alive(group: int) -> bool:
-    return any(one.group == group and one.state not in "ZX" for one in process.all_stats())
-
-
-def test_the_environment_is_allow_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECRET_TOKEN", "canary")
-    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
-    monkeypatch.setenv("DOCKER_CONFIG", "/kept")
-    text = program(tmp_path, "env; head -c1; ps -o sid= -p $$ >/dev/null")(30)
-    assert "canary" not in text
-    assert "DOCKER_CONTEXT" not in text
-    assert {"DOCKER_HOST=unix:///x", "DOCKER_CONFIG=/kept", "WORD=v"} <= set(text.split())
-
-
-def test_what_compose_says_is_clean(tmp_path: Path) -> None:
-    call = program(tmp_path, r"printf 'first\n\033[31mthe \033]0;t\007cause\n' >&2; exit 14")
-    with pytest.raises(ServiceError) as caught:
-        call(30)
-    assert caught.value.detail == "first\nthe cause"
 
 
 def test_the_one_form_of_up() -> None:
@@ -368,7 +334,6 @@ def test_the_one_form_of_up() -> None:
     )
 
 
-@pytest.mark.engine
 def test_compose_carries_the_cookie_of_the_run(
     stack: Stack, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,10 +350,7 @@ def test_compose_carries_the_cookie_of_the_run(
     assert [env.get(COOKIE) for env in seen] == [recorder.launch.run_id] * 2
 
 
-@pytest.mark.engine
-def test_the_override_holds_no_environment_of_the_service(
-    stack: Stack, recorder: Recorder, engine: Engine
-) -> None:
+def test_the_override_holds_no_environment_of_the_service(stack: Stack, recorder: Recorder) -> None:
     stack.driver(env=(("WORD", "hf_canary"),)).start(recorder.launch)
     (override,) = (stack.folder / "run").iterdir()
     assert "hf_canary" not in override.read_text()
