@@ -63,6 +63,38 @@ KILLED: tuple[dict[str, object], ...] = (
 )
 
 
+BOOK = """\
+schema: omni.playbook/v1
+name: x
+title: Everything
+objective: twice as fast
+lessons: [F-024, F-999]
+lease: 1m
+inputs:
+  models: {type: path, default: nowhere, must_exist: true}
+  asked: {type: string, required: true}
+  token: {type: secret, from: {env: OMNI_TEST_TOKEN}}
+guards:
+  - {metric: host.ram_available, below: 900GiB}
+  - {log: cand, matches: CUDA, count: 2}
+services:
+  cand: {process: {argv: [serve]}, url: "http://127.0.0.1:8001", exclusive: true}
+phases:
+  - title: Work
+    steps:
+      - {id: up, service: {start: cand}, takes: 2m}
+      - {id: graph, timeout: 1h, run: [llama-bench, --split-mode, graph], takes: 1m}
+      - {id: down, service: {stop: cand}}
+      - {id: again, service: {start: cand}}
+      - {id: last, note: x}
+"""
+"""What stands above a plan's steps: each row of it."""
+BASELINES = (
+    "compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:8000'",
+    "process: {argv: [serve]}, url: 'http://127.0.0.1:8000'",
+)
+
+
 def soaks() -> Iterator[tuple[str, Tally]]:
     """One after another gets worse."""
     made = Tally()

@@ -19,9 +19,13 @@ from syrupy.assertion import SnapshotAssertion
 from console.cli import main
 from console.command import follow
 from console.fit.machine import Machine
+from console.lint.finding import Finding, Severity
+from console.playbook.load import load_playbook
 from console.run import compare as comparison
 from console.run import guard_now, guard_words, plan_text, switch
 from console.run.control import Verb
+from console.run.image_hint import fitting
+from console.run.plan import make_plan
 from console.run.report import Evidence, evidence, markdown
 from console.run.report_guard import guard_chart, guard_lines
 from console.run.report_lessons import lessons
@@ -42,9 +46,21 @@ from console.run.soak_words import live_words, summary
 from console.run.state import VERBS, Pause, RunState, refusal
 from console.run.view import GuardEvent, RunView
 from console.services import limits
+from console.services.images import pull_hint
+from console.site.load import load_site
 from tests.run.unit import reported
 from tests.run.unit.breaches import BREACHES
-from tests.run.unit.cases import DESKS, EVERY_STEP, HELD, KILLED, LIMITS, desk, soaks
+from tests.run.unit.cases import (
+    BASELINES,
+    BOOK,
+    DESKS,
+    EVERY_STEP,
+    HELD,
+    KILLED,
+    LIMITS,
+    desk,
+    soaks,
+)
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.hostile import BAD, view
 from tests.run.unit.journals import BEGUN, JOURNALS, shelved
@@ -53,8 +69,10 @@ from tests.run.unit.stories import STORIES, Story
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same clock, width and lessons wherever this runs."""
     with monkeypatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "CONFIG"))
         patch.setenv("TZ", "UTC")
         patch.setenv("COLUMNS", "100")
         time.tzset()
@@ -194,8 +212,7 @@ def test_attempts_of_different_playbooks(snapshot: SnapshotAssertion) -> None:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("STATE", "CONFIG"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "STATE"))
     monkeypatch.setattr(follow, "GRACE_S", 0.0)
     return tmp_path
 
@@ -276,6 +293,35 @@ def test_a_plan_with_a_cutover(
     up = "{id: up, service: {start: cand}}"
     made = plan(up, f"{{id: cut, cutover: {{to: cand{more}}}}}", "{id: n, note: x}")
     assert "\n".join(plan_text.lines(made)).replace(str(tmp_path), "HERE") == snapshot
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_what_stands_above_a_plan(
+    tmp_path: Path, baseline: str, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    monkeypatch.delenv("OMNI_TEST_TOKEN", raising=False)
+    site, book = tmp_path / "site.yaml", tmp_path / "book.yaml"
+    site.write_text(f"schema: omni.site/v1\nname: ws\nbaseline: {{{baseline}}}\n")
+    book.write_text(BOOK)
+    made = make_plan(load_playbook(book, planning=True, pinned=True), load_site(site))
+    if "process" in baseline:
+        monkeypatch.setattr(plan_text, "look", lambda **_: Machine())
+        made = replace(made, rehearsal={"notes": ["image a → b"], "fault": "slow"})
+    fault = Finding("book.yaml", 1, 2, "split-mode-graph-moe", Severity.ERROR, "no", "fix")
+    told = plan_text.lines(made, [fault, replace(fault, severity=Severity.INFO)])
+    shown = json.dumps(plan_text.as_json(made), indent=1, ensure_ascii=False)
+    text = "\n".join([*told, changes("", shown)])
+    assert text.replace(str(tmp_path), "HERE") == snapshot
+
+
+def test_what_to_do_about_an_image(
+    plan: MakePlan, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    build = "{id: make, build: {context: ctx, dockerfile: D, tag: 'omni/x:1'}}"
+    made = plan(build)
+    hints = (pull_hint("omni/x:1"), pull_hint("omni/x:2"), "look at the log", "")
+    assert [fitting(made, hint).replace(str(tmp_path), "HERE") for hint in hints] == snapshot
 
 
 # -- guards, soaks, refusals -----------------------------------------------------------------------
