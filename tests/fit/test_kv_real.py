@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,11 @@ import pytest
 from console.fit.from_gguf import from_gguf
 from console.fit.kv import CacheAsk, cache_of
 from tests.fit.headers import header_of
+from tests.fit.logs import logged
 from tests.fit.tiny import MODELS
 
 pytest.importorskip("xllamacpp")
+pytestmark = pytest.mark.alone
 
 TOLERANCE = 0.02
 PLAIN: dict[str, Any] = {"n_ctx": 16384}
@@ -38,22 +37,6 @@ CASES = [(name, PLAIN) for name in MODELS] + MORE
 LINE = re.compile(r"(?:KV|RS) buffer size = +([\d.]+) MiB")
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What llama.cpp logged for each case."""
-    place = tmp_path_factory.mktemp("models")
-    paths = {name: make().write(place / f"{name}.gguf") for name, make in MODELS.items()}
-    wanted = place / "wanted.json"
-    cases = [{"model": str(paths[name]), "parameters": how} for name, how in CASES]
-    wanted.write_text(json.dumps(cases), "utf-8")
-    child = Path(__file__).with_name("load_child.py")
-    done = subprocess.run(
-        [sys.executable, child, wanted], capture_output=True, check=True, timeout=120
-    )
-    parts = re.split(r"^@@ \d+$", (done.stdout + done.stderr).decode(errors="replace"), flags=re.M)
-    return parts[1:]
-
-
 def ask(parameters: dict[str, Any]) -> CacheAsk:
     names = {
         "n_ctx": "ctx", "n_parallel": "parallel", "kv_unified": "unified", "n_ubatch": "ubatch",
@@ -62,19 +45,14 @@ def ask(parameters: dict[str, Any]) -> CacheAsk:
     return CacheAsk(**{names[key]: value for key, value in parameters.items()})
 
 
-NAMES = [f"{name}-{'-'.join(str(one) for one in how.values())}" for name, how in CASES]
-
-
-@pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
-def test_the_cache_is_what_llama_cpp_makes(logs: list[str], index: int) -> None:
-    name, how = CASES[index]
-    cache = cache_of(from_gguf(header_of(MODELS[name]())), ask(how))
-    assert cache is not None
-    sizes = [float(size) for size in LINE.findall(logs[index])]
-    assert sizes, logs[index][-2000:]
-    assert cache.bytes / 2**20 == pytest.approx(sum(sizes), rel=TOLERANCE)
-
-
-def test_every_case_was_loaded(logs: list[str]) -> None:
-    assert len(logs) == len(CASES)
-    assert [log for log in logs if "exiting due to" in log] == []
+def test_the_cache_is_what_llama_cpp_makes(tmp_path: Path) -> None:
+    paths = {name: make().write(tmp_path / f"{name}.gguf") for name, make in MODELS.items()}
+    logs = logged(tmp_path, [(paths[name], how) for name, how in CASES])
+    for (name, how), log in zip(CASES, logs, strict=True):
+        cache = cache_of(from_gguf(header_of(MODELS[name]())), ask(how))
+        assert cache is not None
+        sizes = [float(size) for size in LINE.findall(log)]
+        assert sizes, (name, how, log[-2000:])
+        assert "exiting due to" not in log, (name, how, log[-2000:])
+        real = pytest.approx(sum(sizes), rel=TOLERANCE)
+        assert cache.bytes / 2**20 == real, (name, how)

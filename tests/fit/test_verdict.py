@@ -7,41 +7,28 @@ from dataclasses import replace
 import pytest
 
 from console.fit.assessment import Assessment, Reference, Verdict
-from console.fit.flags import conversion_plan, llama_plan, sglang_plan
-from console.fit.from_config import from_config
+from console.fit.flags import conversion_plan, llama_plan
 from console.fit.from_gguf import from_gguf
 from console.fit.machine import Card, Machine
 from console.fit.plan import ConversionPlan, LlamaPlan, SglangPlan, Strategy
 from console.fit.verdict import assess
-from tests.fit import configs, shapes
+from tests.fit import shapes
 from tests.fit.headers import header_of
+from tests.fit.models import (
+    DISTILL,
+    DISTILL_BF16,
+    FP8,
+    INT8,
+    KT,
+    Q3,
+    Q3_OLD,
+    Q4,
+    Q4_OLD,
+    served,
+    sglang,
+)
 from tests.fit.site import BASELINE, GB, GIB, LARGE, MEASURED, SETS, SITE, SMALL
 from tests.fit.tiny import llama
-
-
-def served(words: str) -> LlamaPlan:
-    return llama_plan(words.split())
-
-
-def sglang(words: str) -> SglangPlan:
-    return sglang_plan(words.split())
-
-
-def converted(words: str) -> ConversionPlan:
-    return conversion_plan(words.split())
-
-
-Q3 = from_gguf(shapes.deepseek_r1("Q3_K_M"))
-Q3_OLD = from_gguf(shapes.deepseek_r1("Q3_K_M", latent=False))
-Q4 = from_gguf(shapes.deepseek_r1("Q4_K_M"))
-Q4_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
-BLOCK_INT8 = from_config(configs.DEEPSEEK_R1, 642 * GIB)
-DISTILL = from_gguf(shapes.distill_32b())
-DISTILL_BF16 = from_config(configs.DISTILL_32B, 65_527_000_000)
-KT = sglang(
-    "--tensor-parallel-size 2 --kt-method AMXINT8 --kt-weight-path /w --kt-cpuinfer 96 "
-    "--kt-num-gpu-experts 32"
-)
 
 
 def limit(found: Assessment, where: str) -> tuple[int, int]:
@@ -64,8 +51,6 @@ def test_what_serves_today_is_never_refused(facts: object) -> None:
     assert found.verdict is not Verdict.NO_GO
     assert found.strategy is Strategy.MMAP
     consistent(found)
-    assert any("10.35 to 10.9 tok/s measured" in note for note in found.notes)
-    assert any("of VRAM measured" in note for note in found.notes)
 
 
 def test_the_sum_for_the_baseline_is_close_to_what_was_measured() -> None:
@@ -87,7 +72,6 @@ def test_a_file_that_overfills_a_card_is_refused_unless_it_serves() -> None:
     assert any(words.startswith("Q3_K_M") for words in found.would_make_it_go)
     serves = assess(Q4, BASELINE, SITE, reference=MEASURED)
     assert serves.verdict is Verdict.TIGHT
-    assert "serves this very configuration" in serves.because
     other = replace(MEASURED, serves=False)
     assert assess(Q4, BASELINE, SITE, reference=other).verdict is Verdict.NO_GO
 
@@ -98,40 +82,31 @@ def test_a_prediction_never_exceeds_what_a_card_has() -> None:
 
 
 def test_block_int8_is_refused_by_every_resident_way() -> None:
-    for plan in (
-        KT,
-        sglang("--tp 2"),
-        sglang("--tp 2 --cpu-offload-gb 300"),
-    ):
-        found = assess(BLOCK_INT8, plan, SITE, alternatives=SETS)
+    for plan in (KT, sglang("--tp 2"), sglang("--tp 2 --cpu-offload-gb 300")):
+        found = assess(INT8, plan, SITE, alternatives=SETS)
         consistent(found)
         assert found.verdict is Verdict.NO_GO
-        assert "short" in found.because
-    kernel = assess(BLOCK_INT8, KT, SITE, alternatives=SETS)
+    kernel = assess(INT8, KT, SITE, alternatives=SETS)
     assert kernel.strategy is Strategy.KT
     need, have = limit(kernel, "host RAM")
     assert have == 350 * GIB
     assert need > 600 * GIB
-    assert any("swap do not count" in note for note in kernel.notes)
-    assert any(
-        words.startswith("Q4_K_M") and words.endswith("GO") for words in kernel.would_make_it_go
-    )
+    assert any(one.startswith("Q4_K_M") and one.endswith("GO") for one in kernel.would_make_it_go)
     assert {term.name for term in kernel.biggest} >= {"CPU experts", "load peak"}
 
 
 def test_a_block_int8_load_is_predicted_to_fill_ram_and_swap() -> None:
-    peak = assess(BLOCK_INT8, sglang("--tp 2 --cpu-offload-gb 300"), SITE).envelope.peak
+    peak = assess(INT8, sglang("--tp 2 --cpu-offload-gb 300"), SITE).envelope.peak
     assert peak.ram == SITE.ram_available
     assert peak.swap == SITE.swap_free
 
 
 def test_fp8_fits_nowhere() -> None:
-    fp8 = from_config(configs.DEEPSEEK_R1, 688 * GB)
     plans = (
         KT, sglang("--tp 2"), sglang("--tp 2 --cpu-offload-gb 500"), ConversionPlan(),
         LlamaPlan(gpu_layers=19, tensor_split=(75, 25), mmap=False),
     )  # fmt: skip
-    assert [assess(fp8, plan, SITE).verdict for plan in plans] == [Verdict.NO_GO] * len(plans)
+    assert [assess(FP8, plan, SITE).verdict for plan in plans] == [Verdict.NO_GO] * len(plans)
 
 
 def test_a_distill_goes() -> None:
@@ -189,7 +164,6 @@ def test_less_memory_turns_a_go_into_streaming_with_a_ceiling() -> None:
     unknown = assess(Q4, plan, replace(small, disk_read_bps=None))
     assert unknown.verdict is Verdict.STREAMING
     assert unknown.ceiling_tok_s is None
-    assert any("disk" in note for note in unknown.notes)
 
 
 def test_memory_speed_gives_a_ceiling_where_it_is_known() -> None:
@@ -210,7 +184,6 @@ def test_resident_needs_ram_and_swap_makes_it_tight_at_best() -> None:
     assert with_ram(need + 4 * GIB, 0).verdict is Verdict.TIGHT
     swapped = with_ram(need - 20 * GIB, 60 * GIB)
     assert swapped.verdict is Verdict.TIGHT
-    assert "would be swapped" in swapped.because
     refused = with_ram(need - 20 * GIB, 30 * GIB)
     assert refused.verdict is Verdict.NO_GO
     assert any("--load-mode mmap" in words for words in refused.would_make_it_go)
@@ -237,20 +210,19 @@ def test_the_prompt_cache_counts() -> None:
 
 
 def test_a_conversion_tells_its_peak_its_hours_and_its_disk() -> None:
-    plan = converted("--input-type bf16 --quant-method int8")
-    found = assess(BLOCK_INT8, plan, SITE)
+    plan = conversion_plan(["--input-type", "bf16", "--quant-method", "int8"])
+    found = assess(INT8, plan, SITE)
     consistent(found)
     assert found.verdict is Verdict.NO_GO
     need, _ = limit(found, "host RAM")
     assert need > 660 * GIB
     disk, _ = limit(found, "disk")
     assert disk > 2 * 620 * GIB
-    assert any("at the pace of F-019" in note and " h " in note for note in found.notes)
     roomy = replace(SITE, ram_available=800 * GIB)
-    assert assess(BLOCK_INT8, plan, roomy).verdict is Verdict.GO
+    assert assess(INT8, plan, roomy).verdict is Verdict.GO
     full = replace(roomy, disk_free=900 * GIB)
-    assert assess(BLOCK_INT8, plan, full).verdict is Verdict.NO_GO
-    assert assess(BLOCK_INT8, replace(plan, source_here=True), full).verdict is Verdict.GO
+    assert assess(INT8, plan, full).verdict is Verdict.NO_GO
+    assert assess(INT8, replace(plan, source_here=True), full).verdict is Verdict.GO
 
 
 def test_a_converter_takes_no_gguf() -> None:
@@ -258,7 +230,7 @@ def test_a_converter_takes_no_gguf() -> None:
     assert found.verdict is Verdict.NO_GO
     assert "GGUF" in found.because
     kernel = assess(Q4, KT, replace(SITE, ram_available=2000 * GIB))
-    assert kernel.because.startswith("a GGUF file is no input for kt-kernel")
+    assert "kt-kernel" in kernel.because
 
 
 def test_a_cpu_build_that_repacks_may_be_told_to_map() -> None:
@@ -273,7 +245,7 @@ def test_what_is_not_known_is_never_a_go() -> None:
     blind = Machine(cards=(Card("RTX"),), ram_available=64 * GIB)
     found = assess(DISTILL, plan, blind)
     assert found.verdict is Verdict.UNKNOWN
-    assert "the memory of RTX" in found.because
+    assert "RTX" in found.because
     assert assess(DISTILL, plan, replace(SITE, ram_available=None)).verdict is Verdict.UNKNOWN
     typo = assess(DISTILL, served("-c 8k"), SITE)
     assert typo.verdict is Verdict.UNKNOWN
@@ -287,7 +259,7 @@ def test_what_is_not_known_is_never_a_go() -> None:
 def test_free_memory_that_is_not_known_is_said() -> None:
     machine = replace(SITE, cards=(replace(LARGE, free=None), SMALL))
     found = assess(DISTILL, served("-c 8192"), machine)
-    assert any("what is free on RTX PRO 6000 is not known" in note for note in found.notes)
+    assert any(LARGE.name in note for note in found.notes)
 
 
 def test_a_context_beyond_the_models_own_is_refused() -> None:
@@ -314,7 +286,7 @@ def test_a_server_left_to_itself_fits() -> None:
     for facts in (Q4, Q3_OLD, from_gguf(shapes.qwen3_235b()), from_gguf(shapes.llama_70b())):
         found = assess(facts, LlamaPlan(), SITE)
         assert found.verdict is not Verdict.NO_GO
-        assert any("--n-gpu-layers is auto" in note for note in found.notes)
+        assert any("--n-gpu-layers" in note for note in found.notes)
     none = assess(DISTILL, LlamaPlan(), replace(SITE, cards=()))
     assert none.strategy is Strategy.RESIDENT
 
@@ -328,11 +300,11 @@ def test_two_cards_of_one_name_are_told_apart() -> None:
 def test_more_ranks_than_cards() -> None:
     found = assess(DISTILL_BF16, sglang("--tp 4"), SITE)
     assert found.verdict is Verdict.NO_GO
-    assert "4 ranks need 4 cards" in found.because
+    assert "4 ranks" in found.because
 
 
 def test_too_many_gpu_experts_are_counted_down() -> None:
-    facts = BLOCK_INT8.scaled(200 * GIB)
+    facts = INT8.scaled(200 * GIB)
     roomy = replace(SITE, ram_available=900 * GIB)
     plan = replace(KT, kt_gpu_experts=128)
     found = assess(facts, plan, roomy)
@@ -357,6 +329,5 @@ def test_a_reference_alone_changes_no_verdict() -> None:
 
 def test_where_figures_are_from_is_said() -> None:
     declared = replace(SITE, given={"ram_available": "declared by the site"})
-    found = assess(BLOCK_INT8, KT, declared)
-    assert "declared by the site: ram_available" in found.notes
-    assert any("shared out by the sizes in config.json" in note for note in found.notes)
+    found = assess(INT8, KT, declared)
+    assert any("ram_available" in note for note in found.notes)

@@ -5,10 +5,7 @@ It prints that before it looks at a tensor, so a file without any does.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,8 @@ import pytest
 from console.demo.model import Value, write_gguf
 from console.fit.from_gguf import PERIODS, from_gguf
 from tests.fit.headers import header_of
+from tests.fit.logs import logged
 from tests.fit.tiny import Model, _metadata
-
-pytest.importorskip("xllamacpp")
 
 LAYERS = 12
 KEYS: dict[str, Value] = {
@@ -57,31 +53,25 @@ CASES: dict[str, Model] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    place = tmp_path_factory.mktemp("headers")
-    cases = []
-    for name, one in CASES.items():
-        path = place / f"{name}.gguf"
-        write_gguf(path, one.metadata, [], seed=1)
-        cases.append({"model": str(path), "parameters": {}})
-    wanted = place / "wanted.json"
-    wanted.write_text(json.dumps(cases), "utf-8")
-    child = Path(__file__).with_name("load_child.py")
-    done = subprocess.run(
-        [sys.executable, child, wanted], capture_output=True, check=True, timeout=120
-    )
-    parts = re.split(r"^@@ \d+$", (done.stdout + done.stderr).decode(errors="replace"), flags=re.M)
-    return dict(zip(CASES, parts[1:], strict=True))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_same_layers_have_a_window(logs: dict[str, str], name: str) -> None:
+def windows(name: str) -> list[bool]:
+    """What the rules of this program say of a case's layers."""
     facts = from_gguf(header_of(CASES[name]))
     assert facts.layers is not None
-    real = [flag == "1" for flag in LINE.findall(logs[name])][: facts.layers]
-    if not real:
-        why = re.findall(r"error loading model: .*", logs[name])
-        pytest.skip(f"this build reads no further in {name}: {why}")
-    ours = facts.attention.windowed or (False,) * facts.layers
-    assert list(ours) == real
+    return list(facts.attention.windowed or (False,) * facts.layers)
+
+
+@pytest.mark.alone
+@pytest.mark.full
+def test_the_same_layers_have_a_window(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    files = []
+    for name, one in CASES.items():
+        files.append((tmp_path / f"{name}.gguf", {}))
+        write_gguf(files[-1][0], one.metadata, [], seed=1)
+    read = 0
+    for name, log in zip(CASES, logged(tmp_path, files), strict=True):
+        ours = windows(name)
+        real = [flag == "1" for flag in LINE.findall(log)][: len(ours)]
+        read += bool(real)
+        assert real in ([], ours), name  # some builds read no further in some
+    assert read > len(CASES) // 2

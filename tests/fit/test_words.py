@@ -1,0 +1,163 @@
+"""What is said of a fit, word for word: `make golden` writes it anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.fit.envelope import Envelope, Sample
+from console.fit.facts import BadFacts
+from console.fit.flags import conversion_plan
+from console.fit.from_config import from_config
+from console.fit.from_gguf import from_gguf
+from console.fit.kv import CacheAsk, cache_of
+from console.fit.machine import Card, Machine
+from console.fit.plan import ConversionPlan, LlamaPlan
+from console.fit.text import WIDTH, lines
+from console.fit.verdict import assess
+from console.gguf.header import Array
+from console.units import both_units
+from tests.fit import configs, shapes
+from tests.fit.headers import FakeHeader, FakeTensor, header_of
+from tests.fit.models import (
+    DISTILL,
+    DISTILL_BF16,
+    INT8,
+    KT,
+    Q3,
+    Q4,
+    Q4_OLD,
+    served,
+    sglang,
+)
+from tests.fit.site import BASELINE, GB, GIB, LARGE, MEASURED, SETS, SITE, SMALL
+from tests.fit.test_facts import HOSTILE, hostile
+from tests.fit.test_flags import BAD_SGLANG, BAD_WORDS
+from tests.fit.test_windows import CASES as WINDOWED
+from tests.fit.test_windows import windows
+from tests.fit.tiny import MODELS, llama
+
+TWELVE = "-ngl 12 -ts 75,25 -c 8192"
+ROOMY = replace(SITE, ram_available=900 * GIB)
+SMALLER = replace(SITE, ram_available=100 * GIB)
+
+
+CASES: dict[str, tuple[Any, Any, Machine, dict[str, Any]]] = {
+    "the baseline": (Q3, BASELINE, SITE, {"reference": MEASURED, "alternatives": SETS}),
+    "an old conversion": (Q4_OLD, BASELINE, SITE, {"alternatives": SETS}),
+    "a card too full": (Q4, BASELINE, SITE, {"alternatives": SETS}),
+    "a card too full that serves": (Q4, BASELINE, SITE, {"reference": MEASURED}),
+    "auto": (Q4, LlamaPlan(), SITE, {}),
+    "auto, dense": (from_gguf(shapes.llama_70b()), LlamaPlan(), SITE, {}),
+    "no card": (DISTILL, LlamaPlan(), replace(SITE, cards=()), {}),
+    "twelve layers": (Q4, served(TWELVE), SITE, {}),
+    "a known speed": (Q4, served(TWELVE), SITE, {"ram_read_bps": 200e9}),
+    "streaming": (Q4, served(TWELVE), SMALLER, {}),
+    "streaming, no speed": (Q4, served(TWELVE), replace(SMALLER, disk_read_bps=None), {}),
+    "resident": (Q4, served(f"{TWELVE} --load-mode none"), SITE, {}),
+    "swapped": (Q4, served(f"{TWELVE} --load-mode none"), replace(SITE, ram_available=320 * GIB),
+                {}),
+    "locked": (Q4, served(f"{TWELVE} --mlock"), SMALLER, {}),
+    "INT8 resident": (INT8, sglang("--tp 2"), SITE, {"alternatives": SETS}),
+    "INT8 offloaded": (INT8, sglang("--tp 2 --cpu-offload-gb 300"), SITE, {}),
+    "INT8 by the kernel": (INT8, KT, replace(SITE, given={"ram_available": "declared"}),
+                           {"alternatives": SETS}),
+    "GPU experts": (INT8.scaled(200 * GIB), replace(KT, kt_gpu_experts=128), ROOMY, {}),
+    "mapped experts": (INT8, sglang("--tp 2 --kt-weight-path x --kt-mmap-experts-dir y"), ROOMY,
+                       {}),
+    "GGUF for the kernel": (Q4, KT, replace(SITE, ram_available=2000 * GIB), {}),
+    "a conversion": (INT8, conversion_plan(["--input-type", "bf16", "--quant-method", "int8"]),
+                     SITE, {}),
+    "a conversion, no disk": (INT8, ConversionPlan(), replace(ROOMY, disk_free=900 * GIB), {}),
+    "a conversion of GGUF": (Q4, ConversionPlan(), ROOMY, {}),
+    "halves": (DISTILL_BF16, sglang("--tp 2 --context-length 32768"), SITE, {}),
+    "halves of rows": (from_gguf(shapes.llama_70b()).scaled(75 * GB),
+                       served("-ngl 99 -sm row -ts 50,50 -c 8192 -np 1"), SITE, {}),
+    "four ranks": (DISTILL_BF16, sglang("--tp 4"), SITE, {}),
+    "twins": (DISTILL, served("-ngl 99 -c 8192"), replace(SITE, cards=(SMALL, SMALL)), {}),
+    "the prompt cache": (DISTILL, served("-c 8192"), replace(SITE, ram_available=8 * GIB), {}),
+    "repacked": (DISTILL, served("-c 4096 --cache-ram 0"), Machine(ram_available=16 * GIB), {}),
+    "a blind card": (DISTILL, served("-ngl 99 -c 4096"), Machine(cards=(Card("RTX"),)), {}),
+    "free is not known": (DISTILL, served("-c 8192"),
+                          replace(SITE, cards=(replace(LARGE, free=None), SMALL)), {}),
+    "a typo": (DISTILL, served("-c 8k"), SITE, {}),
+    "a gap": (replace(DISTILL, missing=("llama.x (a fact)",)), served("-c 8192"), SITE, {}),
+    "a long context": (DISTILL, served("-c 262144 -np 1"), SITE, {}),
+    "tight": (DISTILL, served("-ngl 99 -np 1 -c 12288"),
+              Machine(cards=(Card("card", 24 * GIB, 24 * GIB),), ram_available=64 * GIB), {}),
+    "uncounted": (DISTILL, served("-c 8192 -md d.gguf --mmproj p.gguf -ot exps=Vulkan"), SITE, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_verdict(name: str, snapshot: SnapshotAssertion) -> None:
+    facts, plan, machine, more = CASES[name]
+    text = lines(assess(facts, plan, machine, **more))
+    assert max(len(line) for line in text) <= WIDTH == 78
+    assert "\n".join(text) == snapshot
+
+
+def test_what_leaves_a_prediction(snapshot: SnapshotAssertion) -> None:
+    envelope = assess(Q3, BASELINE, SITE).envelope
+    seen = [
+        Sample(ram=60 * GIB), Sample(vram=((LARGE.name, 94 * GIB), (SMALL.name, 5 * GIB))),
+        Sample(swap=4 * GIB), Sample(vram=(("another", 9 * GIB),)), Sample(ram=GIB),
+    ]  # fmt: skip
+    assert [envelope.outside(one) for one in seen] == snapshot
+    refused = []
+    for data in (None, {"schema": 2}, {"schema": 1}, {"schema": 1, "points": [{"phase": "x"}]}):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            Envelope.from_json(data)
+        refused.append(str(caught.value))
+    assert refused == snapshot
+
+
+def test_how_a_cache_is_worked_out(snapshot: SnapshotAssertion) -> None:
+    facts = {"latent": Q4, "old": Q4_OLD, "dense": DISTILL}
+    facts |= {name: from_gguf(header_of(make())) for name, make in MODELS.items()}
+    asked = CacheAsk(ctx=8192, parallel=2, type_k="q8_0")
+    said = {}
+    for name, one in facts.items():
+        caches = [cache_of(one, CacheAsk(ctx=8192)), cache_of(one, asked)]
+        said[name] = [cache and (cache.how, both_units(cache.bytes)) for cache in caches]
+    assert said == snapshot
+
+
+def test_what_is_missing_or_cannot_be(snapshot: SnapshotAssertion) -> None:
+    kv, tensors = header_of(llama()).kv, header_of(llama()).tensors
+    gap = FakeTensor("blk.0.ffn_up.weight", (64, 64), "type 999", None)
+    without = {key: value for key, value in kv.items() if "head_count" not in key}
+    compressed = kv | {"llama.attention.compress_ratios": Array("INT32", 3, (1, 2, 3))}
+    facts = [
+        from_gguf(FakeHeader(kv, [gap])), from_gguf(FakeHeader(kv, None)),
+        from_gguf(FakeHeader(without, tensors)), from_gguf(FakeHeader(compressed, tensors)), Q4_OLD,
+        from_config(configs.QWEN3_NEXT, GIB), from_config({"model_type": "x"}, GIB),
+    ]  # fmt: skip
+    assert [(one.missing, one.notes) for one in facts] == snapshot
+    refused = []
+    for key, value in HOSTILE:
+        with pytest.raises(BadFacts) as caught:
+            hostile(key, value)
+        refused.append(caught.value.lines())
+    assert refused == snapshot
+
+
+def test_what_a_command_line_gets_wrong(snapshot: SnapshotAssertion) -> None:
+    plans: list[Any] = [served(words) for words in BAD_WORDS]
+    plans += [sglang(words) for words in BAD_SGLANG]
+    plans += [
+        BASELINE, served("-md draft.gguf --mmproj p.gguf --lora a.gguf"), served("-sm graph"),
+        conversion_plan(["--input-type", "q4_k_m"]),
+    ]  # fmt: skip
+    assert [
+        (one.problems, one.uncounted, getattr(one, "notes", ())) for one in plans
+    ] == snapshot  # fmt: skip
+
+
+def test_which_layers_have_a_window(snapshot: SnapshotAssertion) -> None:
+    """As the real llama.cpp said when this was written; `make test-all` asks it again."""
+    seen = {name: "".join("-w"[flag] for flag in windows(name)) for name in WINDOWED}
+    assert seen == snapshot
