@@ -1,4 +1,4 @@
-"""The ladder on a real engine: llama.cpp baseline and candidates in real containers."""
+"""The ladder and containers: on an engine in this process, and on a real one with llama.cpp."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -21,49 +22,61 @@ from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
 from console.services.engine import NoSuchContainer, RawEngine
-from tests.rollback.conftest import free_port
+from tests.rollback.conftest import free_port, standin
+from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_llama
 from tests.waiting import until
 
-pytestmark = pytest.mark.engine
+_REAL = (pytest.mark.engine, pytest.mark.alone)
+KINDS = ["made", pytest.param("real", marks=[*_REAL, pytest.mark.full])]
+only_real = pytest.mark.parametrize("yard", KINDS[1:], indirect=True)
 
 
 @dataclass
 class Yard:
-    """A baseline container that has served once and is stopped, and candidates that run."""
+    """A baseline container that is stopped, and candidates that run."""
 
-    engine: Engine
+    engine: Engine | MadeEngine
     raw: RawEngine
     plan: SealedPlan
     label: str
     image: str
-    busy: str
-    lines: list[Line]
+    create: Callable[[str, list[str], dict[str, str]], str]
+    """A container by its name, its command and its labels."""
+    lines: list[Line] = field(default_factory=list)
 
-    def candidate(self, role: str = "candidate", command: str = "sleep 600") -> str:
-        labels = ["--label", self.label, *(["--label", f"omni.role={role}"] if role else [])]
-        run = ["run", "-d", "--init", *labels, self.busy, "sh", "-c", command]
-        return self.engine.run(*run).strip()
+    def candidate(self, role: str = "candidate", command: str = "sleep 600", **more: str) -> str:
+        labels = {"omni.role": role} if role else {}
+        name = f"cand-{uuid.uuid4().hex[:8]}"
+        identity = self.create(name, ["sh", "-c", command], labels | more)
+        self.raw.start(identity)
+        return identity
 
     def up(self, identity: str) -> bool:
         return bool(self.raw.inspect(identity)["State"]["Running"])
+
+    def name(self, identity: str) -> str:
+        return str(self.raw.inspect(identity)["Name"]).lstrip("/")
 
     def record(self, name: str, container: str) -> None:
         path = self.plan.rollback_dir / live.LIVE
         live.append(path, Live("container", name, container=container))
 
-    def climb(self) -> Result:
+    def climb(self, emergency: bool = True) -> Result:
         clock = SystemClock()
-        trigger = new_trigger(clock)
+        trigger = new_trigger(clock, emergency)
         return Ladder(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
 
     def said(self, rung: str, state: str) -> list[str]:
         return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
 
     def create_baseline(self, name: str) -> str:
+        """A llama.cpp behind a port of this machine; in this process, its stand-in."""
         port = self.plan.baseline.url.rpartition(":")[2]
+        if isinstance(self.engine, MadeEngine):
+            return self.create(name, list(standin(int(port)).argv), {})
         models = str(Path(self.plan.run_dir) / "models")
         return self.engine.run(
             "create", "--name", name, "--label", self.label,
@@ -72,45 +85,71 @@ class Yard:
             "--host", "0.0.0.0", "--port", "8080", "-c", "512", "-t", "1",
         ).strip()  # fmt: skip
 
+    def remove(self, identity: str) -> None:
+        if isinstance(self.engine, MadeEngine):
+            self.engine.route("DELETE", f"/containers/{identity}", {}, None)
+        else:
+            self.engine.run("rm", identity)
 
-@pytest.fixture
-def yard(engine: Engine, llama_image: str, busy_image: str, tmp_path: Path) -> Iterator[Yard]:
+
+@contextmanager
+def in_this_process(path: Path, stack: ExitStack) -> Iterator[Yard]:
+    engine = stack.enter_context(made_engine())
+
+    def create(name: str, argv: list[str], labels: dict[str, str]) -> str:
+        return engine.make(name, argv, labels)
+
+    address = EngineAddress(engine.path, engine.host)
+    yield Yard(engine, RawEngine(engine.path, 60.0), sealed_for(path, address), "", IMAGE, create)
+
+
+@contextmanager
+def on_a_real_one(request: pytest.FixtureRequest, path: Path, stack: ExitStack) -> Iterator[Yard]:
+    engine, busy = (request.getfixturevalue(name) for name in ("engine", "busy_image"))
     scope = uuid.uuid4().hex
     label = f"omni.test={scope}"
-    models = tmp_path / "models"
-    models.mkdir()
-    tiny_llama(models / "tiny.gguf")
+    (path / "models").mkdir()
+    tiny_llama(path / "models" / "tiny.gguf")
+    through = stack.enter_context(door(path / "s", engine.socket, ("omni.test", scope)))
+    address = EngineAddress(through, f"unix://{through}", engine.docker_config)
+
+    def create(name: str, argv: list[str], labels: dict[str, str]) -> str:
+        marks = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+        words = ["create", "--init", "--name", name, "--label", label, *marks, busy, *argv]
+        return str(engine.run(*words).strip())
+
+    raw, image = RawEngine(engine.socket, 60.0), request.getfixturevalue("llama_image")
+    try:
+        yield Yard(engine, raw, sealed_for(path, address), label, image, create)
+    finally:
+        if ids := engine.run("ps", "-aq", "--filter", f"label={label}").split():
+            engine.run("rm", "-f", "-v", *ids)
+
+
+def sealed_for(path: Path, engine: EngineAddress) -> SealedPlan:
+    url, name = f"http://127.0.0.1:{free_port()}", f"base-{uuid.uuid4().hex[:8]}"
+    base = Baseline("baseline", "container", url, ready_timeout_s=60.0, container_name=name)
+    return SealedPlan(
+        run_id=name, run_dir=str(path), baseline=base, engine=engine,
+        memory_file=str(path / "restore.json"), grace_s=3.0,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Yard]:
     (tmp_path / "rollback").mkdir()
-    with door(tmp_path / "s", engine.socket, ("omni.test", scope)) as path:
-        base = Baseline(
-            name="baseline",
-            kind="container",
-            url=f"http://127.0.0.1:{free_port()}",
-            ready_timeout_s=60.0,
-            container_name=f"base-{label[-8:]}",
-        )
-        plan = SealedPlan(
-            run_id=label[-12:],
-            run_dir=str(tmp_path),
-            baseline=base,
-            engine=EngineAddress(path, f"unix://{path}", engine.docker_config),
-            memory_file=str(tmp_path / "restore.json"),
-            grace_s=3.0,
-        )
-        made = Yard(
-            engine, RawEngine(engine.socket, 60.0), plan, label, llama_image, busy_image, []
-        )
-        try:
-            identity = made.create_baseline(base.container_name)
-            made.plan = replace(plan, baseline=replace(base, container_id=identity))
-            sealed.write(made.plan, made.plan.rollback_dir / sealed.PLAN)
-            yield made
-        finally:
-            ids = engine.run("ps", "-aq", "--filter", f"label={label}").split()
-            if ids:
-                engine.run("rm", "-f", "-v", *ids)
+    with ExitStack() as stack:
+        real = request.param == "real"
+        make = on_a_real_one(request, tmp_path, stack) if real else in_this_process(tmp_path, stack)
+        made = stack.enter_context(make)
+        base = made.plan.baseline
+        identity = made.create_baseline(base.container_name)
+        made.plan = replace(made.plan, baseline=replace(base, container_id=identity))
+        sealed.write(made.plan, made.plan.rollback_dir / sealed.PLAN)
+        yield made
 
 
+@pytest.mark.parametrize("yard", ["made", pytest.param("real", marks=_REAL)], indirect=True)
 def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
     labelled, oneoff = yard.candidate(), yard.candidate("oneoff")
     recorded, bystander = yard.candidate(""), yard.candidate("")
@@ -143,24 +182,24 @@ def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
 
 def test_protected_and_baseline_keep_running_even_with_the_label(yard: Yard) -> None:
     protected = yard.candidate()
-    name = str(yard.raw.inspect(protected)["Name"]).lstrip("/")
-    yard.plan = replace(yard.plan, protected=(name,))
+    yard.plan = replace(yard.plan, protected=(yard.name(protected),))
     assert yard.climb().serving
     assert yard.up(protected)
 
 
 def test_container_gone_goes_by_name(yard: Yard) -> None:
     base = yard.plan.baseline
-    yard.engine.run("rm", base.container_id)
+    yard.remove(base.container_id)
     fresh = yard.create_baseline(base.container_name)
     assert yard.climb().serving
     assert yard.up(fresh)
     assert any("trying its name" in detail for detail in yard.said("start", "note"))
 
 
+@only_real
 def test_container_gone_goes_by_compose(yard: Yard, tmp_path: Path) -> None:
     base = yard.plan.baseline
-    yard.engine.run("rm", base.container_id)
+    yard.remove(base.container_id)
     port = base.url.rpartition(":")[2]
     file = tmp_path / "compose.yaml"
     key, _, value = yard.label.partition("=")
@@ -179,6 +218,7 @@ def test_container_gone_goes_by_compose(yard: Yard, tmp_path: Path) -> None:
     assert yard.climb().serving, yard.lines
 
 
+@only_real
 def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "models" / "tiny.gguf").write_bytes(b"not a model")
     result = yard.climb()
@@ -190,10 +230,12 @@ def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_pat
 
 def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_path: Path) -> None:
     stranger = yard.candidate("")
-    name = str(yard.raw.inspect(stranger)["Name"]).lstrip("/")
+    name = yard.name(stranger)
     yard.plan = replace(yard.plan, candidates=(Candidate("cand", container=name, name=name),))
     assert yard.climb().serving
     assert yard.up(stranger)
+    if isinstance(yard.engine, MadeEngine):
+        return
     made = script.write(yard.plan, yard.plan.rollback_dir)
     path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
     env = {"PATH": path, "HOME": "/"}
@@ -202,7 +244,7 @@ def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_pa
 
 
 def test_container_that_is_gone_for_good_ends_at_once(yard: Yard) -> None:
-    yard.engine.run("rm", yard.plan.baseline.container_id)
+    yard.remove(yard.plan.baseline.container_id)
     result = yard.climb()
     assert not result.serving
     assert "container is gone" in result.detail
@@ -212,18 +254,16 @@ def test_container_that_is_gone_for_good_ends_at_once(yard: Yard) -> None:
 
 
 def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:
-    labels = ["--label", "omni.role=candidate", "--label", "omni.service=helper"]
-    run = ["run", "-d", "--init", "--label", yard.label, *labels, yard.busy, "sleep", "600"]
-    helper = yard.engine.run(*run).strip()
+    helper = yard.candidate(**{"omni.service": "helper"})
     yard.record("helper", helper)
     yard.plan = replace(yard.plan, keep=("helper",))
-    clock = SystemClock()
-    assert Ladder(yard.plan, clock=clock, trigger=new_trigger(clock, False)).run().serving
+    assert yard.climb(emergency=False).serving
     assert yard.up(helper)
     assert yard.climb().serving
     assert not yard.up(helper)
 
 
+@only_real
 def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds the baseline's port: the engine's own words, no loop, exit 7."""
     monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.1)
@@ -235,21 +275,18 @@ def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -
     assert "address already in use" in " ".join(x["detail"] for x in yard.lines)
 
 
+@only_real
 def test_script_restores_with_the_docker_command(yard: Yard) -> None:
     candidate = yard.candidate()
     recorded = yard.candidate("")
     yard.record("cand", recorded)
     made = script.write(yard.plan, yard.plan.rollback_dir)
+    assert isinstance(yard.engine, Engine)
     path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["dash", str(made)],
-        env={"PATH": path, "HOME": "/"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+        ["dash", str(made)], env={"PATH": path, "HOME": "/"}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert not yard.up(candidate)
     assert not yard.up(recorded)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import Exit, InvalidFile
@@ -180,6 +180,7 @@ def test_live_without_a_file_is_empty(tmp_path: Path) -> None:
     assert live.read(tmp_path / "none") == []
 
 
+@settings(max_examples=30)
 @given(cut=st.integers(0, 400))
 def test_live_survives_a_torn_tail(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("live") / "live.jsonl"

@@ -44,7 +44,14 @@ class Job:
             self.code, self.ended = 127, time.time()
             self.over.set()
             return
-        threading.Thread(target=self._read, args=(self.child,), daemon=True).start()
+        for work in (self._read, self._outlived):
+            threading.Thread(target=work, args=(self.child,), daemon=True).start()
+
+    def _outlived(self, child: subprocess.Popen[bytes]) -> None:
+        """With its first process a container ends."""
+        child.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
     def _read(self, child: subprocess.Popen[bytes]) -> None:
         assert child.stdout is not None
