@@ -1,0 +1,1 @@
+"""How strong the tests are: small faults put into the program, and whether a test notices them."""
