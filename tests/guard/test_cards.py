@@ -129,7 +129,7 @@ def test_a_reader_that_says_nothing_is_said() -> None:
     cards.take(line(trouble="no NVIDIA driver"), clock.time)
     assert (cards.cards, cards.trouble) == ((), "no NVIDIA driver")
     clock.sleep(6)
-    assert "silent for 6 s" in cards.trouble
+    assert "6 s" in cards.trouble
 
 
 @pytest.mark.parametrize(

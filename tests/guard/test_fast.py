@@ -251,7 +251,7 @@ def test_figures_that_stand_still_are_none(tree: Path, readers: list[FastReader]
     assert reader.read(1000.0) is not None
     assert reader.read(1009.9) is not None
     assert reader.read(1012.0) is None
-    assert reader.why == "its figures stand still since 12 s"
+    assert "12 s" in reader.why
     put(tree, "proc/pressure/memory", PRESSURE.replace("46464", "46465"))
     assert reader.read(1012.1) is not None
     assert reader.why == ""

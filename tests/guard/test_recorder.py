@@ -171,13 +171,13 @@ WHOLE = (20, 3, 3, True)
 
 
 def places(size: int) -> list[int]:
-    """Every byte of the header and of the first records of each area; some of the rest."""
-    chosen = {*range(ring.HEADER.size + 8)}
+    """Every fifth byte of the header and of the first records of each area; some of the rest."""
+    chosen = {*range(0, ring.HEADER.size + 8, 5)}
     for at, length in (
         (ring.STATUS_AT, 120), (ring.STATUS_AT + ring.STATUS_SLOT, 120), (ring.FAST_AT, 3 * 64),
         (ring.SLOW_AT + ring.SLOW_SLOT, 80), (ring.EVENT_AT + ring.EVENT_SLOT, 80),
     ):  # fmt: skip
-        chosen |= {*range(at, at + length)}
+        chosen |= {*range(at, at + length, 5)}
     return sorted(chosen | {*random.Random(1).sample(range(size), 30)})
 
 

@@ -91,7 +91,7 @@ def test_the_model_swaps_as_much_as_was_published() -> None:
     assert filling.swapped / GB == pytest.approx(5.4, abs=0.3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     shape=st.sampled_from(SHAPES),
     rate=st.floats(1.0, 6.0),

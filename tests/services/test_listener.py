@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def test_the_process_that_listens_is_found(family: socket.AddressFamily) -> None
         found = listener(f"http://localhost:{port}/v1")
     assert found is not None
     assert found.pid == os.getpid()
-    assert found.words.startswith(sys.executable)
+    assert "python" in found.words
 
 
 def test_nobody_and_another_machine(tmp_path: Path) -> None:

@@ -1,0 +1,254 @@
+"""What the guard says: of limits and breaches, of what it cannot see, and of whom it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.clock import FakeClock
+from console.fit.envelope import Envelope, Point
+from console.guard import follow
+from console.guard.cards import Cards
+from console.guard.defaults import GIB, NAMES, defaults, figure, words
+from console.guard.follow import Logs, Tail
+from console.guard.forecast import Forecast
+from console.guard.helper import Helper, Refused
+from console.guard.helper_client import refusal
+from console.guard.judge import Judge, Judgement
+from console.guard.limits import Limit
+from console.guard.look import Card, Disk, Load, LogHit, Look, Memory, Swap
+from console.guard.outer import Outer
+from console.guard.sheet import Sheet
+from console.guard.target import Deny, Target, sort_out
+from console.rollback.live import Live
+from tests.guard.judging import MACHINE, PLENTY, Bench
+from tests.guard.made_site import Site
+from tests.guard.prey_parts import ID, made_up
+from tests.guard.test_duty import LOW, site
+
+A, B = "GPU-aaaa", "GPU-bbbb"
+
+
+def lines(found: Judgement) -> list[str]:
+    """All that a judgement says."""
+    breach = found.breach
+    return [
+        f"level: {found.level}",
+        *([f"breach: {breach.reason}"] if breach else []),
+        *(f"of it: {one}" for one in (breach.reasons if breach else ())),
+        *(f"reason: {one}" for one in found.reasons),
+        *(f"unknown: {one}" for one in found.unknown),
+    ]
+
+
+def test_every_limit_and_figure(snapshot: SnapshotAssertion) -> None:
+    machines = {
+        f"{total >> 30} GiB, {swap >> 30} GiB of swap, {bound >> 30} GiB bound": defaults(
+            total, swap, bound
+        ).lines()
+        for total, swap, bound in (
+            (377 * 10**9, 207 * 10**9, 0), (24 * GIB, 0, 0), (64 * GIB, GIB, 16 * GIB),
+        )
+    }  # fmt: skip
+    card = Limit("gpu.memory_used", above=90 * GIB, of="sum", for_s=5, missing="breach")
+    others = [
+        words(Limit(log="candidate", matches="CUDA error", count=2, act="warn")),
+        words(Limit(log="candidate", matches="CUDA error")),
+        words(card),
+    ]
+    figures = {
+        metric: " | ".join(figure(metric, value) for value in (0.0, 31.46, 5e5, 5e8, 4.93e9))
+        for metric in NAMES
+    }
+    assert {"machines": machines, "others": others, "figures": figures} == snapshot
+
+
+LIMITS: dict[str, Callable[[], Judgement]] = {
+    "the floor": lambda: Bench().go(0.05, available=5 * GIB),
+    "nothing armed": lambda: Bench(armed=False).go(1, available=5 * GIB),
+    "a rollback climbs": lambda: advised().go(1, available=5 * GIB),
+    "for a while": lambda: Bench(
+        Limit("host.swap_used", above=GIB, for_s=2.0, source="site")
+    ).go(2.1, swap=1.5 * GIB),
+    "not clear yet": lambda: warned().go(30, available=120 * GIB),
+    "it fills": lambda: filling(),
+    "not as predicted": lambda: Bench(
+        envelope=Envelope((Point("loaded", None, 10 * GIB),))
+    ).go(2, available=PLENTY - 20 * GIB),
+    "swap grew": lambda: Bench().go(1, available=100 * GIB, swap=15 * GIB),
+    "the runner is silent": lambda: silent(),
+    "out of memory": lambda: Bench().go(0.05, loads=(Load("cand", "container", 1001.05, oom=1),)),
+    "a service": lambda: Bench(Limit("service.ram_used", above=10 * GIB, of="a")).go(
+        0.05, loads=(Load("a", "container", 1001.05, ram=20 * GIB),)
+    ),
+    "fatal lines": lambda: Bench(
+        Limit(log="candidate", matches="x", count=2, source="playbook x")
+    ).go(0.05, hits=(LogHit(0, 2, "CUDA \x1b[31merror"),)),
+    "a disk": lambda: Bench(Limit("disk.free", below=GIB, of="/a")).go(
+        0.3, disks=(Disk("/a", 1001, GIB // 2),)
+    ),
+    "swapped out": lambda: swapping(),
+    "pressure": lambda: pressed(),
+}  # fmt: skip
+
+
+def advised() -> Bench:
+    bench = Bench()
+    bench.judge.advisory(True)
+    return bench
+
+
+def warned() -> Bench:
+    below = Limit("host.ram_available", below=100 * GIB, act="warn", source="playbook")
+    bench = Bench(below, rest=126 * GIB)
+    bench.go(0.05, available=99 * GIB)
+    return bench
+
+
+def filling() -> Judgement:
+    available = 120.0 * 10**9
+    bench = Bench(rest=available)
+    while bench.last.breach is None:
+        available -= 4.93e9 * 0.05
+        bench.go(0.05, available=available)
+    return bench.last
+
+
+def silent() -> Judgement:
+    bench = Bench()
+    beat = bench.at
+    bench.go(9, beat_at=beat)
+    return bench.go(2, beat_at=beat)
+
+
+def swapping() -> Judgement:
+    bench = Bench(Limit("host.swap_out_rate", above=1e9))
+    return bench.judge.look(dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9)))
+
+
+def pressed() -> Judgement:
+    bench = Bench(rest=40 * GIB)
+    begun = bench.at
+    while bench.last.breach is None:
+        full = int((bench.at + 0.05 - begun) * 0.5 * 1e6)
+        bench.go(0.05, full_us=full, some_us=full)
+    return bench.last
+
+
+def test_why_it_warns_and_why_it_kills(snapshot: SnapshotAssertion) -> None:
+    assert {name: lines(make()) for name, make in LIMITS.items()} == snapshot
+
+
+def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
+    whole = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
+    lost = (Card(A, whole.at, 90 * GIB, 96 * GIB), Card(B, whole.at, None, 32 * GIB, "lost"))
+    more = (Card(A, whole.at, 95 * GIB, 96 * GIB), lost[1])
+    sums = Bench(
+        Limit("gpu.memory_used", above=90 * GIB, of="sum"),
+        Limit("gpu.memory_free", below=100 * GIB, of="sum"),
+        Limit("gpu.memory_free", below=2 * GIB, of=A[:6]),
+        Limit("gpu.memory_free", below=GIB, of="min"), gpus=(A, B),
+    )  # fmt: skip
+    hung = Bench(Limit("gpu.memory_used", above=GIB, of="max", missing="breach"), gpus=(A, B))
+    seen = (Card(A, hung.at, 0, 96 * GIB), Card(B, hung.at, 0, 32 * GIB))
+    blind = Bench(Limit("host.ram_available", below=GIB, missing="breach", source="site"))
+    frozen = Bench(Limit("host.ram_available", below=GIB, missing="breach"))
+    stands = frozen.see().memory
+    log = Bench(Limit(log="cand", matches="x", count=3, missing="breach", source="playbook"))
+    swapless = Judge((Limit("host.swap_free", below=GIB),), defaults(24 * GIB, 0))
+    for tick in range(100):
+        memory = Memory(10 + tick, 24 * GIB, 20 * GIB, 0, 0, 0, 0)
+        none = swapless.look(Look(10 + tick, memory, beat_at=10 + tick))
+    found = {
+        "no card yet": whole.go(0.3),
+        "a lost card": whole.go(0.3, cards=lost),
+        "a card of none": whole.go(0.3, cards=(Card(A, whole.at, 96 * GIB, 96 * GIB),)),
+        "too much without the lost one": sums.go(0.3, cards=more),
+        "a card that hangs": hung.go(11, cards=seen, gpu_trouble="no answer"),
+        "no memory": blind.go(1.3, memory=None, why="/proc/meminfo: Permission denied"),
+        "memory that stands still": frozen.go(1.3, memory=stands),
+        "no pressure": Bench().go(12, full_us=None, some_us=None),
+        "no swap": none,
+        "a pattern given up": log.go(6, hits=(LogHit(0, 1, why=follow.TOO_LONG),)),
+    }
+    assert {name: lines(one) for name, one in found.items()} == snapshot
+
+
+def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
+    envelope = Envelope((Point("loaded", None, 100 * GIB, vram=((A, 20 * GIB),)),))
+    forecast = Forecast(MACHINE, envelope)
+    before = Memory(99, MACHINE.total, 300 * GIB, MACHINE.swap_total, 0, 0, 0)
+    forecast.start(before, (Card(A, 99, 4 * GIB, 96 * GIB), Card(B, 99, GIB, 32 * GIB)))
+    more = (Card(A, 100, 30 * GIB, 96 * GIB), Card(B, 100, 30 * GIB, 32 * GIB))
+    memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
+    assert forecast.outside(memory, more) == snapshot
+
+
+def test_what_the_root_helper_refuses(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    protected = tmp_path / "protected"
+    helper = Helper(0, str(protected), trees=made_up(tmp_path / "tree"))
+    found = []
+    for text in (f"# the baseline\n{ID[:12]}  # short\n", "baseline\n", b"\xff", ""):
+        protected.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(Refused) as refused:
+            helper.kill(ID if text else "0" * 64)
+        found.append(str(refused.value).replace(str(tmp_path), "…"))
+    answers = (b'{"ok": true}', b"", b'{"ok": false, "error": "no"}', b"{}", b"[]", b"\xff\xfe",
+               b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')  # fmt: skip
+    assert {"refused": found, "answers": [refusal(one) for one in answers]} == snapshot
+
+
+def test_whom_it_does_not_kill(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    container = Live("container", "ca\x1b[31mnd", container=ID)
+    _, refused = sort_out([container], Deny((ID[:12],)), made_up(tmp_path))
+    titles = [Target("container", "cand", ID).title, Target("process", "cand", pid=7).title]
+    assert [*refused, *titles] == snapshot
+
+
+def test_what_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    clock = FakeClock()
+    cards = Cards(clock, ["/bin/false"])
+    clock.sleep(6)
+    outer = Outer(clock, ["/bin/false"])
+    limit = Limit(log="big", matches="OOM")
+    outer.tell(Sheet("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
+    clock.sleep(7)
+    logs = Logs()
+    logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x"), (2, "big", "(")])
+    logs.arm({"big": 1, "other": 1})
+    logs.look()
+    monkeypatch.setattr(follow, "LOST_S", 0.0)
+    monkeypatch.setattr(follow, "AT_ONCE", 1 << 20)
+    monkeypatch.setattr(follow, "BEHIND", 3 << 20)
+    (tmp_path / "log").write_text("")
+    tail = Tail(str(tmp_path / "log"))
+    (tmp_path / "log").write_bytes(b"x" * (4 << 20))
+    for _ in range(3):
+        list(tail.lines())
+    found = [cards.trouble, *outer.troubles, *(one["why"] for one in logs.hits()), tail.trouble]
+    logs.close()
+    tail.close()
+    assert [one.replace(str(tmp_path), "…") for one in found] == snapshot
+
+
+def test_the_events_of_a_breach(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    made: list[Site] = []
+    one = site(made, tmp_path, LOW, lease_s=10)
+    child = one.load()
+    one.room = False
+    one.available(7)
+    one.pass_time(2)
+    one.room = True
+    one.pass_time(2)
+    one.tell(do="quit")
+    one.pass_time(0.1)
+    kinds = ("armed", "breach", "ladder", "disarmed", "end")
+    found = {kind: "; ".join(one.events(kind)) for kind in kinds}
+    assert {kind: text.replace(str(child.pid), "PID") for kind, text in found.items()} == snapshot
+    one.close()
