@@ -26,8 +26,10 @@ class Book:
         self.path.write_text(head + textwrap.dedent(body), "utf-8")
         return self.path
 
-    def load(self, body: str, given: dict[str, str] | None = None, **options: Any) -> Playbook:
-        return load_playbook(self.text(body), given, **options)
+    def load(
+        self, body: str, given: dict[str, str] | None = None, head: str = HEAD, **options: Any
+    ) -> Playbook:
+        return load_playbook(self.text(body, head), given, **options)
 
     def steps(self, *steps: str, rest: str = SERVICES, **options: Any) -> Playbook:
         return self.load(rest + steps_text(*steps), **options)

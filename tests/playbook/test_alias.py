@@ -12,13 +12,14 @@ from console.errors import InvalidFile
 from console.playbook.alias import rename
 from console.site.load import load_site
 
-SITE = """\
+ALIASES = "{old-engine: new-engine, deepseek-v32: deepseek-r1}"
+SITE = f"""\
 schema: omni.site/v1
 name: ws
-baseline: {container: deepseek-r1, url: "http://127.0.0.1:8000"}
-gpus: [{uuid: GPU-a}, {uuid: GPU-b}]
-services: {new-engine: {process: {argv: [serve]}, url: "http://127.0.0.1:8004"}}
-aliases: {old-engine: new-engine, deepseek-v32: deepseek-r1}
+baseline: {{container: deepseek-r1, url: "http://127.0.0.1:8000"}}
+gpus: [{{uuid: GPU-a}}, {{uuid: GPU-b}}]
+services: {{new-engine: {{process: {{argv: [serve]}}, url: "http://127.0.0.1:8004"}}}}
+aliases: {ALIASES}
 """
 BOOK = """\
 schema: omni.playbook/v1

@@ -19,11 +19,6 @@ phases: [{{title: t, steps: [{{id: n, note: hi}}]}}]
 """
 
 
-@pytest.fixture(autouse=True)
-def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def book(place: Path, lessons: str) -> Path:
     path = place / "x.yaml"
     path.write_text(BOOK.format(lessons=lessons))
@@ -33,18 +28,6 @@ def book(place: Path, lessons: str) -> Path:
 def test_ids_of_the_registry_load(tmp_path: Path) -> None:
     loaded = load_playbook(book(tmp_path, "[F-002, S-013, P-001, D-004]"))
     assert loaded.model.lessons == ["F-002", "S-013", "P-001", "D-004"]
-
-
-@pytest.mark.parametrize(
-    ("lesson", "hint"),
-    [("F-22", "did you mean F-022?"), ("f002", "did you mean F-002?"),
-     ("F-028", "omni-console lessons lists them"), ("hello", "omni-console lessons lists them")],
-)  # fmt: skip
-def test_an_unknown_one_is_refused_with_its_place(tmp_path: Path, lesson: str, hint: str) -> None:
-    with pytest.raises(InvalidFile) as caught:
-        load_playbook(book(tmp_path, f"[F-001, {lesson}]"))
-    assert f"x.yaml:4:18: unknown lesson '{lesson}'" in caught.value.detail
-    assert hint in caught.value.detail
 
 
 def test_ones_own_counts_and_a_runs_copy_outlives_it(tmp_path: Path) -> None:
