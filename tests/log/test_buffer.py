@@ -126,13 +126,14 @@ def test_a_long_pass_is_cut_into_slices() -> None:
 
 
 @pytest.mark.parametrize("words", ["(a+)+$", "(a|aa)+$", "(.*)*b$", "a*a*a*a*a*a*a*a*c"])
-def test_a_pattern_that_never_ends_is_taken_as_text(words: str) -> None:
+def test_a_pattern_that_never_ends_is_taken_as_text(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.log.sieve.SLOW_CPU_S", 0.02)
     buffer = LogBuffer()
     buffer.append(lines(*["a" * 1900 + "b!"] * 500, f"said {words} here"))
-    began = time.process_time()
     buffer.show(wanted(words))
-    finish(buffer, 0.05)
-    assert time.process_time() - began < 5.0
+    finish(buffer, 0.02)
     assert buffer.filter is not None
     assert buffer.filter.too_slow
     assert visible(buffer) == [f"said {words} here"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.log.line import LogLine, kind_of, log_line, marker
+from console.log.pattern import at_most
 from tests.ground.harmful import harmful
 
 ERRORS = [
@@ -68,19 +69,11 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("text", ERRORS)
-def test_errors(text: str) -> None:
-    assert kind_of(text) == "error"
-
-
-@pytest.mark.parametrize("text", WARNINGS)
-def test_warnings(text: str) -> None:
-    assert kind_of(text) == "warning"
-
-
-@pytest.mark.parametrize("text", PLAIN)
-def test_no_false_alarm(text: str) -> None:
-    assert kind_of(text) == "plain"
+@pytest.mark.parametrize(
+    ("kind", "texts"), [("error", ERRORS), ("warning", WARNINGS), ("plain", PLAIN)]
+)
+def test_what_a_line_is_taken_for(kind: str, texts: list[str]) -> None:
+    assert [text for text in texts if kind_of(text) != kind] == []
 
 
 @pytest.fixture
@@ -136,8 +129,5 @@ def test_any_text_is_a_harmless_line(raw: str) -> None:
 
 @pytest.mark.parametrize("word", ["error ", "Error", "E ", "0 error ", "warn=", "(error:", "no "])
 def test_no_line_is_slow_to_judge(word: str) -> None:
-    text = word * (4096 // len(word))
-    began = time.process_time()
-    for _ in range(10):
-        log_line(text)
-    assert time.process_time() - began < 1.0
+    with at_most(30.0):  # what takes a power of the line's length would take hours
+        log_line(word * (4096 // len(word)))

@@ -100,5 +100,5 @@ class Reading(RuleBasedStateMachine):
         assert 0 <= self.place.new <= self.buffer.end
 
 
-Reading.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestReading = Reading.TestCase

@@ -3,7 +3,45 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Read by Textual at its import, as the console's own start does.
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 os.environ.setdefault("TEXTUAL_FPS", "60")
+
+from console.run.directory import RunDir
+from tests.ui import scene
+from tests.ui.opened import Asked, at_rest
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot waits for what the app does, not for an idle processor."""
+    monkeypatch.setattr("textual.app.wait_for_idle", at_rest)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", at_rest)
+    monkeypatch.setattr("widgets.options.SAY_S", 3600.0)  # what is said stays until it is read
+    monkeypatch.setattr("screens.rollback.POLL_S", 0.01)
+    monkeypatch.setattr("screens.runs.REFRESH_S", 0.05)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    """A run's directory with a step's output and a service's log in it."""
+    return scene.run_dir(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The verbs that reached the control socket; the stand-in accepts each."""
+    sent: Asked = []
+
+    def ask(snapshot: object, verb: str, **words: Any) -> str:
+        sent.append((verb, words))
+        return ""
+
+    monkeypatch.setattr("screens.verbs.ask", ask)
+    monkeypatch.setattr("screens.verbs.READ_S", 0.0)
+    return sent

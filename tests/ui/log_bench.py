@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from unittest.mock import patch
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Footer
 
 from console.log.line import log_line
+from tests.ui.opened import settled
 from widgets.log_pane import LogPane
 from widgets.log_prompt import Words
 
@@ -72,12 +73,17 @@ class Hand:
         await self.press("enter")
 
     async def until(self, true: Callable[[], object]) -> None:
-        for _ in range(1000):
-            await self.pilot.pause()
-            if true():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("waited in vain:\n" + "\n".join([self.title, *self.body]))
+        await settled(self.pilot, true)
+
+    async def resize(self, width: int, height: int) -> None:
+        """Another size of the terminal, drawn."""
+        await self.pilot.resize_terminal(width, height)
+        await self.until(lambda: self.widths == {width})
+
+    @property
+    def widths(self) -> set[int]:
+        """The widths of all rows of the screen."""
+        return {strip.cell_length for strip in self.app.screen._compositor.render_strips()}
 
     async def take(self, *texts: str) -> None:
         """Lines, painted."""
@@ -104,11 +110,17 @@ class Hand:
 
 
 @asynccontextmanager
-async def bench(width: int = 60, height: int = 12) -> AsyncIterator[Hand]:
+async def bench(
+    width: int = 60, height: int = 12, *, paint_s: float = 0.0, notice_s: float = 3600.0
+) -> AsyncIterator[Hand]:
+    """A pane that paints at once and whose words in the title stay until they are read."""
     app = Bench()
-    async with app.run_test(size=(width, height)) as pilot:
-        await pilot.pause()
-        yield Hand(app, pilot)
+    with (
+        patch("widgets.log_pane.PAINT_S", paint_s), patch("widgets.log_pane._NOTICE_S", notice_s)
+    ):  # fmt: skip
+        async with app.run_test(size=(width, height)) as pilot:
+            await pilot.pause()
+            yield Hand(app, pilot)
 
 
 def numbered(first: int, last: int) -> list[str]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from console.rollback.report import LADDER, read_lines
 from tests.run.e2e.sites import UP, book, host_site
-from tests.run.e2e.world import COMMAND, World, until
+from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
+from tests.waiting import until
 from widgets.status_line import STATE_TONE
 
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from console.services import process
 from tests.run.e2e.boxes import LABEL, Boxes, boxes
-from tests.run.e2e.world import COMMAND, World, until
+from tests.run.e2e.world import COMMAND, World
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama
 from tests.testbed.ssh import Ssh
 from tests.ui.terminal import Terminal
+from tests.waiting import until
 
 TERM = "xterm-256color"
 FROM_SSH = ("TERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")

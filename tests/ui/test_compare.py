@@ -11,9 +11,7 @@ from screens.compare import CompareScreen
 from screens.runs import RunsScreen
 from tests.run.unit import reported
 from tests.ui import scene
-from tests.ui.test_screens import Asked, console, said, settled
-from tests.ui.test_screens import asked as asked
-from tests.ui.test_screens import run as run
+from tests.ui.opened import Asked, console, said, settled
 from widgets.pick_list import PickList, TextView
 
 

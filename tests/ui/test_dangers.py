@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual.command import CommandList
 from textual.events import Paste
 from textual.widgets import Input
 
@@ -16,25 +17,29 @@ from console.run.directory import RunDir
 from screens.ask import AskScreen
 from screens.form import FormField, FormScreen
 from screens.outbox import Outbox
+from screens.palette import Palette
 from screens.rollback import RollbackScreen, by_hand
 from tests.ui import scene
-from tests.ui.test_screens import Asked, console, said, settled
-from tests.ui.test_screens import asked as asked
-from tests.ui.test_screens import run as run
+from tests.ui.opened import Asked, console, said, settled
 
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
 
 
-@pytest.mark.parametrize("words", ["", "r", "roll", "appr", "abort", "skip", "next"])
-async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked, words: str) -> None:
+async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked) -> None:
     async with console(scene.approval(), run) as (app, pilot, desk):
-        await pilot.press("ctrl+p", *words)
-        await pilot.pause(0.3)
-        await pilot.press("enter")
-        await pilot.pause(0.3)
-        assert desk.presses == 0
-        assert asked == []
-        assert not isinstance(app.screen, RollbackScreen | AskScreen)
+        for words in ("", "roll", "appr", "abort", "skip", "next"):
+            await pilot.press("ctrl+p", *words)
+            palette = app.screen
+            assert isinstance(palette, Palette)
+            searches = [one._task for one in app.workers]
+            await settled(pilot, lambda: all(one is None or one.done() for one in searches))  # noqa: B023
+            assert palette.query_one(CommandList).option_count
+            await pilot.press("enter", "enter")
+            await settled(pilot, lambda: app.screen is not palette)  # noqa: B023
+            assert desk.presses == 0
+            assert asked == []
+            assert not isinstance(app.screen, RollbackScreen | AskScreen)
+            await pilot.press("escape", "1")
 
 
 async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
@@ -77,14 +82,15 @@ async def test_an_untouched_form_sends_nothing_and_a_long_value_stays_whole(run:
         assert answers == [{}]
 
 
-@pytest.mark.parametrize("key", ["s", "r"])
-async def test_what_is_pasted_is_clean(run: RunDir, asked: Asked, key: str) -> None:
+async def test_what_is_pasted_is_clean(run: RunDir, asked: Asked) -> None:
     async with console(scene.failed(), run) as (app, pilot, _):
-        await pilot.press(key)
-        entry = app.screen.query(Input).first()
-        entry.post_message(Paste(HOSTILE))
-        await settled(pilot, lambda: "B" in entry.value)
-        assert not set(entry.value) & {"\x9d", "\x07", "\x1b", "\u202e"}
+        for key in ("s", "r"):
+            await pilot.press(key)
+            entry = app.screen.query(Input).first()
+            entry.post_message(Paste(HOSTILE))
+            await settled(pilot, lambda: "B" in entry.value)  # noqa: B023
+            assert not set(entry.value) & {"\x9d", "\x07", "\x1b", "\u202e"}
+            await pilot.press("escape", "escape")
 
 
 async def test_a_hostile_word_to_confirm_is_drawn_clean(run: RunDir, asked: Asked) -> None:

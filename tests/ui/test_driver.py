@@ -16,9 +16,9 @@ import pytest
 
 from console.command.console import _environment, _screens
 from console.text import clean_lines
-from tests.run.e2e.world import until
 from tests.ui.place import ended, fresh_modes, restored
 from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 APP = """

@@ -13,8 +13,8 @@ from textual.message import Message
 from console.terminal_input import MOST, TerminalInput
 from console.terminal_writer import LIMIT, MODES, TerminalWriter
 from console.text import LINE_LIMIT, clean_lines
-from tests.run.e2e.world import until
 from tests.ui.terminal import CLOSE, F12, OPEN
+from tests.waiting import until
 
 
 class Heard:

@@ -20,6 +20,7 @@ from textual.geometry import Region
 
 from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.gauges.text import plain
+from tests.ui.opened import settled
 from widgets import glyph
 from widgets.gauge_strip import GaugeStrip
 from widgets.gauge_text import gauge_rows, signs
@@ -96,7 +97,7 @@ async def test_a_narrower_terminal_is_drawn_anew() -> None:
         bench.strip.show(sample(), 1.0)
         await pilot.pause()
         await pilot.resize_terminal(60, 20)
-        await pilot.pause()
+        await settled(pilot, lambda: bench.strip.size.width == 60)
         lines = bench.strip.text.splitlines()
         assert len(lines) == bench.strip.size.height == 4
         assert lines[1].startswith("GPU1 ")

@@ -20,7 +20,8 @@ from screens.breach import BreachScreen
 from screens.host import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
-from tests.ui.test_screens import settled
+from tests.ui.opened import console as opened
+from tests.ui.opened import settled, shown
 from tests.viewer import guard_ring
 from widgets import glyph
 from widgets.gauge_strip import GaugeStrip
@@ -40,33 +41,15 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    return scene.run_dir(tmp_path)
-
-
 @asynccontextmanager
 async def console(
     run: RunDir | None, guard: GuardView, size: tuple[int, int] = (80, 24),
     made: RunView | None = None,
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:  # fmt: skip
-    shot = scene.snapshot(run, made or scene.running()) if run is not None else scene.nothing()
-    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample())
-    desk.guard.latest = guard
-    app = ConsoleApp(desk)  # type: ignore[arg-type]
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot, lambda: app.sample is not None)
-        await pilot.pause()
-        yield app, pilot, desk
-
-
-def now(run: RunDir | None, **changes: object) -> GuardView:
-    return scene.guard(run, **changes)
-
-
-def shown(app: ConsoleApp) -> str:
-    """What the page in front says; "" before it stands."""
-    return "\n".join(view.text for view in app.screen.query(TextView))
+    """The app on a run, or on none, that is guarded like this."""
+    made = None if run is None else made or scene.running()
+    async with opened(made, run, size=size, guard=guard) as found:
+        yield found
 
 
 def guard_line(app: ConsoleApp) -> str:
@@ -74,7 +57,7 @@ def guard_line(app: ConsoleApp) -> str:
 
 
 async def test_the_line_and_the_marks(run: RunDir) -> None:
-    async with console(run, now(run)) as (app, _, _):
+    async with console(run, scene.guard(run)) as (app, _, _):
         line = guard_line(app)
         assert line.startswith("guard ok  RAM full in 61 s")
         assert "acts at RAM left <5.9 GiB" in line
@@ -93,7 +76,7 @@ async def test_without_a_run_nothing_is_guarded() -> None:
 
 async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path) -> None:
     other = RunDir(tmp_path / "another")
-    async with console(run, now(other)) as (app, _, _):
+    async with console(run, scene.guard(other)) as (app, _, _):
         assert guard_line(app) == "guard: looking"
 
 
@@ -101,17 +84,17 @@ async def test_a_sentinel_that_is_gone_is_a_word_on_a_terminal_without_colour(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with console(run, now(run, word="gone"), (60, 20)) as (app, _, _):
+    async with console(run, scene.guard(run, word="gone"), (60, 20)) as (app, _, _):
         assert guard_line(app).startswith("no guard: sentinel gone")
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(run, now(run, tte_s=48.0)) as (app, pilot, desk):
+    async with console(run, scene.guard(run, tte_s=48.0)) as (app, pilot, desk):
         assert isinstance(app.screen, OperationsScreen)
         rows = app.screen.query_one("#guard", Rows)
         asked: list[tuple[Region, ...]] = []
         monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
-        desk.guard.latest = now(run, tte_s=47.0)
+        desk.guard.latest = scene.guard(run, tte_s=47.0)
         app.screen.draw_guard()
         ((region,),) = asked
         assert rows.text[region.x : region.right] == "7"
@@ -132,18 +115,18 @@ async def test_the_lease_stands_in_the_header(
 ) -> None:
     made = scene.running()
     made.created = LATER - 600
-    async with console(run, now(run, lease=lease), size, made) as (app, _, _):
+    async with console(run, scene.guard(run, lease=lease), size, made) as (app, _, _):
         assert said in app.screen.query_one(StatusLine).text
 
 
 async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
     guard_ring.record(run)
     found = guard_ring.breach(run)
-    async with console(run, now(run)) as (app, pilot, desk):
+    async with console(run, scene.guard(run)) as (app, pilot, desk):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)
         fresh = {**found, "at": LATER, "wall": LATER}
-        desk.guard.latest = now(run, word="acted", breach=fresh)
+        desk.guard.latest = scene.guard(run, word="acted", breach=fresh)
         screen.draw_guard()
         await settled(pilot, lambda: isinstance(app.screen, BreachScreen))
         await settled(pilot, lambda: "killed candidate" in shown(app))
@@ -172,7 +155,7 @@ async def test_an_old_breach_waits_for_its_key(run: RunDir) -> None:
 
 
 async def test_no_breach_says_so_and_what_would_be_one(run: RunDir) -> None:
-    async with console(run, now(run)) as (app, pilot, _):
+    async with console(run, scene.guard(run)) as (app, pilot, _):
         await pilot.press("b")
         await settled(pilot, lambda: "No breach" in shown(app))
         assert "RAM available below 5.9 GiB: kill" in app.screen.query_one(TextView).text
@@ -187,7 +170,7 @@ async def test_no_run_no_breach() -> None:
 
 
 async def test_the_palette_opens_it(run: RunDir) -> None:
-    async with console(run, now(run)) as (app, _, _):
+    async with console(run, scene.guard(run)) as (app, _, _):
         commands = {one.title: one for one in app.get_system_commands(app.screen)}
         assert "Breach (b)" in commands
 
@@ -196,7 +179,7 @@ async def test_the_host_page_has_every_gauge_with_its_mark(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.doctor.run.run", lambda site: [])
-    async with console(run, now(run), (100, 30)) as (app, pilot, _):
+    async with console(run, scene.guard(run), (100, 30)) as (app, pilot, _):
         await pilot.press("4")
         await settled(pilot, lambda: isinstance(app.screen, HostScreen))
         await settled(pilot, lambda: "disk /" in shown(app))
@@ -233,7 +216,7 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
         head = page.query_one("#head", Rows)
         assert len(head.text.splitlines()) == 1
         app.snapshot = scene.snapshot(other, scene.running())
-        desk.guard.latest = now(other)
+        desk.guard.latest = scene.guard(other)
         page._look()
         page._draw_head()
         first, second = head.text.splitlines()

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.run.e2e.sites import book
-from tests.run.e2e.world import until
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import ACTING, FLOOD, PAYLOADS, PLAIN, SURE, Words, acts, modes, unsafe
 from tests.ui.hostile_place import Standing, hostile_place
 from tests.ui.place import Place, back_home, ended, lead, pick, placed, press_until, seen
 from tests.ui.terminal import Terminal
+from tests.waiting import until
 
 PASTED = "\x1b[200~{}\x1b[201~"
 SHOWN = {

@@ -13,8 +13,7 @@ from console.run.directory import RunDir
 from screens import lessons as module
 from screens.lessons import LessonScreen, LessonsScreen
 from tests.ui import scene
-from tests.ui.test_screens import console, settled
-from tests.ui.test_screens import run as run
+from tests.ui.opened import console, settled
 from widgets.log_prompt import LogPrompt
 from widgets.pick_list import PickList, TextView
 from widgets.rows import width_of

@@ -19,10 +19,10 @@ from console.app import ConsoleApp
 from console.run.directory import RunDir
 from screens.rollback import RollbackScreen
 from tests.run.e2e.sites import book
-from tests.run.e2e.world import until
 from tests.ui import scene
 from tests.ui.place import ESC, Place, answers, ended, placed, press_until
 from tests.ui.terminal import KEYS, Terminal
+from tests.waiting import until
 
 SEED = 8
 BATCH, BATCHES = 500, 6

@@ -15,9 +15,7 @@ from screens.plan import plan_rows
 from screens.report import report_rows
 from screens.rollback import rung_rows
 from tests.ui import scene
-from tests.ui.test_screens import Asked, console, settled
-from tests.ui.test_screens import asked as asked
-from tests.ui.test_screens import run as run
+from tests.ui.opened import Asked, console, settled
 from widgets.rows import Row, width_of
 
 

@@ -14,8 +14,7 @@ from console.run.directory import RunDir
 from screens.ask import AskScreen
 from screens.plan import PlanScreen
 from tests.ui import scene
-from tests.ui.test_screens import console, settled
-from tests.ui.test_screens import run as run
+from tests.ui.opened import console, settled
 from widgets.pick_list import TextView
 
 BOOK = """\

@@ -13,8 +13,7 @@ from screens.preflight import PreflightScreen, answer_rows
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
-from tests.ui.test_screens import console, settled
-from tests.ui.test_screens import run as run
+from tests.ui.opened import console, settled
 from widgets.pick_list import TextView
 from widgets.rows import width_of
 

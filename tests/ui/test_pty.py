@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.world import COMMAND, until
+from tests.run.e2e.world import COMMAND
 from tests.ui.place import (
     ESC,
     Place,
@@ -26,6 +26,7 @@ from tests.ui.place import (
     restored,
     seen,
 )
+from tests.waiting import until
 
 ESCAPE = b"\x1b"
 MOUSE = re.compile(rb"\x1b\[\?10(?:0[0-356]|1[56])[hl]")

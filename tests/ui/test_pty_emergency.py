@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.world import until
 from tests.ui.place import ESC, Place, answers, ended, lead, placed, seen
+from tests.waiting import until
 
 
 @pytest.fixture

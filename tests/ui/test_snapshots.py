@@ -13,7 +13,7 @@ from console.app import ConsoleApp
 from console.viewer.guard import NOBODY, GuardView, Lease
 from console.viewer.watch import Snapshot
 from tests.ui import scene
-from tests.ui.test_screens import settled
+from tests.ui.opened import settled
 from widgets.log_pane import LogPane
 
 SCENES: dict[str, Any] = {

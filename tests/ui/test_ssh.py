@@ -19,7 +19,6 @@ from console.services import process
 from console.text import clean
 from screens.verbs import READ_S
 from tests.run.e2e.boxes import Boxes
-from tests.run.e2e.world import until
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
@@ -28,6 +27,7 @@ from tests.ui.place import ended, press_until, restored, seen
 from tests.ui.ssh_link import slow_line
 from tests.ui.ssh_login import Login, login, write_models
 from tests.ui.terminal import Terminal
+from tests.waiting import until
 
 pytestmark = pytest.mark.engine
 
