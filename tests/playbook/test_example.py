@@ -25,8 +25,7 @@ DOWN = ["baseline:stop", "up", "bench", "go", "soak", "stable", "cutover"]
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def site(tmp_path: Path) -> str:
     path = tmp_path / "site.yaml"
     path.write_text(SITE)
     return str(path)
@@ -47,20 +46,8 @@ def test_every_row_is_there_in_order_with_the_outage_marked(shown: list[str]) ->
     assert marked(shown, "!") == ["baseline:stop"]
     assert marked(shown, "│") == DOWN[1:]
     assert marked(shown, "") == [row for row in ROWS if row not in DOWN]
-    (words,) = [line for line in shown if "THE BASELINE STOPS HERE" in line]
-    assert words.startswith("!")
-    assert "candidate needs its GPU memory; its restore time has not been measured" in words
-    words = "DOWN from baseline:stop to the end of cutover; rows marked │"
-    assert f"  baseline   {words}" in shown
-
-
-def test_the_argv_is_what_would_run(shown: list[str]) -> None:
-    assert "        $ cmake --build build -j" in shown
-    compose = next(line for line in shown if "docker compose" in line)
-    stack = EXAMPLE.parent / "stack" / "omni-stack.yaml"
-    assert f"$ docker compose -f {stack} -f OVERRIDE --profile phase2-sandbox up -d" in compose
-    assert compose.endswith("--no-deps --no-build --pull never --no-recreate deepseek-v32-ik")
-    assert any("`cuobjdump build/bin/libggml-cuda.so` matches sm_120" in line for line in shown)
+    assert [line[0] for line in shown if "THE BASELINE STOPS HERE" in line] == ["!"]
+    assert [line[0] for line in shown if "CLIENTS REACH" in line] == ["│"]
 
 
 def test_secrets_are_named_and_never_read(
@@ -71,14 +58,6 @@ def test_secrets_are_named_and_never_read(
     out = capsys.readouterr().out
     assert "<secret hf_token>" in out
     assert "hunter2" not in out
-
-
-def test_the_cutover_says_where_clients_go(shown: list[str]) -> None:
-    (words,) = [line for line in shown if "CLIENTS REACH" in line]
-    assert words.startswith("│")
-    assert words.endswith("a relay hands 127.0.0.1:8000 to it (127.0.0.1:8001)")
-    at = shown.index(words)
-    assert any("then goes back" in line for line in shown[at : at + 8])
 
 
 def test_the_same_as_json(site: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,15 +76,14 @@ def test_lint_finds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", str(EXAMPLE)]) == Exit.OK
 
 
-@pytest.mark.parametrize("given", ["port=80", "port=http", "port=65536"])
-def test_inputs_are_checked(site: str, capsys: pytest.CaptureFixture[str], given: str) -> None:
-    assert main(["plan", str(EXAMPLE), "--site", site, "--input", given]) == Exit.USAGE
-    assert "input 'port' given is" in capsys.readouterr().err
-
-
-def test_the_port_reaches_the_url(site: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["plan", str(EXAMPLE), "--site", site, "--input", "port=9001"])
-    assert "ready when http://127.0.0.1:9001/health" in capsys.readouterr().out
+def test_inputs_are_checked_and_reach_the_url(
+    site: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for port in ("80", "http", "65536"):
+        assert main(["plan", str(EXAMPLE), "--site", site, "--input", f"port={port}"]) == Exit.USAGE
+        assert "'port'" in capsys.readouterr().err
+    assert main(["plan", str(EXAMPLE), "--site", site, "--input", "port=9001"]) == Exit.OK
+    assert "http://127.0.0.1:9001/health" in capsys.readouterr().out
 
 
 def test_lint_of_what_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

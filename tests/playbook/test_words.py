@@ -168,19 +168,15 @@ TOGETHER = [
 UP, BACK = "{id: up, service: {start: cand}}", "{id: cut, cutover: {to: cand}}"
 STAY = "{id: cut, cutover: {to: cand, then: stay}}"
 CUTOVERS = [
-    [BACK],
-    [UP, "{id: cut, cutover: {to: nope}}"],
-    [UP, "{id: cut, cutover: {to: baseline}}"],
-    [UP, "{id: d, service: {stop: cand}}", BACK],
-    [UP, BACK, "{id: b, benchmark: {service: cand}}"],
-    [UP, STAY, "{id: d, service: {stop: cand}}"],
-    [UP, STAY, "{id: again, cutover: {to: cand}}"],
+    [BACK], [UP, "{id: cut, cutover: {to: nope}}"], [UP, "{id: cut, cutover: {to: baseline}}"],
+    [UP, "{id: d, service: {stop: cand}}", BACK], [UP, BACK, "{id: b, benchmark: {service: cand}}"],
+    [UP, STAY, "{id: d, service: {stop: cand}}"], [UP, STAY, "{id: again, cutover: {to: cand}}"],
     [UP, "{id: cut, cutover: {to: cand, watch: 5s}}"],
     [UP, "{id: cut, cutover: {to: cand}, timeout: 1m}"],
     [UP, "{id: cut, cutover: {to: cand}, on_failure: continue}"],
     [UP, "{id: cut, cutover: {to: cand}, retry: {attempts: 3}}"],
     [UP, "{id: cut, cutover: {to: cand, then: promote}}"],
-]
+]  # fmt: skip
 FILES = [
     "", "- a\n", "just words\n", HEAD, f"{HEAD}phases: []\n", f"{HEAD}phases:\n",
     f"{HEAD}phases: [{{title: p, steps: []}}]\n", f"{HEAD}inputs: [a]\n{NOTE}",
