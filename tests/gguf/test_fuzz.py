@@ -12,7 +12,7 @@ from gguf import GGUFReader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.gguf.errors import GgufError
+from console.gguf.errors import GgufError, Kind
 from console.gguf.header import Array, Header
 from console.gguf.parse import KEPT_TEXT, Want, parse
 from console.gguf.types import BY_NUMBER, CODES, ValueType
@@ -22,7 +22,7 @@ from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import Pieces
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=5).map(tuple)
-SLOWLY = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+SLOWLY = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def harmless(text: str) -> bool:
@@ -128,14 +128,13 @@ def test_the_same_however_it_is_cut(
     assert outcome(data, lengths, want, sized) == outcome(data, (len(data),), want, sized)
 
 
-@pytest.mark.parametrize("name", [*CASES, *TENSORS])
 @pytest.mark.parametrize("want", Want)
 @pytest.mark.parametrize("sized", [True, False])
-def test_hostile_headers_however_they_are_cut(name: str, want: Want, sized: bool) -> None:
-    data = {**CASES, **TENSORS}[name][0]
-    whole = outcome(data, (2**20,), want, sized)
-    for lengths in ((1,), (7,), (64, 1)):
-        assert outcome(data, lengths, want, sized) == whole
+def test_hostile_headers_however_they_are_cut(want: Want, sized: bool) -> None:
+    for name, (data, _) in {**CASES, **TENSORS}.items():
+        whole = outcome(data, (2**20,), want, sized)
+        for lengths in ((1,), (7,), (64, 1)):
+            assert outcome(data, lengths, want, sized) == whole, name
 
 
 @SLOWLY
@@ -147,7 +146,8 @@ def test_every_truncation_is_told(
     length = parse(Pieces(raw)).header_bytes
     kept = data.draw(st.integers(0, length - 1))
     kind, found = outcome(raw[:kept], (2**20,), Want.HEADER)
-    assert (kind, "before its header does" in str(found) or kept < 4) == ("error", True)
+    assert kind == "error"
+    assert kept < 4 or str(Kind.TRUNCATED) in str(found)
 
 
 def expected(item: Item) -> object:

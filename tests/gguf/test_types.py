@@ -26,12 +26,12 @@ def test_names_as_a_command_line_has_them() -> None:
     with pytest.raises(KeyError):
         from_name("q9")
     assert type_name(12) == "Q4_K"
-    assert type_name(999) == "type 999 (unknown to this reader)"
+    assert "999" in type_name(999)
 
 
 def test_bytes_of_a_row() -> None:
     assert row_bytes(from_name("f16"), 576) == 1152
     assert row_bytes(from_name("q8_0"), 576) == 612
     assert row_bytes(from_name("q4_0"), 576) == 324
-    with pytest.raises(ValueError, match="no multiple of Q4_K's 256"):
+    with pytest.raises(ValueError, match="Q4_K's 256"):
         row_bytes(from_name("q4_k"), 128)
