@@ -12,6 +12,7 @@ import argparse
 import os
 import queue
 import random
+import signal
 import sys
 import threading
 import time
@@ -29,6 +30,8 @@ from tests.mutants.scratch import HANGS_S, Scratch, enclosed
 ROOT = Path(__file__).parents[2]
 TIERS = {"test": ("test",), "all": ("test", "full")}
 KILLED = {"killed", "timeout"}
+GOES_ON = {"survived", "uncovered"}
+"""After these the tests of the next tier are tried."""
 DOUBTS = 5
 """How many tests that fail now and then are passed over for one mutant."""
 
@@ -70,11 +73,9 @@ class Trial:
     scratches: list[Scratch] = field(default_factory=list)
 
     def run(self, mutants: list[Mutant], jobs: int) -> None:
-        done = {(result.id, result.tier) for result in read_results(self.results)}
-        over = {result.id for result in read_results(self.results) if result.outcome != "survived"}
-        over -= {
-            result.id for result in read_results(self.results) if result.outcome == "uncovered"
-        }
+        known = read_results(self.results)
+        done = {(result.id, result.tier) for result in known}
+        over = {result.id for result in known if result.outcome not in GOES_ON}
         left: queue.SimpleQueue[tuple[Mutant, list[str]]] = queue.SimpleQueue()
         # in an order by chance: a call that runs out of time has still looked everywhere
         for mutant in random.Random(listed.SEED).sample(mutants, len(mutants)):
@@ -87,12 +88,14 @@ class Trial:
         try:
             while any(worker.is_alive() for worker in workers):
                 time.sleep(0.2)
+        except KeyboardInterrupt:
+            print("stopped; what was found is kept")
         finally:
             self.stopped = True
-            for scratch in self.scratches:
-                scratch.stop()
-            for worker in workers:
-                worker.join()
+            while any(worker.is_alive() for worker in workers):
+                for scratch in self.scratches:
+                    scratch.stop()
+                time.sleep(0.1)
             for scratch in self.scratches:
                 scratch.close()
 
@@ -256,6 +259,7 @@ def main() -> int:
     if not enclosed():
         parser.error("this machine gives no process namespace (unshare --pid): a mutated program"
                      " could end processes that are not its own")  # fmt: skip
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return try_out(options)
 
 
@@ -269,7 +273,7 @@ def try_out(options: argparse.Namespace) -> int:
     results.parent.mkdir(exist_ok=True)
     if options.coverage is None and not (place / "whole").exists():
         print("measuring which tests run which lines; once for this state of the tree", flush=True)
-        covering.measure(root, place, options.tier, options.jobs + 1)
+        covering.measure(root, place, options.tier, options.jobs + 1, options.minutes * 60)
     mutants = [one for one in listed.read() if not options.only or one.id in options.only]
     coverage = Coverage(place, root)
     coverage.load({mutant.file for mutant in mutants})

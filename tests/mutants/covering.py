@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -57,8 +58,12 @@ def fingerprint(root: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def measure(root: Path, place: Path, tier: str, workers: int) -> None:
-    """Run the tests of a tier under coverage; what fails or is left out is not used."""
+def measure(root: Path, place: Path, tier: str, workers: int, limit_s: float) -> None:
+    """Run the tests of a tier under coverage; what fails or is left out is not used.
+
+    Raises subprocess.TimeoutExpired when it takes longer than the limit.
+    """
+    shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     (place / "rc").write_text(RC.format(place=place))
     plugin = root / ".venv/mutants/plugin"
@@ -72,7 +77,7 @@ def measure(root: Path, place: Path, tier: str, workers: int) -> None:
     ]  # fmt: skip
     env = {**os.environ, "MUTANTS_MEASURE": str(place), "PYTHONPATH": str(plugin)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    subprocess.run(call, cwd=root, env=env, check=False)
+    subprocess.run(call, cwd=root, env=env, check=False, timeout=limit_s)
     (place / "whole").touch()
 
 
