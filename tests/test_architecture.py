@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 ROOMS = ("console", "screens", "widgets", "tests")
 MOST_LINES, MOST_CLASS, MOST_FUNCTION = 400, 250, 50
@@ -65,25 +63,16 @@ def test_files_are_short() -> None:
     assert {path: size for path, size in sizes.items() if size > MOST_LINES} == {}
 
 
-def test_classes_are_short() -> None:
-    assert list(longer((ast.ClassDef,), MOST_CLASS, "console", "screens", "widgets")) == []
-
-
-def test_functions_are_short() -> None:
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+def test_classes_and_functions_are_short_and_modules_say_what_they_are() -> None:
+    """One test, as each worker would parse every file anew. The measure measures: a rule that
+    nothing can break is no rule."""
+    functions, program = (ast.FunctionDef, ast.AsyncFunctionDef), ("console", "screens", "widgets")
+    assert list(longer((ast.ClassDef,), MOST_CLASS, *program)) == []
     assert list(longer(functions, MOST_FUNCTION, *ROOMS)) == []
-
-
-def test_the_measure_measures() -> None:
-    """A rule that nothing can break is no rule."""
-    assert next(longer((ast.FunctionDef,), 1, "console"))
+    assert next(longer(functions, 1, "console"))
     assert next(longer((ast.ClassDef,), 1, "console"))
-
-
-def test_every_module_says_what_it_is() -> None:
-    rooms = sources("console", "screens", "widgets")
-    said = {name(path): path.name.startswith("_") or shape(path).documented for path in rooms}
-    assert [path for path, documented in said.items() if not documented] == []
+    public = [path for path in sources(*program) if not path.name.startswith("_")]
+    assert [name(path) for path in public if not shape(path).documented] == []
 
 
 def test_the_floors_hold() -> None:
@@ -93,12 +82,20 @@ def test_the_floors_hold() -> None:
     assert "0 broken" in done.stdout
 
 
-def loaded(code: str) -> set[str]:
-    """Top-level modules in a fresh interpreter after `code`, whatever it printed or raised."""
+def loaded(*codes: str) -> list[set[str]]:
+    """Top-level modules after each of `codes`, whatever it printed or raised.
+
+    One fresh interpreter, and a child of it for each: none sees what another has imported.
+    """
     program = (
-        "import json, sys\n"
-        f"try:\n    {code}\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "print('\\n' + json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
+        "import json, os, sys\n"
+        f"for code in {codes!r}:\n"
+        "    if os.fork() == 0:\n"
+        "        try:\n            exec(code)\n"
+        "        except SystemExit as end:\n            assert not end.code, end.code\n"
+        "        print('\\n' + json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))\n"
+        "        sys.stdout.flush()\n        os._exit(0)\n"
+        "    assert os.wait()[1] == 0, code\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
@@ -107,32 +104,28 @@ def loaded(code: str) -> set[str]:
         | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    found = [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith('["')]
+    assert len(found) == len(codes)
+    return found
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], ["plan", "--help"], ["run", "--help"], ["rollback", "--help"]],
-    ids=" ".join,
-)
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    assert loaded(f"from console.cli import main; main({arguments!r})") & HEAVY == set()
+def test_help_imports_nothing_heavy() -> None:
+    asked = ("--help", "--version", "plan --help", "run --help", "rollback --help")
+    for modules in loaded(*(f"from console.cli import main; main({a.split()!r})" for a in asked)):
+        assert modules & HEAVY == set()
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["console.rollback.command", "console.rollback.ladder", "console.rollback.warm",
-     "console.command.rollback"],
-)  # fmt: skip
-def test_the_emergency_side_imports_nothing_that_can_be_missing(module: str) -> None:
-    modules = loaded(f"import {module}")
-    assert "console" in modules
-    assert modules & (HEAVY | {"sqlite3"}) == set()
+def test_the_emergency_side_imports_nothing_that_can_be_missing() -> None:
+    rooms = ("rollback.command", "rollback.ladder", "rollback.warm", "command.rollback")
+    for modules in loaded(*(f"import console.{room}" for room in rooms)):
+        assert "console" in modules
+        assert modules & (HEAVY | {"sqlite3"}) == set()
 
 
-@pytest.mark.parametrize("module", ["run", "plan", "show", "bench", "runner", "demo"])
-def test_no_command_loads_the_drawing_side(module: str) -> None:
-    assert loaded(f"import console.command.{module}") & DRAWING == set()
+def test_no_command_loads_the_drawing_side() -> None:
+    commands = ("run", "plan", "show", "bench", "runner", "demo")
+    for modules in loaded(*(f"import console.command.{one}" for one in commands)):
+        assert modules & DRAWING == set()
 
 
 def test_a_whole_plan_draws_nothing(tmp_path: Path) -> None:
@@ -143,7 +136,7 @@ def test_a_whole_plan_draws_nothing(tmp_path: Path) -> None:
         "  fast: {process: {argv: [x]}, url: 'http://127.0.0.1:2'}\n"
         "  slow: {process: {argv: [x]}, url: 'http://127.0.0.1:3'}\n"
     )
-    modules = loaded(
+    (modules,) = loaded(
         f"from console.cli import main; assert main(['plan', 'demo', '--site', {str(site)!r}]) == 0"
     )
     assert "pydantic" in modules
