@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from console.clock import SystemClock
+from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
 from console.rollback import live
 from console.rollback import plan as sealed
@@ -124,6 +125,19 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("SUDO_UID", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _a_process_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast a made-up clock runs: who is asked to end is waited for on the machine's."""
+    stop_group = process.stop_group
+
+    def stopped(pid: int, start: int, **more: Any) -> bool:
+        if isinstance(more.get("clock"), FakeClock):
+            more["clock"] = SystemClock()
+        return stop_group(pid, start, **more)
+
+    monkeypatch.setattr(process, "stop_group", stopped)
 
 
 def kill_now(who: tuple[int, int]) -> None:

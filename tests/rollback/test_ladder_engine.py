@@ -193,7 +193,7 @@ def test_container_gone_goes_by_name(yard: Yard) -> None:
     fresh = yard.create_baseline(base.container_name)
     assert yard.climb().serving
     assert yard.up(fresh)
-    assert any("trying its name" in detail for detail in yard.said("start", "note"))
+    assert len(yard.said("start", "note")) == 1
 
 
 @only_real
@@ -247,10 +247,8 @@ def test_container_that_is_gone_for_good_ends_at_once(yard: Yard) -> None:
     yard.remove(yard.plan.baseline.container_id)
     result = yard.climb()
     assert not result.serving
-    assert "container is gone" in result.detail
-    assert "no compose file" in result.detail
     assert yard.said("ready", "skipped"), "nothing is waited for"
-    assert not any("restarting" in line["detail"] for line in yard.lines)
+    assert yard.said("ready", "note") == []
 
 
 def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:

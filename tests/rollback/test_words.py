@@ -1,0 +1,216 @@
+"""What a rollback says: rung by rung, of RAM that comes back, of plans it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.clock import FakeClock
+from console.errors import EngineTimeout, InvalidFile
+from console.rollback import manual, ram, ready, script, start, stop
+from console.rollback.finder import _belongs
+from console.rollback.ladder import Ladder
+from console.rollback.plan import EngineAddress, SealedPlan
+from console.rollback.report import Report, Result, Trigger
+from console.rollback.scene import Scene, away
+from console.services.base import ProcessSpec
+from console.services.probe import Health
+from tests.rollback.conftest import Stage
+from tests.rollback.test_plan import FULL, GARBAGE
+from tests.rollback.test_ram import breach
+
+GIB, MIB = 1 << 30, 1 << 20
+SLEEPS = ProcessSpec(("sleep", "600"))
+SERVES = (Health.SERVING, "200 OK")
+LOADS = (Health.LOADING, "503: Loading model")
+REFUSES = (Health.REFUSED, "connection refused")
+PROVED = SimpleNamespace(ok=True, detail="2 tokens in 0.10 s", decode_tok_s=50.0)
+MUTE = SimpleNamespace(ok=False, detail="no completion token", decode_tok_s=None)
+Answers = Callable[..., None]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """What the baseline's address says at each look, the last for good; and its completions."""
+
+    def use(*looks: tuple[Health, str], completes: object = PROVED, busy: bool = False) -> None:
+        left = list(looks)
+
+        def health(*_: object) -> tuple[Health, str]:
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        monkeypatch.setattr(start, "health", health)
+        monkeypatch.setattr(ready, "health", health)
+        monkeypatch.setattr(ready, "complete", lambda *_, **__: completes)
+        monkeypatch.setattr(ready, "busy", lambda *_, **__: busy)
+
+    return use
+
+
+def climb(stage: Stage, **changes: object) -> list[str]:
+    """Every line of a ladder on a clock of its own, and its result."""
+    base = replace(stage.plan.baseline, process=SLEEPS, url="http://127.0.0.1:8000")
+    more = changes.pop("baseline", {})
+    stage.seal(baseline=replace(base, **more), **changes)  # type: ignore[arg-type]
+    stage.lines.clear()
+    trigger = Trigger("test-1", True, 0.0)
+    result = Ladder(stage.plan, clock=FakeClock(), trigger=trigger, emit=stage.lines.append).run()
+    return [*told(stage), *summary(result)]
+
+
+def told(stage: Stage) -> list[str]:
+    found = [f"{x['rung']} {x['state']}: {x['detail']}" for x in stage.lines if x["rung"] != "done"]
+    return [steady(stage, one) for one in found]
+
+
+def summary(result: Result) -> list[str]:
+    words = f"serving {result.serving}, degraded {result.degraded}, code {int(result.exit_code)}"
+    return [words, f"nothing to do: {result.nothing_to_do}", f"{len(result.manual)} commands"]
+
+
+def steady(stage: Stage, text: str) -> str:
+    text = text.replace(str(stage.root), "…")
+    return re.sub(r"(pid|process|kill) \d+", r"\1 N", text)
+
+
+def test_a_baseline_that_comes_back(
+    stage: Stage, answers: Answers, snapshot: SnapshotAssertion
+) -> None:
+    answers(REFUSES, REFUSES, LOADS, LOADS, SERVES)
+    found = {"started": climb(stage)}
+    answers(SERVES)
+    found["a second time"] = climb(stage)
+    found["slower than before"] = climb(stage, baseline={"reference_tok_s": 60.0})
+    found["as before"] = climb(stage, baseline={"reference_tok_s": 54.0})
+    answers(SERVES, completes=MUTE, busy=True)
+    found["too busy to answer"] = climb(stage)
+    assert found == snapshot
+
+
+def test_a_baseline_that_does_not(
+    stage: Stage, answers: Answers, snapshot: SnapshotAssertion
+) -> None:
+    timeout = {"ready_timeout_s": 120.0}
+    answers(LOADS)
+    found = {"it loads for ever": climb(stage, baseline=timeout)}
+    stage.close()
+    answers(REFUSES, SERVES, completes=MUTE)
+    found["it completes nothing"] = climb(stage)
+    stage.close()
+    answers(REFUSES)
+    found["no such program"] = climb(
+        stage, baseline={"process": ProcessSpec(("/nowhere/llama-server",))}
+    )
+    engine = EngineAddress(socket=str(stage.root / "none.sock"))
+    container = {"kind": "container", "container_id": "ab" * 32, "process": None}
+    (stage.root / "bin").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(stage.root / "bin"))
+        patch.setattr(Ladder, "_knock", lambda *_: None)  # it is said whenever it is found out
+        lines = climb(stage, baseline=container, engine=engine)
+    assert sum("start note" in one for one in lines) > 10, "an engine may come back"
+    found["no engine"] = list(dict.fromkeys(lines))
+    stage.seal(baseline=replace(stage.plan.baseline, process=SLEEPS, kind="process"))
+    assert found == snapshot
+
+
+def test_candidates_that_end(
+    stage: Stage, answers: Answers, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(REFUSES, SERVES)
+    found = {}
+    for name, scarce in (("in time", False), ("at once", True)):
+        monkeypatch.setattr(ram, "is_scarce", lambda scarce=scarce: scarce)
+        stage.record("process", "cand", stage.sleeper("no"))
+        climb(stage, grace_s=600.0)
+        found[name] = [steady(stage, one) for one in told(stage) if one.startswith("stop")]
+    assert found == snapshot
+
+
+def memory(stage: Stage, trigger: str, stopped: int = 0, **plan: object) -> Scene:
+    clock = FakeClock()
+    stage.seal(**plan)
+    stage.lines.clear()
+    begun = Trigger(trigger, True, clock.monotonic())
+    report = Report(stage.root / "l", begun, clock, stage.lines.append)
+    made = Scene(stage.plan, clock, report, None)
+    made.stopped = stopped
+    return made
+
+
+def test_memory_that_comes_back(
+    stage: Stage, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(scene: Scene, *figures: int | None) -> list[str]:
+        left = iter([*figures, *[figures[-1]] * 1000])
+        monkeypatch.setattr(ram, "available", lambda descriptor: next(left))
+        stop.memory(scene)
+        return told(stage)
+
+    rising = [2 * GIB + step * 1200 * MIB for step in range(200)]
+    found = {
+        "nothing was stopped": seen(memory(stage, "command-1"), GIB),
+        "gone at once": seen(memory(stage, "runner-1", 1), 20 * GIB, 20 * GIB + 8 * MIB),
+        "gone slowly": seen(memory(stage, "runner-1", 1), 10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB),
+        "after a kill": seen(memory(stage, "sentinel-1"), *rising),
+        "without an end": seen(memory(stage, "sentinel-1"), *range(GIB, 900 * GIB, GIB)),
+        "not known": seen(memory(stage, "sentinel-1"), None),
+    }
+    used = iter([90 * GIB, 40 * GIB, GIB, GIB])
+    monkeypatch.setattr(stop, "_vram_used", lambda scene: next(used))
+    cards = {"gpus": ("GPU-1",), "exclusive": True}
+    found["VRAM"] = seen(memory(stage, "sentinel-1", **cards), GIB)
+    monkeypatch.setattr(stop, "_vram_used", lambda scene: None)
+    found["VRAM not known"] = seen(memory(stage, "sentinel-1", **cards), GIB)
+    for name, held, limit in (
+        ("missing", 2 * GIB, {}),
+        ("below its limit", 0, {"metric": "host.ram_available", "below": 6.0 * GIB}),
+    ):
+        scene = memory(stage, "sentinel-1", gpus=(), exclusive=False)
+        assert isinstance(scene.clock, FakeClock)
+        breach(stage, scene.clock, held, **limit)
+        found[name] = seen(scene, 5 * GIB)
+    assert found == snapshot
+
+
+def test_a_plan_that_is_refused(snapshot: SnapshotAssertion) -> None:
+    found = []
+    for value in GARBAGE:
+        with pytest.raises(InvalidFile) as caught:
+            SealedPlan.from_json(value, "x/plan.json")
+        found.append(" | ".join(caught.value.lines()))
+    assert found == snapshot
+
+
+def test_what_a_person_would_type(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    full, base = replace(FULL, candidates=()), FULL.baseline
+    process = replace(base, process=ProcessSpec(("llama-server", "a b"), (("K", "v w"),), "/a b"))
+    plans = {
+        "a process": replace(full, baseline=process, engine=EngineAddress()),
+        "a container": replace(full, baseline=replace(base, kind="container")),
+        "a container by its name": replace(
+            full, engine=EngineAddress(),
+            baseline=replace(base, kind="container", container_id="", compose_argv=()),
+        ),
+        "an engine far away": replace(full, engine=EngineAddress(docker_host="tcp://a:1")),
+    }  # fmt: skip
+    assert {name: list(manual.commands(plan)) for name, plan in plans.items()} == snapshot
+
+
+def test_the_script(snapshot: SnapshotAssertion) -> None:
+    base = replace(FULL.baseline, completion=replace(FULL.baseline.completion, prompt="say"))
+    process = script.render(replace(FULL, baseline=base))
+    container = script.render(replace(FULL, baseline=replace(base, kind="container")))
+    assert process == snapshot
+    assert "\n".join(sorted(set(container.splitlines()) - set(process.splitlines()))) == snapshot
+
+
+def test_an_engine_that_is_away_and_a_run_of_another(snapshot: SnapshotAssertion) -> None:
+    error = EngineTimeout("The engine did not answer within 10 s")
+    assert [away(error, 60.0), away(error, 300.0), _belongs("run r1", 0)] == snapshot
