@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -97,10 +96,6 @@ class Nvml:
         before = os.environ.get("LD_LIBRARY_PATH")
         folders = [str(self.library.parent), *([before] if before else [])]
         return {"LD_LIBRARY_PATH": ":".join(folders), "OMNI_NVML_SCRIPT": str(script)}
-
-    def load(self) -> None:
-        """For this process: a library already loaded under the name is the one pynvml gets."""
-        ctypes.CDLL(str(self.library))
 
     def write(
         self,
