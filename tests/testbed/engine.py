@@ -24,7 +24,7 @@ __all__ = [
     "stop_engine",
 ]
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 # A unix socket's address holds 107 characters, and dockerd makes longer ones beneath this one.
 SOCKET_LIMIT = 80
@@ -265,7 +265,7 @@ def _answers(client: str, host: str) -> bool:
     argv = [client, "--host", host, "version", "--format", "{{.Server.Version}}"]
     env = {"DOCKER_CONFIG": str(compose.docker_config())}
     try:
-        return bool(command(argv, env=env, timeout=20).strip())
+        return bool(command(argv, env=env, timeout=60).strip())
     except Unavailable:
         return False
 
