@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 
 import pyte
 
+from tests.waiting import LIMIT_S, until
+
 F12, CTRL_BACKSLASH = "\x1b[24~", "\x1c"
 OPEN, CLOSE = "\x1b[200~", "\x1b[201~"
 """A paste in brackets."""
@@ -87,14 +89,10 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def until(self, what: str | Callable[[], object], timeout_s: float = 60.0) -> None:
+    def until(self, what: str | Callable[[], object], timeout_s: float = LIMIT_S) -> None:
         """Wait until the screen shows a text, or a condition holds; raises with the screen."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if (what in self.text) if isinstance(what, str) else what():
-                return
-            time.sleep(0.03)
-        raise AssertionError(f"never seen: {what!r}\n{self.text}")
+        true = (lambda: what in self.text) if isinstance(what, str) else what
+        until(true, repr(what), timeout_s, where=lambda: self.text)
 
     def press(self, *keys: str) -> None:
         """Keys by name, or text as it is typed."""

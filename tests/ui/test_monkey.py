@@ -6,8 +6,7 @@ import contextlib
 import itertools
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,10 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from console.app import ConsoleApp
-from console.run.directory import RunDir
 from screens.rollback import RollbackScreen
 from tests.run.e2e.sites import book
 from tests.ui import scene
+from tests.ui.opened import console
 from tests.ui.place import ESC, Place, answers, ended, placed, press_until
 from tests.ui.terminal import KEYS, Terminal
 from tests.waiting import until
@@ -27,8 +26,8 @@ from tests.waiting import until
 SEED = 8
 BATCH, BATCHES = 500, 6
 """Keys in a row that did not find the way out, and how many such rows make the test."""
-PILOT, CHECK = 1000, 125
-"""Keys against a scene, and how many between two looks whether the emergency key acts."""
+CHECK = 125
+"""Keys against a scene between two looks whether the emergency key acts."""
 LETTERS = [c for c in map(chr, range(33, 127)) if c != "q"]
 NAMED = [
     "up", "down", "enter", "tab", "shift+tab", "escape", "pageup", "pagedown", "home", "end",
@@ -104,6 +103,8 @@ def left_in_order(terminal: Terminal, batch: int) -> None:
     terminal.close()
 
 
+@pytest.mark.alone
+@pytest.mark.full
 def test_thousands_of_keys_against_a_real_run(place: Place) -> None:
     source = random.Random(SEED)
     fresh(place)
@@ -135,6 +136,8 @@ def test_thousands_of_keys_against_a_real_run(place: Place) -> None:
         terminal.close()
 
 
+@pytest.mark.alone
+@pytest.mark.full
 def test_line_noise_is_not_the_end(place: Place) -> None:
     """Bytes that are no UTF-8, half sequences, mouse reports: a bad line, a wrong locale."""
     source = random.Random(SEED)
@@ -162,7 +165,10 @@ TWICE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("where", TWICE)
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    "where", ["a reason", *(pytest.param(one, marks=pytest.mark.full) for one in [*TWICE][1:])]
+)
 def test_keys_that_come_in_one_handful(place: Place, where: str) -> None:
     """A slow line delivers them together: the second meets a dialog that is on its way out."""
     fresh(place)
@@ -177,16 +183,6 @@ def test_keys_that_come_in_one_handful(place: Place, where: str) -> None:
         assert b"Traceback" not in terminal.raw
 
 
-@asynccontextmanager
-async def console(run: RunDir) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:
-    shot = scene.snapshot(run, scene.failed())
-    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample())
-    app = ConsoleApp(desk)  # type: ignore[arg-type]
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.pause()
-        yield app, pilot, desk
-
-
 async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> None:
     """In handfuls, so that keys meet screens that are still on their way."""
     for at in range(0, len(pressed), 5):
@@ -196,17 +192,20 @@ async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> N
             await pilot.pause()
 
 
+@pytest.mark.parametrize(
+    ("seed", "checks"), [(SEED, 2), pytest.param(SEED + 1, 8, marks=pytest.mark.full)]
+)
 async def test_keys_against_a_scene_never_hide_the_emergency_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, checks: int
 ) -> None:
     monkeypatch.setattr("screens.verbs.ask", lambda *_, **__: "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    source, run, checked = random.Random(SEED), scene.run_dir(tmp_path / "run"), 0
-    while checked < PILOT // CHECK:
-        async with console(run) as (app, pilot, desk):
-            while checked < PILOT // CHECK and app.is_running:
+    source, run, checked = random.Random(seed), scene.run_dir(tmp_path / "run"), 0
+    while checked < checks:
+        async with console(scene.failed(), run) as (app, pilot, desk):
+            while checked < checks and app.is_running:
                 await press_all(app, pilot, keys(source, CHECK))
                 if not app.is_running:
                     break

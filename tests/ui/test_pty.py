@@ -9,6 +9,7 @@ import subprocess
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from tests.ui.place import (
 )
 from tests.waiting import until
 
+pytestmark = pytest.mark.alone
 ESCAPE = b"\x1b"
 MOUSE = re.compile(rb"\x1b\[\?10(?:0[0-356]|1[56])[hl]")
 COLOURS = re.compile(rb"[34]8;(?:5;(\d+)|2;(\d+);(\d+);(\d+))")
@@ -50,6 +52,11 @@ phases:
 finally:
   - {id: rep, report: {}}
 """
+
+
+def more(*cases: object) -> list[Any]:
+    """What differs in nothing of ours: the whole suite tries it."""
+    return [pytest.param(case, marks=pytest.mark.full) for case in cases]
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +105,14 @@ def test_it_opens_with_baseline_steps_status_and_keys(standing: Place) -> None:
     untouched(standing)
 
 
-@pytest.mark.parametrize("size", [(60, 20), (120, 40), (200, 60)])
-def test_it_opens_at_other_sizes(standing: Place, size: tuple[int, int]) -> None:
-    with standing.open(columns=size[0], rows=size[1]) as terminal:
+def test_it_opens_small_and_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
+    with standing.open(columns=60, rows=20) as terminal:
         seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
-        assert len(terminal.lines) == size[1]
-        assert terminal.lines[-1].startswith(" F12 ROLL BACK")
-
-
-def test_it_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
-    with standing.open() as terminal:
         for columns, rows in ((120, 40), (60, 20), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
             terminal.until(lambda: terminal.lines[-1].startswith(" F12"))
+            assert len(terminal.lines) == rows
         seen(terminal, "SERVING local", "one", "PAUSED operator", "0/3 steps")
-        assert len(terminal.lines) == 24
         answers(terminal)
 
 
@@ -141,7 +141,7 @@ def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
         assert "?" * 3 not in terminal.text, "a sign without an ASCII one"
 
 
-@pytest.mark.parametrize("term", ["screen", "linux", "xterm-256color", "xterm-ghostty"])
+@pytest.mark.parametrize("term", ["linux", *more("screen", "xterm-256color", "xterm-ghostty")])
 def test_it_opens_in_any_terminal_that_can_draw(standing: Place, term: str) -> None:
     with standing.open(env={"TERM": term}) as terminal:
         seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK")
@@ -151,7 +151,7 @@ def test_it_opens_in_any_terminal_that_can_draw(standing: Place, term: str) -> N
         restored(terminal)
 
 
-@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
+@pytest.mark.parametrize("term", ["dumb", *more("unknown", "")])
 def test_a_terminal_that_cannot_draw_gets_plain_text(standing: Place, term: str) -> None:
     with standing.open(env={"TERM": term}, see="--help") as terminal:
         assert ended(terminal) == 0
@@ -195,8 +195,8 @@ def test_q_leaves_the_terminal_as_it_was_and_the_run_alone(standing: Place) -> N
     untouched(standing)
 
 
-@pytest.mark.parametrize("place_of", ["run", "dialog", "prompt", "palette"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("place_of", ["dialog", *more("run", "prompt", "palette")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGHUP)])
 def test_a_signal_ends_it_and_nothing_else(standing: Place, number: int, place_of: str) -> None:
     keys = {"run": [], "dialog": ["x"], "prompt": ["l", "/", "a"], "palette": ["ctrl+p"]}[place_of]
     words = {"dialog": "Abort the run", "prompt": " / a", "palette": "Search for commands"}
@@ -220,6 +220,7 @@ def test_a_terminal_that_goes_away_ends_it(standing: Place) -> None:
         seen(again, "SERVING local", "PAUSED operator")
 
 
+@pytest.mark.full
 def test_a_console_that_is_killed_leaves_the_run_to_the_next_one(standing: Place) -> None:
     with standing.open() as terminal:
         terminal.child.kill()
@@ -262,6 +263,7 @@ def children(pid: int) -> list[int]:
 # -- looking only ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_readonly_changes_nothing(standing: Place) -> None:
     with standing.open("--readonly") as terminal:
         seen(terminal, "READ-ONLY", "PAUSED operator")
@@ -276,6 +278,7 @@ def test_readonly_changes_nothing(standing: Place) -> None:
 # -- a whole session ---------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_whole_session_step_by_step(place: Place) -> None:
     place.write("faster.yaml", EXPERIMENTS)
     with place.open(see="No run yet") as terminal:

@@ -18,6 +18,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
+pytestmark = pytest.mark.alone
 WHERE = {
     "the run": [("", "RUNNING long")],
     "a dialog": [("x", "Abort the run"), ("abo", " abo")],
@@ -27,8 +28,14 @@ WHERE = {
 }
 KEYS = {"F12": "f12", "ctrl+backslash": "ctrl+backslash", "kitty's": "\x1b[92;5u"}
 PRESSES = [
-    *[("the run", key) for key in KEYS], ("a dialog", "F12"), ("the search", "ctrl+backslash"),
-    ("the palette", "F12"), ("a form", "ctrl+backslash"),
+    ("a dialog", "F12"),
+    *[
+        pytest.param(where, key, marks=pytest.mark.full)
+        for where, key in (
+            *[("the run", key) for key in KEYS], ("the search", "ctrl+backslash"),
+            ("the palette", "F12"), ("a form", "ctrl+backslash"),
+        )
+    ],
 ]  # fmt: skip
 """The driver takes either key in any place, and the app in each: both are tested by themselves."""
 
@@ -77,7 +84,7 @@ sys.exit(cli.main([]))
 """
 
 
-@pytest.mark.parametrize("how", ["sleeps", "spins"])
+@pytest.mark.parametrize("how", ["sleeps", pytest.param("spins", marks=pytest.mark.full)])
 def test_a_blocked_screen_does_not_hold_the_emergency_key_up(place: Place, how: str) -> None:
     place.outage()
     program = place.write("blocked.py", BLOCKED)
@@ -97,6 +104,7 @@ def test_a_blocked_screen_does_not_hold_the_emergency_key_up(place: Place, how: 
     assert not place.pids("step")
 
 
+@pytest.mark.full
 def test_leaving_right_after_the_key_does_not_stop_the_rollback(place: Place) -> None:
     place.outage()
     with place.open() as terminal:
@@ -109,6 +117,7 @@ def test_leaving_right_after_the_key_does_not_stop_the_rollback(place: Place) ->
     assert place.serves()
 
 
+@pytest.mark.full
 def test_q_during_an_outage_leaves_it_running(place: Place) -> None:
     place.outage()
     before, step = place.runner(), place.pids("step")

@@ -204,6 +204,7 @@ def moved(far: Login, step: str) -> Callable[[], bool]:
 # -- the tests --------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_whole_session_in_tmux(far: Login) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()
@@ -241,6 +242,7 @@ def test_a_whole_session_in_tmux(far: Login) -> None:
     until(lambda: not far.consoles(), "the console is gone")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["tmux", "bare"])
 def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
     box, world = far.box, far.box.world
@@ -271,6 +273,7 @@ def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
         restored(again)
 
 
+@pytest.mark.full
 def test_a_slow_line(far: Login) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()
@@ -309,7 +312,10 @@ def test_a_slow_line(far: Login) -> None:
     at_rest(box, baseline)
 
 
-@pytest.mark.parametrize(("key", "where"), [("f12", "the run"), ("ctrl+backslash", "a dialog")])
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [("f12", "the run"), pytest.param("ctrl+backslash", "a dialog", marks=pytest.mark.full)],
+)
 def test_the_emergency_key_in_tmux(far: Login, key: str, where: str) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()
