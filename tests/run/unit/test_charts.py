@@ -66,18 +66,6 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert evidence(run, view(BAD)).charts is not None
 
 
-def test_thresholds_and_means_are_in_the_sample_chart(tmp_path: Path) -> None:
-    made = reported.no_go()
-    chart = evidence(reported.run_dir(tmp_path, made), made).charts[0]
-    found = texts(chart.svg)
-    assert {"GO >= 20 tok/s", "candidate", "baseline before", "baseline after"} <= set(found)
-    assert {"6.1", "10.75", "10.69"} <= set(found)
-    assert chart.about == (
-        "tok_s of bench: candidate 6.1 tok/s, baseline before 10.75 tok/s, baseline after "
-        "10.69 tok/s"
-    )
-
-
 def test_the_soak_chart_marks_what_happened_and_draws_no_line_over_a_gap(tmp_path: Path) -> None:
     made = reported.soaked()
     run = reported.run_dir(tmp_path, made)
@@ -95,16 +83,6 @@ def test_the_soak_chart_marks_what_happened_and_draws_no_line_over_a_gap(tmp_pat
         xs = [float(point.split(",")[0]) for point in line]
         assert max(xs) <= left + 1 or min(xs) >= right - 1
     assert chart.svg.count('stroke="#b42318" stroke-width="2"') == 6  # three crosses of two lines
-
-
-def test_the_memory_chart_has_steps_as_bands_and_the_prediction(tmp_path: Path) -> None:
-    made = reported.no_go()
-    run = reported.run_dir(tmp_path, made)
-    chart = next(c for c in evidence(run, made).charts if c.name == "memory")
-    found = texts(chart.svg)
-    assert {"RTX PRO 6000 Blackwell", "RTX 5090", "RAM", "bench", "up"} <= set(found)
-    assert found.count("predicted") == 3
-    assert "swap, GiB" not in found, "no swap was used"
 
 
 def test_torn_and_odd_lines_cost_themselves_only(tmp_path: Path) -> None:

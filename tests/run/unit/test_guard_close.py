@@ -6,7 +6,6 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,18 +19,8 @@ from console.playbook.load import load_playbook
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, EngineAddress, SealedPlan
 from console.run import guard_sheet
-from console.run.guard_words import (
-    deeds,
-    event_words,
-    gap_words,
-    held_words,
-    killed_words,
-    lease_words,
-    limit_words,
-)
 from console.run.recover import close_after_rollback
 from console.run.state import StepState
-from console.run.view import GuardEvent
 from console.services import process
 from console.services.base import ProcessSpec
 from tests.run.unit.conftest import MakePlan
@@ -241,59 +230,3 @@ def test_a_limit_that_never_acts(bench: Bench, limit: Limit, words: str) -> None
     found = guard_sheet.misfits(plan, Machine(ram_total=8 * GIB, swap_total=GIB))
     assert len(found) == bool(words)
     assert all(words in one for one in found)
-
-
-# -- words -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [
-        (Limit("host.ram_available", below=24 * GIB, for_s=2.0, source="site, line 3"),
-         "RAM available below 24.0 GiB for 2.00 s: kills the load, rolls back (site, line 3)"),
-        (Limit("host.swap_in_rate", above=400 * 2**20, act="warn", source=""),
-         "swapped in above 400.0 MiB/s: warns"),
-        (Limit("gpu.memory_used", above=GIB, of="sum", missing="breach", source=""),
-         "VRAM used of all cards together above 1.0 GiB: kills the load, rolls back; "
-         "no figure counts as breached"),
-        (Limit("host.time_to_full", below=20.0, source=""),
-         "RAM full in less than 20.0 s: kills the load, rolls back"),
-        (Limit(log="cand", matches="CUDA\x1b[31m", count=3, source=""),
-         "3 lines of cand's log matching CUDA: kills the load, rolls back"),
-    ],
-)  # fmt: skip
-def test_a_limit_in_words(limit: Limit, words: str) -> None:
-    assert limit_words(limit) == words
-
-
-def test_other_words() -> None:
-    assert event_words(GuardEvent(1.0, "warn", "full\x07 soon")).startswith("GUARD WARNS: full")
-    assert lease_words(0.0).startswith("none")
-    assert lease_words(1800.0).startswith("30 min 00 s: with the baseline down")
-    row: dict[str, Any] = {"name": "c", "kind": "container", "rung": "cgroup.kill", "empty_s": 1.5}
-    assert killed_words(row) == "c (container) by cgroup.kill, gone after 1.50 s"
-    row = {"name": "c (pid 3)", "kind": "process", "write_s": 0.001, "why": "D", "rung": "SIGKILL"}
-    late = "c (pid 3) by SIGKILL 1 ms after the sample that showed it, not gone yet; D"
-    assert killed_words(row) == late
-    assert killed_words({}) == "?"
-
-
-def test_what_a_victim_held() -> None:
-    row = {"name": "c (pid 3)", "rung": "SIGKILL", "write_s": 0.018, "empty_s": 0.22}
-    row["held"] = {"ram": 616 << 20, "swap": GIB, "age_s": 1.25}
-    assert killed_words(row, 0.5) == (
-        "c (pid 3), held 616.0 MiB and 1.0 GiB of swap, 1.25 s before, by SIGKILL 18 ms after it "
-        "had been passed for 0.50 s, gone after 220 ms"
-    )
-    assert held_words({"ram": 616 << 20, "swap": 0, "age_s": 0.02}) == "held 616.0 MiB"
-    assert held_words({"ram": None, "swap": 5, "age_s": None}) == ""
-    assert held_words("x") == ""
-
-
-def test_a_look_that_came_late_is_said() -> None:
-    assert gap_words({"gap_s": 0.25}) == (
-        "nobody had looked for 0.25 s before the sample that showed it"
-    )
-    assert gap_words({"gap_s": 0.02}) == gap_words({"gap_s": None}) == gap_words({}) == ""
-    told = deeds({"killed": [{"name": "c (pid 3)", "empty_s": 0.1}, 3], "gap_s": 0.25})
-    assert told == ["killed c (pid 3), gone after 100 ms", gap_words({"gap_s": 0.25})]
