@@ -122,8 +122,7 @@ def press_until(terminal: Terminal, key: str, true: Callable[[], object], most: 
             return
         assert terminal.child.poll() is None, terminal.text
         terminal.press(key)
-        with contextlib.suppress(AssertionError):
-            terminal.until(true, 1.0)
+        terminal.comes(true, 1.0)
     raise AssertionError(f"{key!r} does not lead there\n{terminal.text}")
 
 

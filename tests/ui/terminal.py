@@ -94,6 +94,14 @@ class Terminal:
         true = (lambda: what in self.text) if isinstance(what, str) else what
         until(true, repr(what), timeout_s, where=lambda: self.text)
 
+    def comes(self, what: str | Callable[[], object], timeout_s: float) -> bool:
+        """Whether the screen shows a text, or a condition holds, within so many seconds."""
+        true = (lambda: what in self.text) if isinstance(what, str) else what
+        deadline = time.monotonic() + timeout_s
+        while not (found := true()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return bool(found)
+
     def press(self, *keys: str) -> None:
         """Keys by name, or text as it is typed."""
         for key in keys:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from console.command.console import _environment, _screens
 from console.text import clean_lines
 from tests.ui.place import ended, fresh_modes, restored
 from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.alone
 APP = """
 import asyncio, functools, select, signal, sys, time
 from pathlib import Path
@@ -105,6 +105,11 @@ sys.exit(app.return_code)
 """
 
 
+def full(*case: object) -> Any:
+    """A case for the whole suite: another of these stands for it in the first tier."""
+    return pytest.param(*case, marks=pytest.mark.full)
+
+
 class Held(Terminal):
     """A terminal that can stop reading what it is sent."""
 
@@ -186,7 +191,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., StandIn]]:
 # -- a terminal that takes nothing -----------------------------------------------------------
 
 
-def test_a_terminal_nobody_reads_holds_up_neither_the_loop_nor_the_key(
+def test_a_terminal_nobody_reads_holds_nothing_up_and_is_whole_when_it_is_read_again(
     start: Callable[..., StandIn],
 ) -> None:
     one = start()
@@ -194,12 +199,6 @@ def test_a_terminal_nobody_reads_holds_up_neither_the_loop_nor_the_key(
     one.presses(F12)
     one.presses(CTRL_BACKSLASH)
     until(lambda: one.noted("keys") == ["f12", "ctrl+backslash"])
-    one.ticks(5)
-
-
-def test_when_it_is_read_again_the_screen_is_whole(start: Callable[..., StandIn]) -> None:
-    one = start()
-    one.stall()
     stalled = int(one.noted("ticks")[-1])
     one.ticks(5)
     (one.place / "halt").touch()
@@ -217,7 +216,7 @@ def test_when_it_is_read_again_the_screen_is_whole(start: Callable[..., StandIn]
     one.presses(F12)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, full(signal.SIGHUP)])
 def test_a_signal_ends_it_while_nobody_reads(start: Callable[..., StandIn], number: int) -> None:
     one = start()
     one.stall()
@@ -230,6 +229,7 @@ def test_a_signal_ends_it_while_nobody_reads(start: Callable[..., StandIn], numb
     restored(one.terminal)
 
 
+@pytest.mark.full
 def test_a_signal_ends_it_while_nobody_reads_its_last_words(start: Callable[..., StandIn]) -> None:
     one = start()
     one.stall()
@@ -240,8 +240,14 @@ def test_a_signal_ends_it_while_nobody_reads_its_last_words(start: Callable[...,
     assert one.terminal.child.returncode == 143
 
 
-@pytest.mark.parametrize("how", ["handles", "plain", "ignores"])
-@pytest.mark.parametrize("state", ["draws", "stalled", "stands"])
+HANGS = [(how, state) for state in ("draws", "stalled", "stands")
+         for how in ("handles", "plain", "ignores")]  # fmt: skip
+FIRST = [("handles", "draws"), ("ignores", "stalled"), ("plain", "stands")]
+
+
+@pytest.mark.parametrize(
+    ("how", "state"), [*FIRST, *(full(*case) for case in HANGS if case not in FIRST)]
+)
 def test_a_terminal_that_hangs_up_ends_it(
     start: Callable[..., StandIn], how: str, state: str
 ) -> None:
@@ -258,8 +264,13 @@ def test_a_terminal_that_hangs_up_ends_it(
     one.terminal.master = os.open(os.devnull, os.O_RDONLY)
 
 
-@pytest.mark.parametrize("how", ["handles", "plain"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [
+        ("plain", signal.SIGTERM), full("handles", signal.SIGTERM), full("handles", signal.SIGHUP),
+        full("plain", signal.SIGHUP),
+    ],
+)  # fmt: skip
 def test_a_signal_ends_it_though_the_loop_stands(
     start: Callable[..., StandIn], number: int, how: str
 ) -> None:
@@ -311,13 +322,7 @@ def test_no_byte_ends_the_reading(start: Callable[..., StandIn]) -> None:
     restored(one.terminal)
 
 
-def test_an_environment_makes_no_signal_of_the_key(start: Callable[..., StandIn]) -> None:
-    one = start(TEXTUAL_ALLOW_SIGNALS="1")
-    one.presses(CTRL_BACKSLASH)
-    one.send("\x03")
-    until(lambda: one.noted("keys") == ["ctrl+backslash", "ctrl+c"])
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("stalled", [False, True])
 def test_a_paste_without_an_end_does_not_keep_the_key(
     start: Callable[..., StandIn], stalled: bool
@@ -345,56 +350,12 @@ def test_a_whole_paste_with_the_key_in_it_presses_nothing(start: Callable[..., S
     assert not one.noted("pressed")
 
 
-@pytest.mark.parametrize("key", ["\x1b[24~", "\x1c", "\x1b[24;1~", "\x1b[92;5u"])
-def test_every_form_of_the_key_acts_once(start: Callable[..., StandIn], key: str) -> None:
-    one = start()
-    one.presses(key)
-    one.send("\x1b[24;2~")
-    until(lambda: one.noted("keys")[1:] == ["shift+f12"])
-    assert len(one.noted("pressed")) == 1
-
-
-# -- the command that opens it -----------------------------------------------------------------
-
-
-def test_the_environment_of_textual_is_ours_for_its_import_only(
-    monkeypatch: pytest.MonkeyPatch,
+def test_every_form_of_the_key_acts_once_and_no_environment_makes_a_signal_of_it(
+    start: Callable[..., StandIn],
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("TEXTUAL")]:
-        monkeypatch.delenv(name)
-    for name in ("ALLOW_SIGNALS", "DEVTOOLS_PORT", "PRESS", "DEBUG", "SCREENSHOT", "DRIVER"):
-        monkeypatch.setenv(f"TEXTUAL_{name}", "1")
-    monkeypatch.setenv("TEXTUAL_FPS", "30")
-    with _environment():
-        found = {name: value for name, value in os.environ.items() if name.startswith("TEXTUAL")}
-    assert found == {
-        "TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0",
-    }  # fmt: skip
-    assert [name for name in os.environ if name.startswith("TEXTUAL")] == ["TEXTUAL_FPS"]
-
-
-@pytest.mark.parametrize(
-    ("code", "result", "error", "expected"),
-    [
-        (0, None, None, 0), (0, 0, None, 0), (143, 143, None, 143), (None, None, None, 1),
-        (1, None, ValueError(), 1), (0, 0, ValueError(), 1),
-    ],
-)  # fmt: skip
-def test_an_app_that_an_error_ended_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch,
-    code: int | None, result: int | None, error: Exception | None, expected: int,
-) -> None:  # fmt: skip
-    class Ran:
-        return_code = code
-        _exception = error
-
-        def __init__(self, desk: object) -> None:
-            pass
-
-        def run(self, mouse: bool) -> int | None:
-            return result
-
-    monkeypatch.setattr("console.app.ConsoleApp", Ran)
-    monkeypatch.setattr("widgets.glyph.use_ascii", lambda on: None)
-    monkeypatch.setattr("console.driver.ConsoleDriver.ascii_only", False)
-    assert _screens(None) == expected  # type: ignore[arg-type]
+    one = start(TEXTUAL_ALLOW_SIGNALS="1")
+    for key in ("\x1b[24~", "\x1c", "\x1b[24;1~", "\x1b[92;5u"):
+        one.presses(key)
+    one.send("\x1b[24;2~\x03")
+    until(lambda: one.noted("keys")[4:] == ["shift+f12", "ctrl+c"])
+    assert len(one.noted("pressed")) == 4

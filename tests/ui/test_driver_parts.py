@@ -1,4 +1,5 @@
-"""The driver's parts: keys and pastes out of bytes, and frames to a terminal that takes nothing."""
+"""The driver's parts, and the command that opens it: keys and pastes out of bytes, and frames to a
+terminal that takes nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from textual.events import Key, Paste
 from textual.message import Message
 
+from console.command.console import _environment, _screens
 from console.terminal_input import MOST, TerminalInput
 from console.terminal_writer import LIMIT, MODES, TerminalWriter
 from console.text import LINE_LIMIT, clean_lines
@@ -174,3 +176,49 @@ def test_a_terminal_that_is_gone_ends_no_thread_and_keeps_nothing() -> None:
 def test_modes_are_known(text: str) -> None:
     assert MODES.fullmatch(text)
     assert not MODES.fullmatch(f"{text}x")
+
+
+# -- the command that opens it -----------------------------------------------------------------
+
+
+def test_the_environment_of_textual_is_ours_for_its_import_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("TEXTUAL")]:
+        monkeypatch.delenv(name)
+    for name in ("ALLOW_SIGNALS", "DEVTOOLS_PORT", "PRESS", "DEBUG", "SCREENSHOT", "DRIVER"):
+        monkeypatch.setenv(f"TEXTUAL_{name}", "1")
+    monkeypatch.setenv("TEXTUAL_FPS", "30")
+    with _environment():
+        found = {name: value for name, value in os.environ.items() if name.startswith("TEXTUAL")}
+    assert found == {
+        "TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0",
+    }  # fmt: skip
+    assert [name for name in os.environ if name.startswith("TEXTUAL")] == ["TEXTUAL_FPS"]
+
+
+@pytest.mark.parametrize(
+    ("code", "result", "error", "expected"),
+    [
+        (0, None, None, 0), (0, 0, None, 0), (143, 143, None, 143), (None, None, None, 1),
+        (1, None, ValueError(), 1), (0, 0, ValueError(), 1),
+    ],
+)  # fmt: skip
+def test_an_app_that_an_error_ended_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+    code: int | None, result: int | None, error: Exception | None, expected: int,
+) -> None:  # fmt: skip
+    class Ran:
+        return_code = code
+        _exception = error
+
+        def __init__(self, desk: object) -> None:
+            pass
+
+        def run(self, mouse: bool) -> int | None:
+            return result
+
+    monkeypatch.setattr("console.app.ConsoleApp", Ran)
+    monkeypatch.setattr("widgets.glyph.use_ascii", lambda on: None)
+    monkeypatch.setattr("console.driver.ConsoleDriver.ascii_only", False)
+    assert _screens(None) == expected  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,7 @@ def told(far: Login, terminal: Terminal, key: str) -> None:
         time.sleep(READ_S)  # what has only just appeared takes no answer
     for _ in range(5):
         terminal.press(key)
-        with suppress(AssertionError):
-            terminal.until(lambda: len(far.box.world.view().verbs) > before, 10.0)
+        if terminal.comes(lambda: len(far.box.world.view().verbs) > before, 10.0):
             return
     raise AssertionError(f"{key} is not taken\n{terminal.text}")
 
