@@ -89,6 +89,19 @@ phases:
       - {id: last, note: x}
 """
 """What stands above a plan's steps: each row of it."""
+UP, DOWN = "{id: up, service: {start: cand}}", "{id: down, service: {stop: cand}}"
+BESIDE, NOTE = "{id: up, service: {start: beside}}", "{id: note, note: hi}"
+BENCH = "{id: bench, benchmark: {service: cand, against: baseline}}"
+OUTAGES: dict[str, tuple[tuple[str, ...], float | None]] = {
+    "none": ((NOTE,), None),
+    "none, but a service": ((BESIDE, NOTE), None),
+    "none, and a service that is kept": (("{id: up, service: {start: kept}}",), None),
+    "none, and a service that is stopped": ((BESIDE, "{id: d, service: {stop: beside}}"), 5.0),
+    "one": ((NOTE, UP, BENCH), 74.0),
+    "one, never timed": ((UP,), None),
+    "two": ((UP, DOWN, NOTE, "{id: up2, service: {start: other}}"), 74.0),
+    "a cutover beside": ((BESIDE, "{id: cut, cutover: {to: beside}}"), None),
+}
 BASELINES = (
     "compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:8000'",
     "process: {argv: [serve]}, url: 'http://127.0.0.1:8000'",

@@ -8,7 +8,6 @@ import pytest
 
 from console.run import switch
 from console.run.plan import Plan
-from console.run.plan_text import lines
 from console.services import relay
 from console.services.base import ProcessSpec
 from tests.run.unit.conftest import MakePlan
@@ -33,14 +32,11 @@ def test_the_way_back_is_a_row_and_ends_the_outage(plan: MakePlan) -> None:
 def test_a_candidate_beside_the_baseline_stops_it_at_the_cutover(plan: MakePlan) -> None:
     made = plan(SIDE, cut(to="beside"))
     assert rows(made) == ["up", "!baseline:stop", "!cut", "baseline:restore-1", "restore"]
-    assert "beside takes over its port" in made.at("baseline:stop").effects[0]
 
 
 def test_one_that_stays_keeps_the_outage_and_says_so(plan: MakePlan) -> None:
     made = plan(UP, cut(", then: stay"), "{id: note, note: x}")
     assert rows(made) == ["!baseline:stop", "!up", "!cut", "!note", "restore"]
-    assert made.at("restore").effects[0].startswith("nothing as long as clients stay at cand")
-    assert any("not promoted" in effect for effect in made.at("cut").effects)
 
 
 def test_the_relay_is_a_service_of_the_run(plan: MakePlan) -> None:
@@ -56,10 +52,9 @@ def test_the_relay_is_a_service_of_the_run(plan: MakePlan) -> None:
 def test_what_does_not_fit_the_site(plan: MakePlan) -> None:
     assert switch.misfits(plan(UP, cut())) == []
     [port] = switch.misfits(plan(UP, cut(", port: 9")))
-    assert "port 9 is not the baseline's" in port
+    assert "port 9" in port
     [far] = switch.misfits(plan(UP, cut(", listen: 192.0.2.7")))
-    assert "nothing can listen at 192.0.2.7" in far
-    assert "  WARNING    cut: port 9 is not" in "\n".join(lines(plan(UP, cut(", port: 9"))))
+    assert "192.0.2.7" in far
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ from tests.run.unit.cases import (
     HELD,
     KILLED,
     LIMITS,
+    OUTAGES,
     desk,
     soaks,
 )
@@ -283,6 +284,15 @@ def test_a_plan(plan: MakePlan, tmp_path: Path, snapshot: SnapshotAssertion) -> 
     made = plan(*steps, f"{gate} on_no_go: rollback}}", restore_s=74.0)
     text = "\n".join(plan_text.lines(made))
     assert text.replace(str(tmp_path), "HERE") == snapshot
+
+
+def test_outages_in_a_plan(plan: MakePlan, snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for name, (steps, restore_s) in OUTAGES.items():
+        made = plan(*steps, restore_s=restore_s)
+        shown = [f"{step.id}: {step.effects[0] if step.effects else ''}" for step in made.steps]
+        told[name] = [*shown, plan_text.outage_words(made)]
+    assert told == snapshot
 
 
 @pytest.mark.usefixtures("here")
