@@ -181,6 +181,8 @@ class Server:
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # closing alone would leave the thread in its accept
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self.path.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,10 @@ from typing import Any
 from console import paths
 from console.errors import UsageError
 from console.text import one_line
+
+
+STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
+"""How a run's name begins: the second of its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
     the pointer tells everybody else whose run it is."""
     root = paths.runs_dir()
     root.mkdir(parents=True, exist_ok=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime(STAMP)
     run = RunDir(root / f"{stamp}-{name}-{os.urandom(2).hex()}")
     run.path.mkdir(mode=0o700)
     for part in ("rollback", "logs", "attempts"):
@@ -105,16 +110,18 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
 
 
 def all_runs() -> list[RunDir]:
-    """Every run, newest first."""
+    """Every run, newest first. Their names tell the second; of two in one second the file does."""
+    root = paths.runs_dir()
     try:
-        names = sorted(os.listdir(paths.runs_dir()), reverse=True)
+        names = os.listdir(root)
     except OSError:
         return []
-    return [
-        RunDir(paths.runs_dir() / name)
-        for name in names
-        if (paths.runs_dir() / name / "run.json").exists()
-    ]
+    found: list[tuple[str, int, str]] = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            made = (root / name / "run.json").stat().st_mtime_ns
+            found.append((name[:STAMP_LENGTH], made, name))
+    return [RunDir(root / name) for _, _, name in sorted(found, reverse=True)]
 
 
 def find_run(text: str | None) -> RunDir:

@@ -16,6 +16,28 @@ from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama, unknown_architecture
 
+HERE = Path(__file__).parent
+ONE_OF_EACH_KIND = {
+    "test_go_measures_the_exclusive_candidate_and_restores_the_baseline",  # whole run, real engines
+    "test_a_whole_run_in_containers",
+    "test_a_candidate_of_the_same_file_leaves_the_baseline_its_container",  # compose
+    "test_rollback_during_a_benchmark",  # a rollback by the warm ladder,
+    "test_with_the_warm_ladder_gone",  # by the command alone,
+    "test_the_sealed_script_alone_under_dash[False]",  # and by the script
+    "test_a_load_past_its_limit_is_killed_and_the_baseline_serves",  # the sentinel kills
+    "test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here holds an engine; `make test` runs one of each kind, `make test-all` all."""
+    for item in items:
+        if item.path.parent != HERE:
+            continue
+        item.add_marker(pytest.mark.alone)
+        if item.name not in ONE_OF_EACH_KIND:
+            item.add_marker(pytest.mark.full)
+
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:

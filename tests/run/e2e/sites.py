@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 from typing import Any
 
-from tests.run.e2e.world import World
+from tests.run.world import WorldBase
 
 
 def service(argv: list[str], url: str, **more: Any) -> dict[str, Any]:
     return {"process": {"argv": argv}, "url": url, "ready": {"timeout": "30s"}, **more}
 
 
-def host_site(world: World, engine: str = "", **baseline: Any) -> str:
+def host_site(world: WorldBase, engine: str = "", **baseline: Any) -> str:
     """Baseline and candidates as host processes. JSON is YAML.
 
     cand: exclusive; side: runs beside the baseline; broken: a model llama.cpp refuses;
@@ -69,15 +68,6 @@ def book(*steps: str, name: str = "trial", inputs: str = "", final: str = "") ->
     if final:
         lines += ["finally:", f"  - {{{final}}}"]
     return "\n".join(lines) + "\n"
-
-
-def runner_with(world: World, text: str) -> None:
-    """Every runner of this world runs this text first."""
-    place = world.root / "first"
-    place.mkdir()
-    body = textwrap.indent(text, "    ")
-    (place / "sitecustomize.py").write_text(f"import sys\nif 'runner' in sys.orig_argv:\n{body}")
-    world.env["PYTHONPATH"] = str(place)
 
 
 def gate(value: str, thresholds: str, more: str = "") -> tuple[str, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from console.guard import sheet
 from tests.run.e2e.sites import UP, book
 from tests.run.e2e.world import World
@@ -23,24 +21,6 @@ def guards(*rows: str) -> str:
     return "guards:\n" + "".join(f"  - {{{row}}}\n" for row in rows)
 
 
-def test_guards_that_would_act_at_once_cost_no_outage(world: World) -> None:
-    path = world.write("b.yaml", guards(*(row for row, _, _ in NOW)) + book(UP))
-    before = world.baseline()
-    planned = world.console("plan", str(path))
-    assert planned.code == 0, planned
-    done = world.go(path)
-    assert done.code == 2, done
-    told = json.dumps(done.json)
-    warnings = [line for line in planned.out.splitlines() if "WARNING" in line]
-    for line, (warning, (_, *words)) in enumerate(zip(warnings, NOW, strict=True), 2):
-        assert "NO RUN WOULD START" in warning, planned
-        for text in (*words, f"(playbook, line {line})"):
-            assert text in warning, planned
-            assert text in told, done
-    assert not world.runs
-    assert world.baseline() == before
-
-
 def test_ram_that_is_short_now_costs_no_outage_but_what_the_baseline_gives_back_counts(
     world: World,
 ) -> None:
@@ -51,29 +31,6 @@ def test_ram_that_is_short_now_costs_no_outage_but_what_the_baseline_gives_back_
     assert done.code == 2, done
     assert "RAM available" in json.dumps(done.json), done
     assert not world.runs
-
-
-def test_a_guard_that_cannot_be_looked_at_is_only_told(world: World) -> None:
-    path = world.write(
-        "b.yaml", guards("metric: gpu.memory_used, above: 1GiB, of: sum") + book("id: a, note: x")
-    )
-    planned = world.console("plan", str(path))
-    assert "it guards nothing" in planned.out, planned
-    assert "NO RUN" not in planned.out, planned
-    assert world.go(path).code == 0
-
-
-@pytest.mark.parametrize(
-    "row", ["metric: runner.silent, above: 1ms", "metric: host.time_to_full, below: 10h"]
-)
-def test_a_limit_that_any_day_breaches_is_no_playbook(bare: World, row: str) -> None:
-    path = bare.write("b.yaml", guards(row) + book(UP))
-    for command in ("plan", "run"):
-        done = bare.console(command, str(path))
-        assert done.code == 2, done
-        assert "b.yaml:2:" in done.err, done
-        assert "any day" in done.err, done
-    assert not bare.runs
 
 
 def test_the_directory_of_a_guard_is_its_files(world: World) -> None:

@@ -82,44 +82,6 @@ def packages(engine: Engine, files: dict[str, str]) -> str:
     return ensure_packages_image(engine, {name: text.encode() for name, text in files.items()})
 
 
-def test_the_resurrection_ends_at_format_processor_and_size(omni: World) -> None:
-    is_refused(omni, "kt-sglang-resurrection")
-    said = run(omni, "kt-sglang-resurrection")
-    for words in (
-        "163 files, 641.3 GiB (688.6 GB)",
-        "converting FP8 experts ended in a segmentation fault",
-        "AMX kernels run on processors with AMX",
-        "host RAM has 354.0 GiB and needs", "GiB short",
-    ):  # fmt: skip
-        assert words in said
-
-
-def test_a_gguf_is_no_input_for_the_conversion(omni: World) -> None:
-    said = run(omni, "kt-sglang-resurrection", source=GGUF, include="*Q4_K_M*")
-    assert "GGUF of any quantization is no input" in said
-    assert "download the safetensors checkpoint" in said
-
-
-def test_the_evaluation_ends_at_memory_and_writes_nothing_beside_the_shipped_files(
-    omni: World,
-) -> None:
-    def files() -> set[Path]:
-        return {path for path in shipped().rglob("*") if "__pycache__" not in path.parts}
-
-    before = files()
-    is_refused(omni, "kt-sglang-evaluation")
-    said = run(omni, "kt-sglang-evaluation")
-    assert files() == before
-    assert "converting FP8 experts ended in a segmentation fault" in said
-    assert "624 GB of INT8 experts met 474 GB of memory" in said
-    assert "host RAM has 354.0 GiB and needs 699.3 GiB: 345.3 GiB short" in said
-
-
-def test_the_evaluation_of_int4_ends_at_the_processor(omni: World) -> None:
-    said = run(omni, "kt-sglang-evaluation", method="MOE_INT4")
-    assert "compiled for ARM (KML) and Intel (AMX) only, not for AMD's BLIS" in said
-
-
 @pytest.mark.engine
 def test_lazarus_ends_at_the_import_chain(
     omni: World, engine: Engine, nvml: Nvml, tmp_path: Path

@@ -16,7 +16,7 @@ from console.run.soak_file import read_lines
 from console.run.view import RunView
 from console.services import process
 from tests.run.e2e.boxes import Boxes
-from tests.run.e2e.sites import SIDE, UP, book, host_site, runner_with, service
+from tests.run.e2e.sites import SIDE, UP, book, host_site, service
 from tests.run.e2e.world import World, until
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
@@ -119,7 +119,7 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
 
 
 def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None:
-    runner_with(world, PATIENCE)
+    world.runner_with(PATIENCE)
     world.detach(world.write("b.yaml", book(SIDE, soak("12s"), GATE)))
     until(lambda: answered(world, 4), "normal is known")
     [(pid, start)] = world.pids("process")

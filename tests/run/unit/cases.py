@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from console.benchmark.soak_figures import Tally
 from console.guard.limits import Limit
+from console.preflight.cards import Cards
 from console.run.control import Desk
+from console.run.promote_text import first, site_lines
 from console.run.state import RunState
+from console.run.view import RunView
+from console.services.base import (
+    ComposeSpec,
+    ContainerSpec,
+    Mount,
+    ProcessSpec,
+    Ready,
+    Runs,
+    ServiceSpec,
+)
+from tests.run.unit.conftest import TWO
 
 GIB = 1 << 30
 R = RunState
@@ -52,6 +66,41 @@ LIMITS = (
     Limit("service.restarts", above=2.0, of="cand"), Limit("odd", above=1.5),
     Limit("host.swap_growth", above=GIB, scarce=4 * GIB),
 )  # fmt: skip
+NO_DRIVER = Cards(words="no NVIDIA driver")
+NOW = (
+    *((Limit("gpu.memory_used", of=of, above=80 * GIB, act=act, source="book, line 7"), TWO)
+      for of in ("GPU-cccc", "max", "GPU-bbbb", "sum") for act in ("kill", "warn")),
+    *((Limit("gpu.memory_used", of="sum", above=GIB, missing=missing), NO_DRIVER)
+      for missing in ("say", "breach")),
+    (Limit("host.ram_available", below=60 * GIB, source="site, line 3"), TWO),
+    *((Limit("host.swap_free", below=GIB, missing=missing), TWO) for missing in ("say", "breach")),
+    (Limit("host.time_to_full", below=20.0), TWO), (Limit("service.ram_used", above=1.0), TWO),
+    (Limit("disk.free", below=1.0, of="/x"), TWO),
+)  # fmt: skip
+"""Limits, and the cards of the machine they are held against before anything starts."""
+READY = Ready("/ready", 90.0)
+PROMOTED: tuple[Runs, ...] = (
+    ProcessSpec(("serve", "--port", "8001", "-m", 'a "b"'), (("K", "v"),), "/opt/ik"),
+    ProcessSpec(("serve",)),
+    ContainerSpec(
+        "ik:sm120", ("--x", "a b"), ("llama-server", "-v"), "trial", ((8001, 8080), (9001, 9001)),
+        (Mount("/nvme/m", "/m"),), (("K", "v"),), ("all",), 1 << 30, 8 << 30, network="omni",
+    ),
+    ContainerSpec("ik:sm120", ("--x",), gpus=("GPU-a", "GPU-b"),
+                  mounts=(Mount("/m", "/m", False),)),
+    ComposeSpec((Path("/s/omni-stack.yaml"),), "ik", ("phase2",), "omni"),
+    ComposeSpec((Path("/s/omni-stack.yaml"), Path("b c.yaml")), "ik"),
+)  # fmt: skip
+
+
+def promoted(runs: Runs) -> list[list[str]]:
+    """What a person is told to change, with and without a figure of the run's."""
+    url, made = "http://127.0.0.1:8000", ServiceSpec("ik", "http://127.0.0.1:8001", runs, READY)
+    rate = {"b": {"tok_s": {"value": 2}}}
+    found = RunView("r1", benchmarks={"b": {"service": "ik"}}, metrics=rate)
+    return [site_lines(made, url, found), site_lines(made, url, RunView()), first(made, url)]
+
+
 HELD = ({"ram": 616 << 20, "swap": GIB, "age_s": 1.25}, {"ram": 5, "swap": 0, "age_s": 0.02},
         {"ram": None, "swap": 5, "age_s": None}, "x", {"ram": 5, "age_s": 1.0})  # fmt: skip
 KILLED: tuple[dict[str, object], ...] = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from console.run.report import evidence, markdown
 from console.run.view import RunView
 from tests.run.unit import reported
+from tests.run.unit.stories import STORIES
 
 
 def whole(made: RunView, place: Path) -> str:
@@ -49,3 +50,17 @@ def drawn(svg: str) -> list[str]:
         f"{n if n > 1 else ''}{shape} {' '.join(f'{x:.6g}' for x in sums)}"
         for shape, n, sums in found
     ]
+
+
+def attempts() -> list[tuple[RunView, str]]:
+    found = [(reported.no_go(), "rolled_back"), (reported.soaked(), "rolled_back")]
+    found += [(STORIES[name](), "failed") for name in (
+        "go", "a_step_that_failed", "the_baseline_is_slow", "an_override",
+        "a_baseline_that_drifted",
+        "go_against_a_baseline_that_has_changed", "go_and_clients_stay_at_the_candidate",
+        "an_abort_by_the_operator", "the_baseline_does_not_serve", "a_rehearsal",
+    )]  # fmt: skip
+    for number, (made, _) in enumerate(found):
+        made.run_id, made.created = f"r-{number:04}", made.created + number * 86_400
+        made.inputs = {"split": "layer" if number % 2 else "graph", "port": 8001}
+    return found

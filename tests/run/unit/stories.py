@@ -267,9 +267,6 @@ def a_run_that_goes_on() -> RunView:
     return going(RunState.RUNNING)
 
 
-# -- the baseline ----------------------------------------------------------------------------------
-
-
 @story
 def the_baseline_does_not_serve() -> RunView:
     made = reported.no_go()
@@ -301,9 +298,6 @@ def the_baseline_was_never_touched() -> RunView:
     made = reported.no_go()
     made.serving, made.down_s = {}, 0.0
     return made
-
-
-# -- what was measured -----------------------------------------------------------------------------
 
 
 @story
@@ -346,9 +340,6 @@ def nobody_noted_the_machine() -> RunView:
     return made
 
 
-# -- a soak ----------------------------------------------------------------------------------------
-
-
 @story
 def a_soak_in_which_nothing_happened() -> RunView:
     return reported.soaked(errors={}, hangs=[], restarts=[], gaps=[], critical=[])
@@ -374,9 +365,6 @@ def a_soak_of_which_nothing_was_kept() -> RunView:
     made = reported.soaked()
     made.soaks, made.benchmarks = {}, {}
     return made
-
-
-# -- what came beside it ---------------------------------------------------------------------------
 
 
 @story

@@ -9,22 +9,17 @@ import pytest
 
 from console.run.control import Desk, Verb
 from console.run.state import RunState
+from tests.run.unit.cases import HOLDING, WAITING, desk
 
 R = RunState
 
 
-def desk(**where: Any) -> Desk:
-    desk = Desk()
-    desk.set(**{"state": R.RUNNING, "step": "bench", "attempt": 1, **where})
-    return desk
-
-
 def waiting(confirm: str = "") -> Desk:
-    return desk(state=R.WAITING_APPROVAL, step="ok", evidence="e1", confirm=confirm)
+    return desk(**WAITING, confirm=confirm)
 
 
 def held() -> Desk:
-    return desk(state=R.PAUSED, reason="hold", step="go", is_gate=True, evidence="e2")
+    return desk(**HOLDING)
 
 
 def ask(desk: Desk, verb: str, why: str = "", seen: Any = (), **args: Any) -> str:
@@ -40,6 +35,7 @@ def taken(desk: Desk) -> list[str]:
             return found
 
 
+MOVED = "the run has moved on"
 SEEN = {"step": "ok", "attempt": 1, "evidence": "e1"}
 HELD = {"step": "go", "attempt": 1, "evidence": "e2"}
 
@@ -50,38 +46,30 @@ def test_an_approval_of_what_was_shown() -> None:
     assert taken(one) == ["approve"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"step": "other"}, "the run has moved on: step is now ok, not other"),
-        ({"attempt": 2}, "the run has moved on: attempt is now 1, not 2"),
-        ({"evidence": "e0"}, "the run has moved on: evidence is now e1, not e0"),
-        ({"evidence": ""}, "the run has moved on: evidence is now e1"),
-        ({"evidence": None}, "the run has moved on: evidence is now e1, not None"),
-        ({"step": ["ok"]}, "the run has moved on"),
-        ({"attempt": "1"}, "the run has moved on"),
-    ],
-)
 @pytest.mark.parametrize("verb", ["approve", "reject", "abort"])
-def test_a_verb_for_something_else_is_refused(verb: str, change: dict[str, Any], said: str) -> None:
-    one = waiting()
-    assert said in ask(one, verb, "because", {**SEEN, **change})
-    assert (taken(one), one.cancelled.is_set()) == ([], False)
+def test_a_verb_for_something_else_is_refused(verb: str) -> None:
+    for change in (
+        {"step": "other"}, {"attempt": 2}, {"evidence": "e0"}, {"evidence": ""},
+        {"evidence": None}, {"step": ["ok"]}, {"attempt": "1"},
+    ):  # fmt: skip
+        one = waiting()
+        assert MOVED in ask(one, verb, "because", {**SEEN, **change})
+        assert (taken(one), one.cancelled.is_set()) == ([], False)
 
 
 def test_an_approval_without_evidence_is_refused() -> None:
     one = waiting()
-    assert "names the evidence" in ask(one, "approve", seen={"step": "ok"})
-    assert "names the evidence" in ask(one, "approve", seen={}, evidence="e1")
+    assert ask(one, "approve", seen={"step": "ok"})
+    assert ask(one, "approve", seen={}, evidence="e1")
     assert taken(one) == []
 
 
 def test_a_late_approval_does_not_reach_the_next_one() -> None:
     one = waiting()
     one.set(state=R.RUNNING, evidence="")
-    assert "not possible while the run is running" in ask(one, "approve", seen=SEEN)
+    assert ask(one, "approve", seen=SEEN)
     one.set(state=R.WAITING_APPROVAL, step="ok2", evidence="e2")
-    assert "moved on" in ask(one, "approve", seen=SEEN)
+    assert MOVED in ask(one, "approve", seen=SEEN)
     assert taken(one) == []
 
 
@@ -114,18 +102,14 @@ def test_what_stops_the_run_is_never_forgotten(verb: str) -> None:
     assert one.stop_verb is not None
     assert one.stop_verb.verb == verb
     for later in ("rollback", "abort", "pause", "retry"):
-        assert ask(one, later) == f"the run is stopping ({verb})"
+        assert f"({verb})" in ask(one, later)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [({}, "type the word cutover"), ({"confirm": "yes"}, "type the word"), ({"confirm": ""}, "ty"),
-     ({"confirm": "Cutover"}, "type"), ({"confirm": True}, "type"), ({"confirm": "cutover"}, "")],
-)  # fmt: skip
-def test_the_word_has_to_be_typed(given: dict[str, Any], said: str) -> None:
-    found = ask(waiting("cutover"), "approve", seen=SEEN, **given)
-    assert found.startswith(said)
-    assert (found == "") is (said == "")
+def test_the_word_has_to_be_typed() -> None:
+    wrong: list[dict[str, Any]] = [{}, *({"confirm": no} for no in ("yes", "", "Cutover", True))]
+    for given in wrong:
+        assert "cutover" in ask(waiting("cutover"), "approve", seen=SEEN, **given)
+    assert ask(waiting("cutover"), "approve", seen=SEEN, confirm="cutover") == ""
 
 
 def test_the_word_is_clean_when_it_is_asked_for() -> None:
@@ -135,39 +119,41 @@ def test_the_word_is_clean_when_it_is_asked_for() -> None:
 @pytest.mark.parametrize("why", ["", "  ", "\n\t"])
 def test_a_skip_and_an_override_need_a_reason(why: str) -> None:
     failed = desk(state=R.PAUSED, reason="step_failed")
-    assert ask(failed, "skip", why) == "'skip' needs a reason"
-    assert ask(held(), "approve", why, seen=HELD) == "overriding a gate needs a reason"
+    assert "reason" in ask(failed, "skip", why)
+    assert "reason" in ask(held(), "approve", why, seen=HELD)
     assert (taken(failed), ask(failed, "skip", "known flake")) == ([], "")
 
 
-@pytest.mark.parametrize("reason", ["hold", "operator", "step_failed", "in_doubt"])
-def test_a_gate_cannot_be_skipped(reason: str) -> None:
-    one = desk(state=R.PAUSED, reason=reason, step="go", is_gate=True)
-    said = ask(one, "skip", "I want to")
-    assert "not possible" in said if reason == "hold" else "a gate cannot be skipped" in said
-    assert taken(one) == []
+def test_what_goes_round_a_gate_or_an_approval_cannot_be_skipped() -> None:
+    """A skip would go round the word to type and the evidence."""
+    places = [{"state": R.PAUSED, "reason": why, "step": "go", "is_gate": True}
+              for why in ("hold", "operator", "step_failed", "in_doubt")]  # fmt: skip
+    for where in [*places, {**WAITING, "confirm": "yes"}]:
+        one = desk(**where)
+        assert ask(one, "skip", "I want to")
+        assert taken(one) == []
 
 
 def test_a_hold_is_overridden_with_a_reason() -> None:
     one = held()
-    assert ask(one, "approve", "seen by hand") == "an approval names the evidence it was shown"
+    assert ask(one, "approve", "seen by hand")
     assert ask(one, "approve", "seen by hand", seen=HELD) == ""
     assert one.inbox.get_nowait().why == "seen by hand"
 
 
-@pytest.mark.parametrize("reason", ["step_failed", "operator", "in_doubt", "approval_expired"])
-def test_nothing_else_that_stands_still_can_be_approved(reason: str) -> None:
-    one = desk(state=R.PAUSED, reason=reason)
-    assert f"not possible while the run is paused ({reason})" in ask(one, "approve", "please")
-    assert taken(one) == []
+def test_nothing_else_that_stands_still_can_be_approved() -> None:
+    for reason in ("step_failed", "operator", "in_doubt", "approval_expired"):
+        one = desk(state=R.PAUSED, reason=reason)
+        assert f"({reason})" in ask(one, "approve", "please")
+        assert taken(one) == []
 
 
-@pytest.mark.parametrize("state", [R.SUCCEEDED, R.FAILED, R.ROLLED_BACK, R.ROLLING_BACK])
-@pytest.mark.parametrize("verb", ["approve", "retry", "abort", "rollback", "next"])
-def test_nothing_is_possible_at_the_end(state: RunState, verb: str) -> None:
-    one = desk(state=state)
-    assert ask(one, verb, "please")
-    assert taken(one) == []
+def test_nothing_is_possible_at_the_end() -> None:
+    for state in (R.SUCCEEDED, R.FAILED, R.ROLLED_BACK, R.ROLLING_BACK):
+        for verb in ("approve", "retry", "abort", "rollback", "next"):
+            one = desk(state=state)
+            assert ask(one, verb, "please")
+            assert taken(one) == []
 
 
 def test_modes() -> None:
@@ -213,7 +199,7 @@ def test_a_halt_stops_the_run_once_and_is_no_key_press() -> None:
     one.halt(Verb("rollback", "the sentinel", "again", cause="guard"))
     assert (seen, taken(one)) == (["the sentinel:guard"], ["rollback"])
     assert one.cancelled.is_set()
-    assert "the run is stopping (rollback)" in ask(one, "approve", seen=SEEN)
+    assert "(rollback)" in ask(one, "approve", seen=SEEN)
 
 
 def test_a_halt_needs_no_journal() -> None:
@@ -241,8 +227,3 @@ def test_status_is_what_a_client_has_to_name() -> None:
         "state": "waiting_approval", "reason": "", "step": "ok", "attempt": 1, "evidence": "e1",
         "mode": "all", "confirm": "word", "lease": None,
     }  # fmt: skip
-
-
-def test_an_approval_cannot_be_skipped() -> None:
-    """A skip would go round the word to type and the evidence."""
-    assert "not possible" in ask(waiting("yes"), "skip", "in a hurry", seen=SEEN)

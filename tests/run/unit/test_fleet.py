@@ -15,10 +15,10 @@ from console.run.context import Attempt
 from console.run.fleet import Fleet
 from console.services import cgroup, enclosure, process
 from console.services.base import ProcessSpec
-from tests.run.e2e.world import until
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.services.test_enclosure import ESCAPE
+from tests.waiting import until
 
 
 @pytest.fixture

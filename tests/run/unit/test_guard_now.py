@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from console.clock import FakeClock
-from console.fit.machine import Card
 from console.guard.limits import Limit
 from console.preflight.cards import Cards
 from console.run import guard_now
-from console.run.guard_now import Finding, findings
-from console.run.plan import Plan
-from tests.run.unit.conftest import MakePlan
+from tests.run.unit.conftest import Look
 
 GIB = 1 << 30
-TWO = Cards((Card("A", "GPU-aaaa", 96 * GIB, 6 * GIB), Card("B", "GPU-bbbb", 32 * GIB, 31 * GIB)))
-MEMINFO = "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
-Look = Callable[..., list[Finding]]
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """A root with 377 GiB of RAM, 40 GiB of it available."""
-    root = tmp_path / "root"
-    (root / "proc/pressure").mkdir(parents=True)
-    (root / "proc/meminfo").write_text(MEMINFO.format(377 << 20, 40 << 20))
-    return root
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def held(plan: MakePlan, machine: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Look:
-    made = plan("{id: cmd, run: [x]}")
-
-    def look(
-        limit: Limit, cards: Cards = TWO, *, outage: bool = True, **more: int
-    ) -> list[Finding]:
-        monkeypatch.setattr(guard_now, "ask", lambda seconds: cards)
-        one = replace(made, playbook=replace(made.playbook, guards=(limit,)))
-        monkeypatch.setattr(Plan, "takes_down", property(lambda self: outage))
-        return findings(one, clock=clock, root=machine, **more)
-
-    return look
 
 
 def card(of: str, **more: object) -> Limit:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
-from console.run.promote_text import first, measured, on_port, site_lines
+from console.run.promote_text import measured, on_port, site_lines
 from console.run.view import RunView
 from console.services.base import (
     ComposeSpec,
     ContainerSpec,
-    Mount,
     ProcessSpec,
     Ready,
     Runs,
@@ -73,28 +71,6 @@ def test_the_lines_are_a_site_file(tmp_path: Path, runs: Runs) -> None:
 )
 def test_a_port_in_an_argv(argv: tuple[str, ...], found: tuple[str, ...] | None) -> None:
     assert on_port(argv, 8001, 8000) == (found or argv, found is not None)
-
-
-def test_a_port_that_is_not_in_the_argv_is_said() -> None:
-    lines = site_lines(spec(ProcessSpec(("serve",))), URL, view(None))
-    assert any("#" in line for line in lines if "argv" in line)
-    assert not any("reference" in line for line in lines)
-
-
-def test_its_own_container_is_made_without_the_consoles_labels() -> None:
-    runs = ContainerSpec(
-        "ik:sm120", ("--x", "a b"), ("llama-server", "-v"), "trial",
-        ((8001, 8080), (9001, 9001)), (Mount("/nvme/m", "/m"),), (("K", "v"),), ("all",),
-        1 << 30, 8 << 30, network="omni",
-    )  # fmt: skip
-    [line] = first(spec(runs), URL)
-    argv = shlex.split(line)
-    assert argv[:6] == ["docker", "create", "--name", "ik-baseline", "--restart", "unless-stopped"]
-    assert "127.0.0.1:8000:8080" in argv
-    assert "127.0.0.1:9001:9001" in argv
-    assert argv[-5:] == ["llama-server", "ik:sm120", "-v", "--x", "a b"]
-    assert "--label" not in argv
-    assert first(spec(ProcessSpec(("x",))), URL) == []
 
 
 def test_another_services_figures_are_not_its_own() -> None:

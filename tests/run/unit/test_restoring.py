@@ -19,9 +19,9 @@ from console.rollback import plan as sealed
 from console.rollback.report import Result, quiet_limit
 from console.run import restoring
 from console.services import process
-from tests.rollback.conftest import until
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
+from tests.waiting import until
 
 
 class Ticking(FakeClock):
@@ -60,7 +60,7 @@ class Warm:
 
     def stops(self) -> None:
         os.kill(self.child.pid, signal.SIGSTOP)
-        until(lambda: wake.is_stopped(self.child.pid))
+        until(lambda: wake.is_stopped(self.child.pid), "the ladder is stopped")
 
     def climb(self, *_: object, **__: object) -> Warm:
         """Stands where the run's own ladder does."""

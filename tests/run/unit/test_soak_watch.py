@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -23,18 +22,11 @@ from console.run.soak_watch import (
 )
 from console.services import process
 from console.services.base import Handle
+from tests.waiting import until
 
 MIB = 2**20
 PATTERN = r"CUDA error|out of memory"
 SERVER = "x = b'x' * (64 << 20); print('up', flush=True); import time; time.sleep(600)"
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return value
 
 
 @pytest.fixture
@@ -55,14 +47,13 @@ def large(eyes: ProcessEyes) -> tuple[int, str]:
         rss = memory["rss"] or 0
         return (rss, start["process"]) if rss > 64 * MIB else None
 
-    found: tuple[int, str] = until(look)
-    return found
+    return until(look, "the server of the script has its memory")
 
 
 def test_the_memory_of_a_process_is_that_of_all_it_started(script: Handle) -> None:
     eyes = ProcessEyes(script)
     large(eyes)
-    until(lambda: eyes.look() == eyes.look())  # it has all that it wants
+    until(lambda: eyes.look() == eyes.look(), "it has all that it wants")
     memory, _ = eyes.look()
     assert memory["rss"] is not None
     assert memory["anon"] is not None
@@ -79,7 +70,7 @@ def test_a_server_that_its_script_starts_again_is_another_one(script: Handle) ->
     assert eyes.look()[1]["process"] == before
     assert ProcessEyes(script, before).look()[1]["process"] == before
     process.send(pid, start, signal.SIGKILL)
-    until(lambda: not process.alive(pid, start))
+    until(lambda: not process.alive(pid, start), "the server is dead")
     assert eyes.look()[1].get("process") != before
     assert ProcessEyes(script, before).look()[1].get("process") != before
 
@@ -89,7 +80,7 @@ def test_a_stopped_process_says_so(script: Handle) -> None:
     _, server = large(eyes)
     pid, start = (int(part) for part in server.split())
     process.send(pid, start, signal.SIGSTOP)
-    until(lambda: eyes.state() == "stopped by a signal")
+    until(lambda: eyes.state() == "stopped by a signal", "the stop is seen", where=eyes.state)
     process.send(pid, start, signal.SIGCONT)
 
 

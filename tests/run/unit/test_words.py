@@ -58,14 +58,17 @@ from tests.run.unit.cases import (
     HELD,
     KILLED,
     LIMITS,
+    NOW,
     OUTAGES,
+    PROMOTED,
     desk,
+    promoted,
     soaks,
 )
-from tests.run.unit.conftest import MakePlan
+from tests.run.unit.conftest import Look, MakePlan
 from tests.run.unit.hostile import BAD, view
 from tests.run.unit.journals import BEGUN, JOURNALS, shelved
-from tests.run.unit.shown import changes, drawn, whole
+from tests.run.unit.shown import attempts, changes, drawn, whole
 from tests.run.unit.stories import STORIES, Story
 
 
@@ -173,20 +176,6 @@ def test_other_charts(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
 
 
 # -- several runs ----------------------------------------------------------------------------------
-
-
-def attempts() -> list[tuple[RunView, str]]:
-    found = [(reported.no_go(), "rolled_back"), (reported.soaked(), "rolled_back")]
-    found += [(STORIES[name](), "failed") for name in (
-        "go", "a_step_that_failed", "the_baseline_is_slow", "an_override",
-        "a_baseline_that_drifted",
-        "go_against_a_baseline_that_has_changed", "go_and_clients_stay_at_the_candidate",
-        "an_abort_by_the_operator", "the_baseline_does_not_serve", "a_rehearsal",
-    )]  # fmt: skip
-    for number, (made, _) in enumerate(found):
-        made.run_id, made.created = f"r-{number:04}", made.created + number * 86_400
-        made.inputs = {"split": "layer" if number % 2 else "graph", "port": 8001}
-    return found
 
 
 @pytest.mark.parametrize("width", [40, 80, 300, 0])
@@ -334,6 +323,10 @@ def test_what_to_do_about_an_image(
     assert [fitting(made, hint).replace(str(tmp_path), "HERE") for hint in hints] == snapshot
 
 
+def test_what_makes_a_promotion_last(snapshot: SnapshotAssertion) -> None:
+    assert [promoted(runs) for runs in PROMOTED] == snapshot
+
+
 # -- guards, soaks, refusals -----------------------------------------------------------------------
 
 
@@ -352,6 +345,11 @@ def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
         "gaps": [guard_words.gap_words(one) for one in gaps],
         "deeds": guard_words.deeds({"killed": [KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
     } == snapshot  # fmt: skip
+
+
+def test_words_of_guards_that_do_not_fit_now(held: Look, snapshot: SnapshotAssertion) -> None:
+    told = [held(limit, cards, outage=outage) for limit, cards in NOW for outage in (True, False)]
+    assert [[f"{one.words}: {one.stops}" for one in found] for found in told] == snapshot
 
 
 def test_words_of_a_soak(snapshot: SnapshotAssertion) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.run.e2e.sites import REPORT, SIDE, UP, book, gate
-from tests.run.e2e.world import Outcome, World, until
+from tests.run.world import Outcome
+from tests.run.world import WorldBase as World
 
 GO, NO_GO = 'go: ">= 20 tok/s", no_go: "< 10 tok/s"', 'go: ">= 20 tok/s"'
 OUTCOMES = ", outcomes: {go: migrate, no_go: retain, hold: evaluate}"
@@ -34,7 +35,7 @@ def test_go_measures_the_exclusive_candidate_and_restores_the_baseline(world: Wo
     assert world.baseline() != before, "an exclusive candidate takes the baseline down"
     assert not world.listens(world.cand_url)
     assert "**GO (migrate).** Gate go: " in world.run.report.read_text()
-    until(lambda: not world.pids("ladder"), "the warm ladder went with the run")
+    world.until(lambda: not world.pids("ladder"), "the warm ladder went with the run")
 
 
 def test_no_go_ends_3_and_a_criterion_with_go_alone_has_no_grey_zone(world: World) -> None:
@@ -98,7 +99,7 @@ def test_abort_rolls_back_what_is_alive(
 ) -> None:
     world.detach(world.write("b.yaml", book(*steps, "id: long, run: [sleep, '600']")))
     world.step("long", "running")
-    until(lambda: world.pids("step"), "the command runs")
+    world.until(lambda: world.pids("step"), "the command runs")
     sleeper = world.pids("step")
     done = world.console("abort", world.run.id, "--reason", "enough", "--json")
     assert settled(done) == (code, state, None, code), done

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.world import World
+from tests.run.world import WorldBase as World
 from tests.testbed.nvml import RTX_5090, Nvml
 
 DOCKER = """\
@@ -43,7 +44,7 @@ def test_what_did_not_come_back_is_no_go(
     done = world.console(
         "run", "reboot-recovery", "--json", "--input", f"url={world.base_url}",
         "--input", f"reports={tmp_path}", **cards,
-        PATH=f"{programs}:{world.env['PATH']}",
+        PATH=f"{programs}:{os.environ['PATH']}",
     )  # fmt: skip
     decision, code = ("no_go", 3) if broken else ("go", 0)
     assert done.json["decision"] == decision, done.json["because"]

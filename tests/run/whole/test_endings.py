@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from console.rollback import live
+from console.run.runner import Runner
 from console.services import process
-from tests.run.e2e.sites import UP, book, runner_with
-from tests.run.e2e.world import World, until
+from tests.run.e2e.sites import UP, book
+from tests.run.world import WorldBase as World
 
 STOP = "id: down, service: {stop: cand}"
 SLOW = "id: n, run: [echo, 'tg: 5'], outputs: {tg: {pattern: 'tg: ([0-9]+)'}}"
@@ -59,7 +61,7 @@ def test_a_hold_is_still_a_hold_after_a_resume(world: World) -> None:
     world.kill("runner")
     world.dead()
     assert world.console("resume", "--detach").code == 0
-    world.state("paused:hold")
+    world.until(lambda: world.status().get("state") == "paused", "it holds again")
     assert world.done() == []
     assert world.tell("approve", "--reason", "seen by hand").code == 0
     world.over()
@@ -77,12 +79,12 @@ def test_a_retry_starts_a_candidate_that_died(world: World) -> None:
 def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(world: World) -> None:
     long = f'id: long, idempotent: true, script: "echo one >> {world.effects}; exec sleep 600"'
     world.detach(world.write("b.yaml", book(long)))
-    until(lambda: world.done() == ["one"], "the step has begun")
+    world.until(lambda: world.done() == ["one"], "the step has begun")
     world.kill("runner")
     world.dead()
     assert world.console("resume", "--detach").code == 0
-    until(lambda: world.done() == ["one", "one"], "the step has begun again")
-    found = until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
+    world.until(lambda: world.done() == ["one", "one"], "the step has begun again")
+    found = world.until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
     assert len(found) == 1
     assert world.console("abort").code == 5
 
@@ -145,14 +147,16 @@ def test_a_judge_that_is_left_out_judges_nothing(world: World) -> None:
     assert world.done() == ["after"]
 
 
-def test_a_fault_of_the_console_fails_the_step_and_is_named(world: World) -> None:
+def test_a_fault_of_the_console_fails_the_step_and_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bug between two steps costs the run what any failure does, and is told as what it is."""
-    runner_with(
-        world,
-        "from console.run.runner import Runner\n"
-        "was = Runner._judged\n"
-        "Runner._judged = lambda s, p: was(s, p) if p.id != 'up' else {}[p.id]\n",
-    )
+    judged = Runner._judged
+
+    def broken(self: Runner, planned: Any) -> Any:
+        return {}[planned.id] if planned.id == "up" else judged(self, planned)
+
+    monkeypatch.setattr(Runner, "_judged", broken)
     done = world.go(world.write("b.yaml", book(UP, SLOW, after(world))))
     assert done.json["state"] == "rolled_back", done
     up = next(s for s in done.json["steps"] if s["id"] == "up")

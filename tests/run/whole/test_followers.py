@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 
 from tests.run.e2e.sites import UP, book
-from tests.run.e2e.world import LIMIT_S, World, until
+from tests.run.world import LONGEST_S
+from tests.run.world import WorldBase as World
 
 LONG = "id: long, run: [sleep, '600']"
 
 
 def test_a_follower_learns_of_a_rollback_from_another_shell(world: World) -> None:
     follower = world.start("run", str(world.write("b.yaml", book(UP, LONG))), "--json")
-    until(lambda: world.runs, "the run begins")
+    world.until(lambda: world.runs, "the run begins")
     world.step("long", "running")
     assert world.console("rollback").code == 0
-    out, err = follower.communicate(timeout=LIMIT_S)
+    out, err = follower.communicate(timeout=LONGEST_S)
     assert follower.returncode == 6, (out, err)
     told = json.loads(out)
     assert (told["state"], told["decision"], told["exit_code"]) == ("rolled_back", None, 6)

@@ -1,0 +1,130 @@
+"""A scripted engine: what llama-server answers, from a thread of the test's own process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOKEN_S = 0.001
+"""Seconds between two streamed tokens, unless the script says otherwise."""
+POLL_S = 0.005
+
+
+@dataclass
+class Script:
+    """How an engine behaves; may be changed while it serves."""
+
+    token_s: float = TOKEN_S
+    health: int = 200
+    """HTTP status of /health: 503 while it loads."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request; HTTP/1.0, so that a stream ends with its connection."""
+
+    server: ScriptedServer
+
+    def do_GET(self) -> None:
+        self.server.stopped.wait()
+        known: dict[str, Any] = {
+            "/health": {"status": "ok"},
+            "/v1/models": {"data": [{"id": "scripted"}]},
+            "/props": {"build_info": "scripted", "model_path": "scripted.gguf"},
+            "/slots": [],
+        }
+        status = 200 if self.path in known else 404
+        status = self.server.script.health if self.path == "/health" else status
+        self._json(status, known.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        self.server.stopped.wait()
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        count = int(asked.get("max_tokens", 8))
+        with contextlib.suppress(OSError):  # whoever asked has gone, or this engine has
+            if asked.get("stream"):
+                self._stream(count)
+            else:
+                message = {"role": "assistant", "content": "x" * count}
+                self._json(200, {"choices": [{"message": message}], **self._end(count)})
+
+    def _stream(self, count: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self._event({"choices": [{"delta": {"role": "assistant", "content": None}}]})
+        for _ in range(count):
+            time.sleep(self.server.script.token_s)
+            self.server.stopped.wait()
+            self._event({"choices": [{"delta": {"content": "x"}, "finish_reason": None}]})
+        finish = {"choices": [{"delta": {}, "finish_reason": "length"}]}
+        self._event({**finish, **self._end(count)})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _end(self, count: int) -> dict[str, Any]:
+        token_ms = self.server.script.token_s * 1000
+        return {
+            "usage": {"completion_tokens": count, "prompt_tokens": 9},
+            "timings": {
+                "prompt_n": 9, "prompt_ms": 9 * token_ms, "cache_n": 0,
+                "predicted_n": count, "predicted_ms": (count - 1) * token_ms,
+            },
+        }  # fmt: skip
+
+    def _event(self, data: dict[str, Any]) -> None:
+        self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
+        self.wfile.flush()
+
+    def _json(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    """One engine on a port of loopback; `close` drops every connection, as a kill does."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, port: int, script: Script | None = None) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.script = script or Script()
+        self.stopped = threading.Event()
+        """Cleared by SIGSTOP: requests are taken and nothing is answered."""
+        self.stopped.set()
+        self._open: set[socket.socket] = set()
+        self._thread = threading.Thread(target=self.serve_forever, args=(POLL_S,), daemon=True)
+        self._thread.start()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that was dropped is no news."""
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+        for peer in list(self._open):
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+        self.stopped.set()
+        self._thread.join()

@@ -1,0 +1,257 @@
+"""Blue/green on real llama.cpp servers: clients on the production port reach the candidate, and
+whatever dies on the way, a rollback gives them the baseline."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from console.run.executors import cutover
+from console.run.lock import is_free
+from console.services import process, relay
+from tests.run.e2e.sites import SIDE, UP, book, gate
+from tests.run.world import WorldBase as World
+
+WATCH = "watch: 100ms, every: 100ms"
+BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
+STAY = f"id: cut, cutover: {{to: cand, {WATCH}, then: stay}}"
+LONG = "id: cut, cutover: {to: cand, watch: 10m, every: 1s, then: stay}"
+FAULTS = (
+    "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
+    "after_effect@cut", "after_result@cut",
+)  # fmt: skip
+
+
+def is_back(world: World) -> None:
+    """The baseline itself answers on the production port, and nothing else is up."""
+    assert relay.at(world.base_url) is None
+    assert world.serves()
+    assert world.baseline() is not None
+    assert not world.listens(world.cand_url)
+
+
+def is_cut_over(world: World) -> relay.Relay:
+    """Clients on the production port are served, and not by the baseline."""
+    found = relay.at(world.base_url)
+    assert found is not None
+    assert (found.service, found.run) == ("cand", world.run.id)
+    assert world.serves()
+    assert world.baseline() is None
+    return found
+
+
+def stay(world: World) -> relay.Relay:
+    """A run that ended with its candidate on the production port."""
+    done = world.go(world.write("stay.yaml", book(UP, STAY)))
+    assert (done.code, done.json["state"]) == (0, "succeeded"), done
+    world.over()
+    return is_cut_over(world)
+
+
+def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(UP, BACK, "id: n, note: done")))
+    assert done.code == 0, done
+    view = world.over()
+    assert str(view.state) == "succeeded", world.words
+    answered = re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail)
+    assert answered is not None
+    assert answered[1] == answered[2] != "0"
+    assert world.at("baseline:restore-1").state == "succeeded"
+    assert not view.cutover
+    is_back(world)
+
+
+def test_a_candidate_beside_the_baseline_takes_its_port_only_at_the_cutover(world: World) -> None:
+    cut = f"id: cut, cutover: {{to: side, {WATCH}}}"
+    done = world.go(world.write("b.yaml", book(SIDE, cut)))
+    assert done.code == 0, done
+    order = [s.id for s in world.over().steps]
+    assert order == ["up", "baseline:stop", "cut", "baseline:restore-1", "restore"]
+    is_back(world)
+
+
+def test_clients_stay_until_a_rollback(world: World) -> None:
+    stay(world)
+    view = world.view()
+    assert view.cutover["what"] == "stays"
+    assert view.outage
+    assert world.at("restore").state == "skipped"
+    refused = world.go(world.write("again.yaml", book("id: n, note: x")))
+    assert refused.code != 0
+    assert "cand answers at" in refused.json["detail"], refused
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    is_back(world)
+    world.until(lambda: not world.view().cutover, "the run's journal knows")
+    assert str(world.view().state) == "succeeded"
+
+
+def test_a_changed_site_file_still_ends_relay_and_candidate(world: World) -> None:
+    stay(world)
+    world.site.write_text(world.site.read_text() + "\n")
+    os.utime(world.site)
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    is_back(world)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bool) -> None:
+    found = stay(world)
+    process.send(found.pid, found.start, signal.SIGKILL)
+    world.until(lambda: not world.listens(world.base_url), "nobody answers")
+    assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
+    if changed:
+        world.site.write_text(world.site.read_text() + "\n")
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    is_back(world)
+    world.until(lambda: not world.view().cutover, "the run's journal knows")
+
+
+@pytest.mark.parametrize("victim", ["relay", "candidate"])
+def test_what_dies_in_the_watch_brings_the_baseline_back(world: World, victim: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    found = is_cut_over(world)
+    pid, start = found.pid, found.start
+    if victim == "candidate":
+        read = process.read_record(world.records, "cand")
+        assert read is not None
+        pid, start = read
+    process.send(pid, start, signal.SIGKILL)
+    view = world.over()
+    assert str(view.state) == "rolled_back", world.words
+    cut = world.at("cut")
+    assert (str(cut.state), "died" in cut.detail) == ("failed", True), cut
+    is_back(world)
+
+
+def test_a_hung_candidate_brings_the_baseline_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutover, "LOOKS", 1)
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    read = process.read_record(world.records, "cand")
+    assert read is not None
+    process.send(*read, signal.SIGSTOP)
+    assert str(world.over().state) == "rolled_back", world.words
+    is_back(world)
+
+
+@pytest.mark.parametrize("verb", ["abort", "rollback"])
+def test_an_operator_stops_the_watch(world: World, verb: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    done = world.console(verb)
+    assert done.code == (6 if verb == "abort" else 0), done
+    assert str(world.over().state) == "rolled_back", world.words
+    is_back(world)
+
+
+def test_no_go_behind_a_cutover_that_stays_goes_back(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(UP, STAY, *gate("5", 'go: ">= 20 tok/s"'))))
+    assert done.code == 3, done
+    world.over()
+    is_back(world)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_rollback_after_the_runner_died(world: World, fault: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
+    world.dead()
+    assert "being watched" not in world.console("show").out
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    assert str(world.over().state) == "rolled_back", world.words
+    is_back(world)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_resume_after_the_runner_died(world: World, fault: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
+    world.dead()
+    before = relay.at(world.base_url)
+    resumed = world.console("resume", world.run.id, "--detach")
+    assert resumed.code == 0, resumed
+    assert str(world.over().state) == "succeeded", world.words
+    after = is_cut_over(world)
+    assert before is None or before == after, "the relay is taken over, not doubled"
+
+
+def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World) -> None:
+    """As one whose runner was killed between the spawn and its first line."""
+    run = stay(world)
+    process.stop_group(run.pid, run.start, grace_s=1)
+    argv = relay.argv(
+        *(u.removeprefix("http://") for u in (world.base_url, world.cand_url)), "cand"
+    )
+    child = subprocess.Popen(
+        argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL
+    )
+    try:
+        world.until(world.serves, "the candidate answers on the production port")
+        assert "cand answers at" in world.go(world.write("n.yaml", book("id: n, note: x"))).out
+        done = world.console("rollback", "--json")
+        assert (done.code, done.json["serving"]) == (0, True), done
+        assert not done.json["nothing_to_do"]
+        is_back(world)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_port_that_is_not_the_baselines_starts_nothing(world: World) -> None:
+    cut = f"id: cut, cutover: {{to: cand, port: {world.cand_port}}}"
+    done = world.go(world.write("b.yaml", book(UP, cut)))
+    assert done.code == 2, done
+    assert "is not the baseline's" in done.json["detail"]
+    assert not world.runs
+
+
+def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:
+    stay(world)
+    unsaid = world.console("promote", "--yes")
+    assert (unsaid.code, "--why" in unsaid.err) == (2, True), unsaid
+    nobody = world.console("promote", "--why", "faster")
+    assert (nobody.code, "--yes" in nobody.err) == (2, True), nobody
+    done = world.console("promote", "--why", "20 tok/s for an hour", "--yes", "--json")
+    assert done.code == 0, done
+    assert f'"{world.base_port}"' in "\n".join(done.json["site_lines"])
+    view = world.view()
+    assert view.cutover["what"] == "promoted"
+    assert (view.verbs[-1]["verb"], view.verbs[-1]["why"]) == ("promote", "20 tok/s for an hour")
+    assert "promoted by" in world.run.report.read_text()
+    assert "promoted by" in world.console("doctor").out
+    is_cut_over(world)
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    is_back(world)
+
+
+def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
+    """Edit as told, roll back: the candidate's own argv serves on the production port."""
+    stay(world)
+    done = world.console("promote", "--why", "it is better", "--yes", "--json")
+    head = "schema: omni.site/v1\nname: local\n"
+    world.site.write_text(head + "\n".join(done.json["site_lines"]) + "\n")
+    rolled = world.console("rollback", "--json")
+    assert (rolled.code, rolled.json["serving"]) == (0, True), rolled
+    world.until(lambda: not world.view().cutover and is_free(), "the closer let the host go")
+    is_back(world)
+    assert world.go(world.write("n.yaml", book("id: n, note: x"))).code == 0
+
+
+def test_there_is_nothing_to_promote(world: World) -> None:
+    done = world.console("promote", "--why", "x", "--yes")
+    assert done.code == 2
+    assert "nothing to promote" in done.err
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    done = world.console("promote", "--why", "x", "--yes")
+    assert (done.code, "still on" in done.err) == (2, True), done

@@ -1,0 +1,145 @@
+"""`rollback` from a second shell while everything it might lean on is broken."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from console.services import process
+from tests.run.e2e.sites import UP, book, host_site
+from tests.run.world import LONGEST_S
+from tests.run.world import WorldBase as World
+
+LONG = "id: long, run: [sleep, '600']"
+BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
+
+
+@pytest.fixture
+def outage(world: World) -> World:
+    """A run in the middle of its outage: the candidate serves, a step runs."""
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+    assert world.baseline() is None
+    return world
+
+
+def restored(world: World) -> None:
+    """Everything as a rollback leaves it."""
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+    assert not world.pids("step")
+    assert not world.pids("runner")
+
+
+def roll_back(world: World, **env: str) -> dict[str, object]:
+    done = world.console("rollback", "--json", **env)
+    assert (done.code, done.json["serving"]) == (0, True), done
+    restored(world)
+    return done.json
+
+
+def closed(world: World) -> None:
+    assert str(world.over().state) == "rolled_back", world.words
+    assert world.run.report.exists()
+
+
+def test_rollback_during_a_benchmark(world: World) -> None:
+    world.detach(world.write("b.yaml", book(UP, BENCH)))
+    world.until(lambda: world.at("bench").said, "the benchmark runs")
+    told = roll_back(world)
+    assert isinstance(told["restore_s"], float)
+    closed(world)
+    assert world.at("bench").state == "cancelled"
+
+
+def test_two_at_once_climb_once_and_agree(outage: World) -> None:
+    both = [outage.start("rollback", "--json") for _ in range(2)]
+    said = [child.communicate(timeout=LONGEST_S) for child in both]
+    assert [child.returncode for child in both] == [0, 0], said
+    assert all(json.loads(out)["serving"] for out, _ in said)
+    restored(outage)
+    closed(outage)
+    lines = [json.loads(line) for line in outage.run.ladder.read_text().splitlines()]
+    starts = [x for x in lines if (x["rung"], x["state"]) == ("start", "ok")]
+    assert len(starts) == 1, "the baseline was started once"
+
+
+def test_rollback_through_the_runner_and_after_the_end(outage: World) -> None:
+    assert outage.tell("rollback", "--reason", "enough").code == 0
+    closed(outage)
+    restored(outage)
+    assert outage.view().verbs[-1]["verb"] == "rollback"
+    process.stop_group(*(outage.baseline() or (0, 0)), grace_s=0.0)
+    assert not outage.serves()
+    roll_back(outage)
+
+
+def test_with_the_playbook_and_site_files_deleted(outage: World) -> None:
+    (outage.root / "b.yaml").unlink()
+    outage.site.unlink()
+    outage.run.playbook.unlink()
+    roll_back(outage)
+    assert outage.console("runs").code == 0
+
+
+def test_with_the_journal_deleted(outage: World) -> None:
+    for path in outage.run.path.glob("journal.db*"):
+        path.unlink()
+    roll_back(outage)
+    closed(outage)
+    assert outage.show()["title"] == "The trial", "a new journal says whose it is"
+    for command in ("runs", "show", "report", "attach"):
+        done = outage.console(command)
+        assert "Traceback" not in done.err, done
+
+
+def test_with_the_warm_ladder_gone(outage: World) -> None:
+    outage.kill("ladder")
+    roll_back(outage)
+    closed(outage)
+
+
+def test_a_run_restores_without_its_warm_ladder(outage: World) -> None:
+    outage.kill("ladder")
+    done = outage.console("abort", outage.run.id)
+    assert done.code == 6, done
+    restored(outage)
+
+
+def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World) -> None:
+    blocker = socket.create_server(("127.0.0.1", outage.base_port))
+    try:
+        done = outage.console("rollback", "--json")
+        assert (done.code, done.json["serving"]) == (7, False), done
+        assert done.json["manual"], "the exact commands a person would type"
+        view = outage.over()
+        assert str(view.state) == "rollback_failed"
+    finally:
+        blocker.close()
+    roll_back(outage)
+
+
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """An engine socket that takes connections and never says a word."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/engine.sock"
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(path)
+            door.listen(64)
+            yield f"unix://{path}"
+
+
+def test_with_the_container_engine_frozen(bare: World, frozen: str) -> None:
+    site = json.loads(host_site(bare, frozen))
+    site["services"]["box"] = {"container": {"image": "never:pulled"}, "url": "http://127.0.0.1:9"}
+    bare.site.write_text(json.dumps(site))
+    bare.bring_up()
+    bare.detach(bare.write("b.yaml", book(UP, LONG)))
+    bare.step("long", "running")
+    roll_back(bare)
+    closed(bare)

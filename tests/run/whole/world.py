@@ -1,0 +1,325 @@
+"""One test's world inside the test's own process: commands through `cli.main`, scripted engines.
+
+What runs as it does for an operator: the command line, the playbook's load and lint, the plan, the
+runner with its journal and control socket, the warm ladder, the commands of steps (real children).
+What is scripted: engines, the sentinel (there is none), the watch over the machine's gauges (none),
+NVML (no driver). Threads stand for processes: see `machine`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO, cast
+
+import pytest
+
+from console import cli
+from console.benchmark.context import Surroundings
+from console.clock import SystemClock
+from console.command import follow
+from console.journal.store import Journal
+from console.preflight import cards
+from console.rollback import warm
+from console.run import engines, fault, launch
+from console.run import process as runner
+from console.run.context import Attempt, Context
+from console.run.control import Desk, Server
+from console.run.fleet import Fleet
+from console.run.lock import HostLock
+from console.services import enclosure, process
+from console.services.base import ProcessSpec
+from console.site.load import load_site
+from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
+from tests.run.world import Outcome, WorldBase
+
+CLI, WARM = "console.cli", "console.rollback.warm"
+REAL_PAUSE_S = 0.02
+"""No pause of a scripted process takes longer; its clock says that it did."""
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+class MachineClock(SystemClock):
+    """The machine's clock, moved on by what a pause did not really take."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._skipped = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._skipped
+
+    def now(self) -> float:
+        return super().now() + self._skipped
+
+    def sleep(self, seconds: float) -> None:
+        self._machine.check()
+        super().sleep(min(seconds, REAL_PAUSE_S))
+        self._skipped += max(0.0, seconds - REAL_PAUSE_S)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self._machine.check()
+        if super().wait(event, min(seconds, REAL_PAUSE_S)):
+            return True
+        self._skipped += max(0.0, seconds - REAL_PAUSE_S)
+        return False
+
+
+class Streams(io.TextIOBase):
+    """stdout or stderr of all commands: each has a buffer of its own, known by its thread. What a
+    helper thread of a command prints goes where the newest command prints."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._local = threading.local()
+        self._newest = io.StringIO()
+
+    def capture(self) -> io.StringIO:
+        self._newest = self._local.to = io.StringIO()
+        return self._newest
+
+    def write(self, text: str) -> int:
+        if self._machine.me is not None:
+            return len(text)
+        to: io.StringIO = getattr(self._local, "to", self._newest)
+        return to.write(text)
+
+    def flush(self) -> None:
+        pass
+
+
+class Background:
+    """A command in a thread of its own; `communicate` as of a child process."""
+
+    def __init__(self, world: ScriptedWorld, args: Sequence[str], env: dict[str, str]) -> None:
+        self.outcome = Outcome(-1, "", "")
+        self._thread = threading.Thread(target=self._run, args=(world, args, env), daemon=True)
+        self._thread.start()
+
+    def _run(self, world: ScriptedWorld, args: Sequence[str], env: dict[str, str]) -> None:
+        self.outcome = world.command(args, env)
+
+    @property
+    def returncode(self) -> int:
+        return self.outcome.code
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "the command goes on"
+        return self.outcome.out, self.outcome.err
+
+
+class ScriptedWorld(WorldBase):
+    """Same words as the world of real processes, so that a test can move between them."""
+
+    def __init__(self, root: Path, model: Path, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(root, model)
+        self.machine = Machine()
+        self._patch = patch
+        for name in list(os.environ):
+            if name not in INHERITED:
+                patch.delenv(name)
+        patch.setenv("OMNI_FAULT", "")
+        for name, value in self.env.items():
+            patch.setenv(name, value)
+        patch.chdir(root)
+        self._out, self._err = Streams(self.machine), Streams(self.machine)
+        self._handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGPIPE)}
+        self.program = self.write(ENGINE, "")
+        """Looked for before the baseline goes down; never executed."""
+        self._install(patch)
+
+    def _install(self, patch: pytest.MonkeyPatch) -> None:
+        machine = self.machine
+        machine.install(patch)
+        machine.programs = {CLI: self._cli, WARM: self._warm}
+        popen = SimpleNamespace(
+            Popen=self._popen, DEVNULL=-3, TimeoutExpired=subprocess.TimeoutExpired
+        )
+        patch.setattr(launch, "subprocess", popen)
+        patch.setattr(runner, "subprocess", popen)
+        patch.setattr(
+            runner, "signal", SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIG_IGN=0, signal=lambda *_: 0)
+        )
+        patch.setattr(runner, "SystemClock", lambda: MachineClock(machine))
+        patch.setattr(runner, "_guard", lambda context: None)
+        patch.setattr(runner, "_look", lambda context, *, resumed: None)
+        patch.setattr(runner, "HostLock", self._owned(HostLock, "release"))
+        patch.setattr(runner, "Server", self._owned(Server, "close"))
+        patch.setattr(runner, "Journal", self._owned(Journal, "close"))
+        patch.setattr(runner, "Fleet", self._owned(Fleet, "close"))
+        patch.setattr(runner, "Desk", self._desk)
+        for kind, name in ((Context, "record"), (Attempt, "remaining")):
+            patch.setattr(kind, name, self._checked(getattr(kind, name)))
+        patch.setattr(enclosure, "popen", self._child)
+        patch.setattr(warm, "lock_memory", lambda: "")
+        patch.setattr(fault, "die", machine.die)
+        patch.setattr(cards, "ask", self._cards(cards.ask))
+        patch.setattr(engines, "Surroundings", self._surroundings)
+        patch.setattr(follow, "POLL_S", 0.01)
+        patch.setattr(follow, "GRACE_S", 0.5)
+
+    # -- what a scripted process does ----------------------------------------------------------
+
+    def _cli(self, me: Scripted, arguments: Sequence[str]) -> None:
+        fault.FAULT = me.fault
+        cli.main(list(arguments))
+
+    def _warm(self, me: Scripted, arguments: Sequence[str]) -> None:
+        made = ScriptedWarm(Path(arguments[0]), self.machine)
+        made.prepare()
+        me.own(lambda: os.close(made.fifo))
+        made.run()
+
+    def _popen(self, argv: Sequence[str], **options: Any) -> SimpleNamespace:
+        """`subprocess.Popen` of a module of the console's own."""
+        arguments = list(argv[4:])
+        passed = [os.dup(fd) for fd in options.get("pass_fds", ())]  # the launcher closes its own
+        if passed:
+            arguments = [w for w in arguments if not w.startswith("--ready-fd=")]
+            arguments.append(f"--ready-fd={passed[0]}")
+        path = next(word for word in arguments if word.startswith("/"))
+        made = self.machine.run(argv[3], arguments, Path(path) / "scripted.log", passed=passed)
+        thread = made.thread
+        assert thread is not None
+        return SimpleNamespace(
+            pid=made.pid, poll=lambda: None if made.alive else 0, wait=thread.join,
+            kill=lambda: self.machine.send(made.pid, made.start, signal.SIGKILL),
+        )  # fmt: skip
+
+    def _cards(self, ask: Any) -> Any:
+        """NVML is asked where a test gives a script of it, in a process, which takes a while."""
+
+        def asked(*args: Any, **named: Any) -> cards.Cards:
+            there = "OMNI_NVML_SCRIPT" in os.environ
+            return cast(cards.Cards, ask(*args, **named) if there else cards.Cards(words="none"))
+
+        return asked
+
+    def _owned(self, make: Any, close: str) -> Any:
+        """What a runner opens is closed when its thread has ended, however it did."""
+
+        def made(*args: Any) -> Any:
+            found = make(*args)
+            if self.machine.me is not None:
+                self.machine.me.own(getattr(found, close))
+            return found
+
+        return made
+
+    def _child(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        """A real child of a step; the kernel would take it over from a runner that was killed."""
+        child = subprocess.Popen(list(argv), **options)
+
+        def take_over() -> None:
+            if child.stdout is not None:
+                child.stdout.close()
+            threading.Thread(target=child.wait, daemon=True).start()
+
+        if self.machine.me is not None:
+            self.machine.me.own(take_over)
+        return child
+
+    def _desk(self) -> Desk:
+        desk = Desk()
+        desk.inbox = KillableQueue(self.machine)
+        return desk
+
+    def _checked(self, method: Any) -> Any:
+        def checked(*args: Any, **named: Any) -> Any:
+            self.machine.check()
+            return method(*args, **named)
+
+        return checked
+
+    def _surroundings(self, server: Any, others: Any) -> Surroundings:
+        """A benchmark sees a machine on which nothing else runs, and no card."""
+        proc = self.root / "proc"
+        proc.mkdir(exist_ok=True)
+        (proc / "vmstat").write_text("pswpin 0\npgmajfault 0\n")
+        (proc / "stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
+        watch = SimpleNamespace(start=lambda: None, stop=lambda: ({}, "no card"))
+        return Surroundings(server, others, proc=proc, watch=cast(Any, watch))
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def console(self, *args: str, **env: str) -> Outcome:
+        return self.command(args, env)
+
+    def command(self, args: Sequence[str], env: dict[str, str]) -> Outcome:
+        out, err = self._out.capture(), self._err.capture()
+        sys.stdout, sys.stderr = cast(TextIO, self._out), cast(TextIO, self._err)
+        before = {name: os.environ.get(name) for name in env}
+        os.environ.update({**self.env, **env})
+        try:
+            code = cli.main(list(args))
+        except SystemExit as ended:  # argparse
+            code = int(ended.code or 0)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+    def start(self, *args: str, **env: str) -> Background:
+        """The command beside the test."""
+        return Background(self, args, env)
+
+    # -- services ------------------------------------------------------------------------------
+
+    def engine(self, model: Path, port: int) -> list[str]:
+        return [str(self.program), str(model), str(port)]
+
+    def bring_up(self) -> tuple[int, int]:
+        spec = load_site(self.site).baseline_spec().runs
+        assert isinstance(spec, ProcessSpec)
+        started = self.machine.spawn(spec, log=self.root / "baseline.log", cookie="earlier")
+        process.write_record(self.records, "baseline", spec, *started)
+        return started
+
+    def mine(self) -> list[tuple[int, int]]:
+        """Scripted processes, and children of steps by their environment."""
+        found = [(p.pid, p.start) for p in self.machine.table.values() if p.alive]
+        word = f"XDG_STATE_HOME={self.root / 'state'}".encode()
+        for stat in self.machine.real_stats():
+            with contextlib.suppress(OSError):
+                environ = Path(f"/proc/{stat.pid}/environ").read_bytes()
+                if word in environ.split(b"\0") and stat.state not in "ZX":
+                    found.append((stat.pid, stat.start))
+        return found
+
+    def close(self) -> None:
+        """End scripted processes, then what steps left behind."""
+        self.machine.close()
+        for pid, start in self.mine():
+            self.machine.send(pid, start, signal.SIGKILL)
+        for number, handler in self._handlers.items():
+            signal.signal(number, cast(Any, handler))
+
+
+class ScriptedWarm(warm.Warm):
+    """The warm ladder, in a thread: it notices a kill, and asks the kernel for no protection."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        super().__init__(directory)
+        self.clock = MachineClock(machine)
+        self._machine = machine
+
+    def _heard(self) -> bytes:
+        while not select.select([self.fifo], [], [], REAL_PAUSE_S)[0]:
+            self._machine.check()
+        return os.read(self.fifo, 64)
+
+    def _protect(self) -> str:
+        return "scripted"

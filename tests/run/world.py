@@ -1,0 +1,280 @@
+"""What every test of whole runs has: places, a site, and the run as its own files tell it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import signal
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from console.errors import ConsoleError, ControlError
+from console.journal.store import Event, Reader
+from console.rollback import live
+from console.run import control
+from console.run.directory import RunDir
+from console.run.liveness import runner_alive
+from console.run.view import RunView, StepView, fold
+from console.services import process
+from console.services.logfile import read_last
+from console.services.probe import ProbeError, complete, fetch
+from tests.waiting import LIMIT_S, until
+
+T = TypeVar("T")
+
+LONGEST_S = 280.0
+"""No command is waited for longer."""
+PORTS = range(20_000, 32_768)
+"""Below those that the kernel gives to connections: a server that is started anew finds its own."""
+ENDS = ("succeeded", "failed", "cancelled", "rolled_back", "rollback_failed")
+LAST_EVENTS, LAST_LINES = 10, 8
+Json = dict[str, Any]
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """A port nobody listens on, and each one once."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Json:
+        """The one object on stdout."""
+        value: Json = json.loads(self.out)
+        return value
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class WorldBase(ABC):
+    """One test's state, host directory, site file and ports, and the newest run read directly."""
+
+    def __init__(self, root: Path, model: Path) -> None:
+        self.root, self.model = root, model
+        self.base_port, self.cand_port = free_port(), free_port()
+        for part in ("host", "state", "config", "cache"):
+            (root / part).mkdir()
+        self.env = {
+            **{f"XDG_{part.upper()}_HOME": str(root / part) for part in ("config", "cache")},
+            "XDG_STATE_HOME": str(root / "state"), "OMNI_HOST_DIR": str(root / "host"),
+            "OMNI_SITE": str(self.site),
+        }  # fmt: skip
+
+    @abstractmethod
+    def console(self, *args: str, **env: str) -> Outcome:
+        """Run one command to its end, without a terminal."""
+
+    @abstractmethod
+    def start(self, *args: str, **env: str) -> Any:
+        """The command in the background, with `communicate` and `returncode` as of a Popen."""
+
+    @abstractmethod
+    def mine(self) -> list[tuple[int, int]]:
+        """(pid, start) of every process of this world that lives."""
+
+    @abstractmethod
+    def engine(self, model: Path, port: int) -> list[str]:
+        """The argv of an engine that serves this model."""
+
+    @abstractmethod
+    def bring_up(self) -> tuple[int, int]:
+        """The baseline as an earlier day left it: running, with a record; (pid, start)."""
+
+    # -- places --------------------------------------------------------------------------------
+
+    @property
+    def site(self) -> Path:
+        return self.root / "site.yaml"
+
+    @property
+    def effects(self) -> Path:
+        """Where steps append one line for each time they really did something."""
+        return self.root / "effects"
+
+    def done(self) -> list[str]:
+        return self.effects.read_text().split() if self.effects.exists() else []
+
+    @property
+    def runs(self) -> list[RunDir]:
+        """Every run directory, newest first; two may begin in the same second."""
+        found = (self.root / "state/omni-console/runs").glob("*/run.json")
+        by_age = sorted(found, key=lambda meta: meta.stat().st_mtime_ns, reverse=True)
+        return [RunDir(meta.parent) for meta in by_age]
+
+    @property
+    def run(self) -> RunDir:
+        return self.runs[0]
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.base_port}"
+
+    @property
+    def cand_url(self) -> str:
+        return f"http://127.0.0.1:{self.cand_port}"
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.write_text(text)
+        return path
+
+    # -- services ------------------------------------------------------------------------------
+
+    @property
+    def records(self) -> Path:
+        return self.root / "state/omni-console/services/local"
+
+    def baseline(self) -> tuple[int, int] | None:
+        """(pid, start) of the baseline's process if it runs."""
+        return process.read_record(self.records, "baseline")
+
+    def serves(self, url: str = "") -> bool:
+        """Whether a completion is answered, now."""
+        try:
+            return complete(url or self.base_url, max_tokens=4, timeout_s=30.0).ok
+        except ConsoleError:
+            return False
+
+    def listens(self, url: str) -> bool:
+        try:
+            fetch(f"{url}/health", timeout_s=2.0)
+        except ProbeError as error:
+            return "refused" not in str(error)
+        return True
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def go(self, book: Path, *args: str, **env: str) -> Outcome:
+        """`run --json`, headless, to the end."""
+        return self.console("run", str(book), "--json", *args, **env)
+
+    def detach(self, book: Path, *args: str, **env: str) -> RunDir:
+        """A detached run that has begun; it pauses where a headless one would end."""
+        begun = self.console("run", str(book), "--json", "--detach", *args, **env)
+        assert begun.code == 0, begun
+        return RunDir(Path(begun.json["path"]))
+
+    def tell(self, verb: str, *args: str) -> Outcome:
+        return self.console("tell", self.run.id, verb, *args)
+
+    def show(self) -> Json:
+        return self.console("show", self.run.id, "--json").json
+
+    def status(self) -> Json:
+        """What the runner's socket says; empty when nobody answers."""
+        try:
+            return control.send(self.run.socket, {"verb": "status"})
+        except (ControlError, OSError):
+            return {}
+
+    # -- the run, read directly ----------------------------------------------------------------
+
+    def events(self) -> list[Event]:
+        """The journal of the newest run; empty where it cannot be read."""
+        reader = Reader(self.run.journal)
+        try:
+            return reader.since(0)
+        except ConsoleError:
+            return []
+        finally:
+            reader.close()
+
+    def view(self) -> RunView:
+        return fold(self.events())
+
+    def at(self, step: str) -> StepView:
+        """One step as the journal has it now, once it has one."""
+        return self.until(lambda: self.view().step(step), f"the plan has {step}")
+
+    def states(self) -> dict[str, str]:
+        """Step id → state, in the plan's order."""
+        return {s.id: str(s.state) for s in self.view().steps}
+
+    @property
+    def words(self) -> str:
+        view = self.view()
+        return f"{view.state} {view.reason} {[(s.id, str(s.state), s.detail) for s in view.steps]}"
+
+    def where(self) -> str:
+        """Where the newest run stands: state, last events, and what its processes said last."""
+        if not self.runs:
+            return "no run was made"
+        run = self.run
+        lines = [f"run {run.id}: {self.words}", "last events:"]
+        for event in self.events()[-LAST_EVENTS:]:
+            about = f"{event.step}.{event.attempt} " if event.step else ""
+            lines.append(f"  {event.seq} {event.kind} {about}{json.dumps(event.data)[:300]}")
+        logs = {
+            "runner": run.runner_log,
+            "warm ladder": run.rollback / "warm.log",
+            "sentinel": run.guard / "sentinel.log",
+        }
+        for name, path in logs.items():
+            lines.append(f"{name}'s last lines:")
+            lines += [f"  {line}" for line in read_last(path, LAST_LINES)]
+        return "\n".join(lines)
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], T | None], what: str, limit_s: float = LIMIT_S) -> T:
+        """The first true value of a condition; the failure says where the run stood."""
+        return cast(T, until(condition, what, limit_s, self.where))
+
+    def state(self, *wanted: str, limit_s: float = LIMIT_S) -> RunView:
+        """Wait for a run state (or `paused:reason`)."""
+
+        def found() -> RunView | None:
+            view = self.view()
+            names = {str(view.state), f"{view.state}:{view.reason}"}
+            return view if names & set(wanted) else None
+
+        return self.until(found, f"the run is {' or '.join(wanted)}", limit_s)
+
+    def step(self, name: str, *states: str) -> RunView:
+        """Wait for a step to be in one of these states."""
+
+        def found() -> RunView | None:
+            view = self.view()
+            step = view.step(name)
+            return view if step is not None and str(step.state) in states else None
+
+        return self.until(found, f"{name} is {' or '.join(states)}")
+
+    def dead(self) -> None:
+        """Wait until the run's runner is gone."""
+        self.until(lambda: not runner_alive(self.run), "the runner is gone")
+
+    def over(self) -> RunView:
+        """Wait until the run is over, its report written and its runner gone."""
+        view = self.state(*ENDS, limit_s=120.0)
+        self.dead()
+        return view
+
+    def pids(self, kind: str) -> list[tuple[int, int]]:
+        """Live processes of this kind in live.jsonl."""
+        entries = [e for e in live.read(self.run.live) if e.kind == kind]
+        return [(e.pid, e.start) for e in entries if process.alive(e.pid, e.start)]
+
+    def kill(self, kind: str, number: int = signal.SIGKILL) -> None:
+        """A signal to the newest live process of this kind."""
+        process.send(*self.until(lambda: self.pids(kind), f"a {kind} lives")[-1], number)
