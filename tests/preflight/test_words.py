@@ -1,0 +1,124 @@
+"""What a preflight says, word for word: `make golden` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.cli import main
+from console.fit.machine import Card, Machine
+from console.preflight import host, oracle
+from console.preflight.cards import Cards
+from console.preflight.compatibility import Question, check
+from console.preflight.finding import Finding
+from console.preflight.gpu import check_archs, check_cuda, check_driver
+from console.preflight.names import Presence
+from console.preflight.oracle import accepts
+from console.preflight.oracle_host import HostProgram
+from console.preflight.probe import Said
+from tests.preflight.test_compatibility import MET, WORKSTATION, XEON
+from tests.preflight.test_example_site import BAD_WORDS
+from tests.preflight.test_gpu import ADA, DARK, PRO
+from tests.preflight.test_host import ZEN5
+from tests.preflight.test_oracle import NO, YES, Build
+
+
+def shown(found: Iterable[Finding]) -> list[str]:
+    return [
+        " | ".join([one.level.value, one.title, one.words, one.hint, *one.lessons, one.source])
+        for one in found
+    ]
+
+
+def test_the_table(snapshot: SnapshotAssertion) -> None:
+    asked = [row[0] for row in MET]
+    asked += [
+        Question("kt-kernel", "gguf", "deepseek2", method="AMXINT8"),
+        Question("kt-kernel", "gguf", "deepseek2", method="LLAMAFILE"),
+        Question("kt-kernel", method="AMXINT8", machine=WORKSTATION),
+        Question("kt-kernel", method="AMXINT8", machine=Machine(cpu_flags=XEON)),
+        Question("kt-kernel", method="AMXINT8"), Question("tgi"),
+        Question("sglang", "safetensors", "brand_new", "int3", machine=WORKSTATION),
+        Question("dynamo", machine=Machine(cards=(Card("a", compute=(12, 0)), Card("?")))),
+    ]  # fmt: skip
+    assert [shown(check(question)) for question in asked] == snapshot
+
+
+def test_cards_and_drivers(snapshot: SnapshotAssertion) -> None:
+    found: list[Finding] = [
+        check_archs([PRO, ADA], ("sm_75", "sm_86", "sm_89"), "PyTorch 2.1"),
+        check_archs([PRO, ADA], ("sm_86", "sm_120"), "PyTorch"), check_archs([PRO], (), "PyTorch"),
+        check_archs([PRO], None, "PyTorch"), check_archs([PRO, DARK], ("sm_120",), "PyTorch"),
+        *check_cuda([PRO, ADA], (12, 4), "image x"), *check_cuda([PRO], None, "image"),
+        *check_cuda([Card("new", compute=(15, 0))], (13, 0), "image"),
+    ]  # fmt: skip
+    for driver, cuda, kernel in (
+        ("580.95.05", (13, 0), "6.8.0"), ("570.86.15", (13, 0), "6.8.0"), ("580.95.05", None, ""),
+        ("580.95.05", None, "6.19.1"), ("580.95.05", (19, 0), ""), ("", (12, 8), ""),
+    ):  # fmt: skip
+        found.append(check_driver(driver, cuda, kernel))
+    found += [check_driver(driver, least="580.126") for driver in ("580.95.05", "590.1", "")]
+    assert shown(found) == snapshot
+
+
+def test_the_host(
+    snapshot: SnapshotAssertion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zen = Machine(cpu_flags=ZEN5, cpu_name="AMD Ryzen Threadripper PRO 9995WX 96-Cores")
+    old = Machine(cpu_flags=frozenset({"avx2"}))
+    dark = Machine(given={"cpu_flags": "/proc/cpuinfo: Permission denied"})
+    found = [one for machine in (zen, old, dark) for method in ("AMXINT8", "FP8", "NEWEST", "")
+             for one in host.processor(machine, method)]  # fmt: skip
+    for release in ("6.8.0-45-generic", "6.14.0"):
+        found += [
+            host.kernel(sched_ext=more, root=tmp_path, release=release) for more in (False, True)
+        ]
+    found += [host.numa(Machine(numa_nodes=nodes)) for nodes in (1, 4, None)]
+    for free, need in ((100, 10), (100, 101), (100, 99), (100, None)):
+        monkeypatch.setattr(host, "disk_free", lambda path, free=free: free << 30)
+        found.append(host.disk(Path("/models"), need and need << 30))
+    there = Cards((Card("a", "GPU-1"), Card("b", "GPU-2")))
+    for uuids, cards in ((["GPU-1"], there), (["GPU-9"], there), (["GPU-1"], Cards(words="none"))):
+        found += host.cards_present(uuids, cards)
+    found += [*host.ports([70_000]), host.engine("unix:///nowhere/no.sock")]
+    assert shown(found) == snapshot
+
+
+def test_an_architecture(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle, "package_list", lambda: ("1.2.3", frozenset({"llama"})))
+    clip = Said(False, "CLIP cannot be used as main model, use it with --mmproj instead")
+    builds: dict[str, Build] = {
+        f"{said.accepted} {presence}": Build({"x": said}, presence, key="")
+        for said in (YES, NO, Said(None))
+        for presence in (*Presence, None)
+    }
+    more: Mapping[str, Build] = {
+        "it knows": Build({"x": NO, "x2": YES}, Presence.ABSENT, ("x2",), key=""),
+        "it hangs": Build(trouble="it hangs", presence=Presence.ABSENT, key=""),
+        "nothing": Build(trouble="no engine", presence=None, key=""),
+        "a projector": Build({"x": clip}, key=""),
+    }
+    said: dict[str, Any] = {}
+    for name, build in (builds | more).items():
+        verdict = accepts("x", build)
+        said[name] = [*shown([verdict.finding()]), verdict.second]
+    for name in ("", "a b", "llama"):
+        said[f"name {name}"] = shown([accepts(name, Build(presence=None, key="")).finding()])
+    for argv in (["/nowhere/llama-server"], ["sleep", "0"]):
+        said[argv[0]] = shown([accepts("llama", HostProgram(argv)).finding()])
+    assert said == snapshot
+
+
+def test_bad_words(
+    snapshot: SnapshotAssertion, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    said = {}
+    for argv in BAD_WORDS:
+        main(["check", *argv])
+        said[" ".join(argv[1:])] = capsys.readouterr().err
+    assert said == snapshot
