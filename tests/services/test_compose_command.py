@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import EngineError, EngineTimeout, ServiceError
+from console.errors import EngineTimeout
 from console.services import process
 from console.services.compose_command import compose
 from console.services.engine_state import silent
 from tests.waiting import until
-
-
-def test_without_docker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineError, match="There is no docker command"):
-        compose(["docker", "compose"], "unix:///x", {}, "Reading", 5, silent)
 
 
 def program(folder: Path, text: str) -> Callable[[float], str]:
@@ -37,7 +31,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(
     kill = os.killpg
     monkeypatch.setattr(os, "killpg", lambda pid, number: groups.append(pid) or kill(pid, number))
     call = program(tmp_path, "sleep 600 & wait")
-    with pytest.raises(EngineTimeout, match="Reading did not finish within"):
+    with pytest.raises(EngineTimeout):
         call(0.5)
     monkeypatch.undo()
     until(lambda: not _alive(groups[0]))
@@ -55,13 +49,6 @@ def test_the_environment_is_allow_listed(tmp_path: Path, monkeypatch: pytest.Mon
     assert "canary" not in text
     assert "DOCKER_CONTEXT" not in text
     assert {"DOCKER_HOST=unix:///x", "DOCKER_CONFIG=/kept", "WORD=v"} <= set(text.split())
-
-
-def test_what_compose_says_is_clean(tmp_path: Path) -> None:
-    call = program(tmp_path, r"printf 'first\n\033[31mthe \033]0;t\007cause\n' >&2; exit 14")
-    with pytest.raises(ServiceError) as caught:
-        call(30)
-    assert caught.value.detail == "first\nthe cause"
 
 
 def test_command_that_outlives_sigkill_is_left_behind(

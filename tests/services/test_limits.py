@@ -8,9 +8,8 @@ import pytest
 
 from console.fit.memory import HOST_MARGIN
 from console.services import limits
-from console.services.base import ComposeSpec, ContainerSpec, ExistingContainer, ProcessSpec
+from console.services.base import ComposeSpec, ContainerSpec
 from console.services.compose import Resolved, _memory, override_of
-from tests.services.containers import service
 
 GIB = 1 << 30
 
@@ -48,18 +47,6 @@ def test_the_playbooks_own_limit_counts() -> None:
 def test_ram_that_is_not_known_is_no_limit_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "total_memory", lambda: None)
     assert limits.default_memory() is None
-    assert limits.memory_words(None) == "no memory limit"
-    assert limits.memory_words(GIB) == "1.0 GiB"
-
-
-def test_containment_says_what_the_kernel_stops_and_what_not() -> None:
-    words = limits.containment(service("a", ContainerSpec("i", memory_bytes=2 * GIB, pids=99)))
-    assert "at most 2.0 GiB, no swap, 99 processes" in words
-    words = limits.containment(service("a", ComposeSpec((Path("c.yaml"),), "s")))
-    assert "less a reserve" in words
-    assert "4096 processes" in words
-    assert "no kernel limit" in limits.containment(service("a", ProcessSpec(("x",))))
-    assert "somebody else" in limits.containment(service("a", ExistingContainer("x")))
 
 
 def test_a_compose_files_own_lower_limit_stays() -> None:
