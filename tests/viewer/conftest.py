@@ -21,17 +21,9 @@ from console.services import process
 from tests.rollback.conftest import Stage, stage
 from tests.run.e2e.conftest import bare, models, world
 from tests.run.e2e.world import World
+from tests.waiting import until
 
 __all__ = ["bare", "models", "stage", "world"]
-
-
-def until(condition: Callable[[], Any], what: str = "", limit_s: float = 60.0) -> Any:
-    """Poll a condition to its first true value; fail the test when it does not come true."""
-    deadline = time.monotonic() + limit_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"did not come true: {what or condition}"
-        time.sleep(0.005)
-    return value
 
 
 def gone(threads: Iterable[threading.Thread]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.viewer.attendance import ASK_EVERY_S, Attendance
-from tests.viewer.conftest import until
+from tests.waiting import until
 
 
 class Hands:
@@ -44,10 +44,7 @@ def test_tmux_is_asked_now_and_then() -> None:
     assert [made.there(), made.there()] == [False, False]
     hands.at += ASK_EVERY_S
     assert made.there()
-
-
-def test_a_tmux_that_says_nothing_takes_nobody_away() -> None:
-    assert attendance([""], INSIDE)[0].there()
+    assert attendance([""], INSIDE)[0].there(), "a tmux that says nothing takes nobody away"
 
 
 @pytest.fixture
@@ -58,6 +55,7 @@ def tmux(tmp_path: Path) -> Iterator[list[str]]:
     subprocess.run([*call, "kill-server"], check=False, capture_output=True)
 
 
+@pytest.mark.alone
 def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: Path) -> None:
     """Detached from birth, then a client comes and goes."""
     told = tmp_path / "environment"

@@ -23,7 +23,8 @@ from console.services.probe import Health, health
 from console.viewer.baseline import BaselineView, BaselineWatch
 from console.viewer.container import judge
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import Hand, gone, until
+from tests.viewer.conftest import Hand, gone
+from tests.waiting import until
 
 Watch = Callable[..., BaselineWatch]
 
@@ -96,14 +97,14 @@ def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watc
 def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.viewer.baseline.HEALTH_S", 0.2)
+    monkeypatch.setattr("console.viewer.baseline.HEALTH_S", 0.05)
     others = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
         found = wait(looking, "unhealthy")
-        assert found.detail == "no answer in time: nothing within 0.20 s"
-        until(lambda: looking.latest and looking.latest.checked_at > found.checked_at + 0.5)
+        assert found.detail == "no answer in time: nothing within 0.05 s"
+        until(lambda: looking.latest and looking.latest.checked_at > found.checked_at + 0.2)
         looks = [t for t in threading.enumerate() if t.name == "baseline-watch" and t not in others]
         assert len(looks) == 1
 

@@ -14,7 +14,8 @@ from console.rollback.plan import Baseline, EngineAddress, SealedPlan
 from console.services.logfile import read_last
 from console.viewer.baseline_log import BaselineLog
 from tests.testbed.engine import Engine
-from tests.viewer.conftest import gone, until
+from tests.viewer.conftest import gone
+from tests.waiting import until
 
 
 @pytest.fixture

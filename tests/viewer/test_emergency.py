@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +25,8 @@ from console.services import process
 from console.viewer import emergency as module
 from console.viewer.emergency import ClimbWatch, Emergency
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import gone, until
+from tests.viewer.conftest import gone
+from tests.waiting import until
 
 COMMAND = (*module_argv("console.cli"), "rollback")
 Warm = Callable[[], "subprocess.Popen[bytes]"]
@@ -91,10 +92,8 @@ def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key
     emergency: Emergency = pressed.__self__  # type: ignore[attr-defined]
     watch = emergency.follow(press)
     assert emergency.press().how == "already"
-    rungs = []
-    while not watch.over:
-        rungs += watch.lines()
-        time.sleep(0.001)
+    rungs: list[dict[str, Any]] = []
+    until(lambda: rungs.extend(watch.lines()) or watch.over, "the climb ends")
     rungs += watch.lines()
     assert watch.lines() == []
     assert next(r["rung"] for r in rungs if r["state"] == "ok") == "fence"

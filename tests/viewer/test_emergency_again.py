@@ -25,8 +25,9 @@ from console.viewer import climb as climbs
 from console.viewer import emergency as module
 from console.viewer.emergency import Emergency
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import gone, until
+from tests.viewer.conftest import gone
 from tests.viewer.test_emergency import Key, Slow, Warm, ended, key, point, slow
+from tests.waiting import until
 
 __all__ = ["key", "slow"]
 

@@ -22,8 +22,9 @@ from console.services import process
 from console.viewer import guard as guards
 from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.viewer.guard_text import lease_words, line, lines
-from tests.viewer.conftest import gone, until
+from tests.viewer.conftest import gone
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
+from tests.waiting import until
 
 LIMITS = (
     Limit("host.ram_available", below=32 * GIB),

@@ -11,7 +11,8 @@ from console.run.directory import RunDir
 from console.run.view import RunView
 from console.services import process
 from console.viewer import history
-from tests.viewer.conftest import Hand, until
+from tests.viewer.conftest import Hand
+from tests.waiting import until
 
 Make = Callable[..., Hand]
 

@@ -17,8 +17,8 @@ from console.run.seal import sealed_plan
 from console.site.load import load_site
 from console.viewer.desk import Desk
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import until
 from tests.viewer.test_emergency import point
+from tests.waiting import until
 
 TRAP = "raise SystemExit('hijacked')\n"
 

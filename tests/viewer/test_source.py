@@ -17,7 +17,8 @@ from console.text import clean
 from console.viewer.cleaned import cleaned
 from console.viewer.source import Source
 from console.viewer.watch import RunWatch
-from tests.viewer.conftest import Hand, until
+from tests.viewer.conftest import Hand
+from tests.waiting import until
 
 Make = Callable[..., Hand]
 EVIL = "\x1b]52;c;eA==\x07\x1b[2J\x9b31m\x1b]0;t\x1b\\boo\u202e\r\n\x08"

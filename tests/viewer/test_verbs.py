@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -14,7 +15,8 @@ from console.run.view import RunView, StepView
 from console.viewer import verbs
 from console.viewer.verbs import ask, why_not
 from console.viewer.watch import RunWatch, Snapshot
-from tests.viewer.conftest import Hand, until
+from tests.viewer.conftest import Hand
+from tests.waiting import until
 
 Make = Callable[..., Hand]
 
@@ -109,18 +111,16 @@ def snapshot(hand: Hand, state: RunState, reason: str = "", **more: object) -> S
     return Snapshot(**values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("state", list(RunState))
-@pytest.mark.parametrize("reason", ["", "operator", "hold", "step_failed"])
-def test_every_verb_is_possible_or_says_why_in_one_sentence(
-    hand: Make, state: RunState, reason: str
-) -> None:
-    seen = snapshot(hand(), state, reason)
-    possible = possible_verbs(state, reason)
-    for verb in VERBS:
-        no = why_not(seen, verb)
-        assert (no == "") == (verb in possible), (verb, no)
-        assert "\n" not in no
-        assert not no.endswith(".")
+def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
+    made = hand()
+    for state, reason in product(RunState, ("", "operator", "hold", "step_failed")):
+        seen = snapshot(made, state, reason)
+        possible = possible_verbs(state, reason)
+        for verb in VERBS:
+            no = why_not(seen, verb)
+            assert (no == "") == (verb in possible), (state, reason, verb, no)
+            assert "\n" not in no
+            assert not no.endswith(".")
 
 
 def test_the_words(hand: Make) -> None:

@@ -22,7 +22,8 @@ from console.run.directory import RunDir
 from console.run.state import RunState
 from console.services import process
 from console.viewer.watch import RunWatch, Snapshot
-from tests.viewer.conftest import Hand, gone, until
+from tests.viewer.conftest import Hand, gone
+from tests.waiting import until
 
 Make = Callable[..., Hand]
 Sleeper = Callable[[], "subprocess.Popen[bytes]"]
@@ -161,7 +162,11 @@ def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:
     seen.until(lambda s: s.desk.get("evidence") == "e2")
 
 
-def test_a_runner_that_hangs_does_not_stop_the_journal(see: See, hand: Make) -> None:
+def test_a_runner_that_hangs_does_not_stop_the_journal(
+    see: See, hand: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.viewer.watch.DESK_LIMIT_S", 0.05)
+    monkeypatch.setattr("console.viewer.watch.DESK_S", 0.05)
     made = hand()
     made.runner()
     made.state("running")
@@ -171,13 +176,13 @@ def test_a_runner_that_hangs_does_not_stop_the_journal(see: See, hand: Make) -> 
         mute.listen(8)
         seen = see()
         seen.until(lambda s: s.silent, "the runner is found silent")
-        for number_ in range(5):
+        for number_ in range(3):
             made.add("step.say", "one", 1, text=f"line {number_}")
             made.step("one", "running")
             made.add("step.say", "one", 1, text=f"line {number_}")
             found = seen.until(lambda s, n=number_: s.view.steps[0].said == f"line {n}")  # type: ignore[misc]
             assert found.desk == {}
-    seen.until(lambda s: s.view.steps[0].said == "line 4")
+    seen.until(lambda s: s.view.steps[0].said == "line 2")
 
 
 def test_it_switches_to_a_live_run_when_the_one_on_show_has_ended(
@@ -334,8 +339,8 @@ def test_the_runners_recorded_last_is_the_one_that_counts(
 
 def test_the_first_snapshot_is_whole(see: See, hand: Make) -> None:
     made = hand()
-    for at in range(300):
+    for at in range(100):
         made.add("step.say", "one", 1, text=f"line {at}")
     seen = see()
-    assert seen.now.view.steps[0].said == "line 299"
+    assert seen.now.view.steps[0].said == "line 99"
     assert len(seen.all) == 1

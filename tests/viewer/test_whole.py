@@ -25,7 +25,7 @@ from console.viewer.verbs import ask, resume, why_not
 from console.viewer.watch import RunWatch, Snapshot
 from tests.run.e2e.sites import REPORT, UP, book
 from tests.run.e2e.world import World
-from tests.viewer.conftest import until
+from tests.waiting import until
 
 LONG = "id: long, run: [sleep, '600']"
 COMMAND = (*module_argv("console.cli"), "rollback")
@@ -62,6 +62,7 @@ def start(world: World, path: Path, *, step: bool = False) -> list[str]:
     return said
 
 
+@pytest.mark.alone
 def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch) -> None:
     assert seen(watch, "none").run is None
     path = inside.write("b.yaml", book("id: one, note: hi", QUESTION, REPORT))
@@ -111,6 +112,8 @@ def test_what_is_refused_leaves_no_trace(bare: World, monkeypatch: pytest.Monkey
     assert not bare.runs
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_the_emergency_key_in_an_outage(inside: World, watch: RunWatch) -> None:
     path = inside.write("b.yaml", book(UP, LONG))
     start(inside, path)
@@ -140,6 +143,8 @@ def test_the_emergency_key_in_an_outage(inside: World, watch: RunWatch) -> None:
     assert proven.tok_s == result.tok_s
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_a_run_whose_runner_died_is_resumed(inside: World, watch: RunWatch) -> None:
     path = inside.write("b.yaml", book("id: one, note: hi", QUESTION))
     start(inside, path)
@@ -168,6 +173,8 @@ def test_a_run_whose_runner_died_is_resumed(inside: World, watch: RunWatch) -> N
         resume(ended.run)
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_the_baseline_of_the_site_file_is_watched_and_asked(inside: World) -> None:
     watch = BaselineWatch(lambda view: None, 0.05)
     watch.start()
@@ -181,14 +188,12 @@ def test_the_baseline_of_the_site_file_is_watched_and_asked(inside: World) -> No
         watch.close()
 
 
-@pytest.mark.parametrize(
-    "module", ["watch", "baseline", "emergency", "verbs", "catalog", "begin", "history", "site"]
-)
-def test_what_a_first_frame_loads_is_cheap(module: str) -> None:
+def test_what_a_first_frame_loads_is_cheap() -> None:
     heavy = {"pydantic", "ruamel", "httpx", "docker", "psutil", "asyncio", "textual", "rich"}
     heavy |= {"pynvml", "http", "ssl"}
+    modules = ("watch", "baseline", "emergency", "verbs", "catalog", "begin", "history", "site")
     code = (
-        f"import json, sys, console.viewer.{module}\n"
+        f"import json, sys, {', '.join(f'console.viewer.{name}' for name in modules)}\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
     )
     env = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
