@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +21,18 @@ import pytest
 from console.demo.model import MODELS, ensure_models, write_llama
 from console.demo.tokenizer import vocabulary
 from tests.testbed import models
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
 START_S = 60.0
+real = pytest.mark.alone
+"""These start an engine."""
+
+
+def full(case: object) -> Any:
+    """A case for the whole suite: another stands for it in the first tier."""
+    return pytest.param(case, marks=pytest.mark.full)
 
 
 def _command(model: Path, port: int) -> list[str]:
@@ -51,15 +58,16 @@ def _fails(model: Path, port: int = 0) -> str:
 
 def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
     """The URL the engine serves on, once it says so."""
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
+
+    def said() -> re.Match[str] | None:
         text = log.read_text(errors="replace")
-        # llama.cpp may have begun a line of its own in front of it
-        if found := re.search(r"engine: serving \S+ on (http://\S+)$", text, re.MULTILINE):
-            return found[1]
         assert engine.poll() is None, text
-        time.sleep(0.01)
-    raise AssertionError(log.read_text(errors="replace"))
+        # llama.cpp may have begun a line of its own in front of it
+        return re.search(r"engine: serving \S+ on (http://\S+)$", text, re.MULTILINE)
+
+    found = until(said, "the engine serves", where=lambda: log.read_text(errors="replace"))
+    assert found is not None
+    return found[1]
 
 
 @contextmanager
@@ -94,6 +102,15 @@ def demo_models() -> Iterator[dict[str, Path]]:
         yield ensure_models(Path(directory))
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of one engine for all tests that only ask it something."""
+    place = tmp_path_factory.mktemp("tiny")
+    models.tiny_llama(place / "model.gguf")
+    with _served(place / "model.gguf", place) as client:
+        yield client
+
+
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A directory for large files, which pytest would keep for three sessions."""
@@ -101,41 +118,38 @@ def scratch() -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@real
+@pytest.mark.parametrize("name", [one if one == "fast" else full(one) for one in MODELS])
 def test_demo_models_write_readable_text_to_the_token_limit(
     name: str, demo_models: dict[str, Path], tmp_path: Path
 ) -> None:
     with _served(demo_models[name], tmp_path) as client:
         first, again = (_complete(client, 64, cache_prompt=False) for _ in range(2))
+        seeds = {"fast": 1, "baseline": 3}.get(name, 0)
+        hot = [_complete(client, 512, temperature=1.5, seed=seed) for seed in range(seeds)]
     choice = first["choices"][0]
     assert choice["finish_reason"] == "length"
     assert first["usage"]["completion_tokens"] == 64
     assert re.fullmatch(r"[a-z ,.]{50,}", choice["message"]["content"])
     assert again["choices"][0]["message"]["content"] == choice["message"]["content"]
+    assert {one["choices"][0]["finish_reason"] for one in hot} <= {"length"}, "none ends early"
 
 
-@pytest.mark.parametrize(
-    "write",
-    [models.tiny_llama, models.tiny_deepseek2, models.visible_llama],
-    ids=lambda w: w.__name__,
-)
+@real
+@pytest.mark.parametrize("write", [models.tiny_deepseek2, models.visible_llama])
 def test_test_models_serve(write: Callable[[Path], int], scratch: Path) -> None:
     model = scratch / "model.gguf"
     assert write(model) == model.stat().st_size
     with _served(model, scratch) as client:
         document = _complete(client, 32)
+        meta = client.get("/v1/models").json()["data"][0]["meta"]
     assert document["usage"]["completion_tokens"] == 32
     assert document["timings"]["predicted_n"] == 32
+    if write is models.visible_llama:
+        assert 30e6 <= meta["n_params"] <= 60e6
 
 
-def test_visible_llama_has_the_promised_size(scratch: Path) -> None:
-    model = scratch / "model.gguf"
-    models.visible_llama(model)
-    with _served(model, scratch) as client:
-        meta = client.get("/v1/models").json()["data"][0]["meta"]
-    assert 30e6 <= meta["n_params"] <= 60e6
-
-
+@real
 def test_an_unknown_architecture_fails_in_the_words_of_llama_cpp(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     models.unknown_architecture(model)
@@ -212,45 +226,28 @@ def test_heads_have_to_fit_the_width(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_no_answer_ends_early_at_any_temperature(
-    demo_models: dict[str, Path], tmp_path: Path
-) -> None:
-    with _served(demo_models["fast"], tmp_path) as client:
-        for seed in range(3):
-            document = _complete(client, 512, temperature=1.5, seed=seed)
-            assert document["choices"][0]["finish_reason"] == "length"
-
-
-def test_the_engine_answers_like_llama_server(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    models.tiny_llama(model)
-    with _served(model, tmp_path) as client:
-        assert client.get("/health").json() == {"status": "ok"}
-        _complete(client, 4)
-        props = client.get("/props").json()
-        slots = client.get("/slots").json()
-        metrics = client.get("/metrics").text
-        served = client.get("/v1/models").json()["data"][0]["id"]
+@real
+def test_the_engine_answers_like_llama_server(tiny: httpx.Client) -> None:
+    assert tiny.get("/health").json() == {"status": "ok"}
+    _complete(tiny, 4)
+    props = tiny.get("/props").json()
+    slots = tiny.get("/slots").json()
     assert props["total_slots"] == 1
     assert props["default_generation_settings"]["n_ctx"] == 1024
     assert [(slot["n_ctx"], slot["is_processing"]) for slot in slots] == [(1024, False)]
-    assert "llamacpp:tokens_predicted_total 4" in metrics
-    assert served == "demo"
+    assert re.search(r"llamacpp:tokens_predicted_total [1-9]", tiny.get("/metrics").text)
+    assert tiny.get("/v1/models").json()["data"][0]["id"] == "demo"
 
 
-def test_a_stream_ends_with_usage_and_timings(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    models.tiny_llama(model)
+@real
+def test_a_stream_ends_with_usage_and_timings(tiny: httpx.Client) -> None:
     body = {
         "messages": [{"role": "user", "content": "Hello."}],
         "max_tokens": 16,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    with (
-        _served(model, tmp_path) as client,
-        client.stream("POST", "/v1/chat/completions", json=body) as answer,
-    ):
+    with tiny.stream("POST", "/v1/chat/completions", json=body) as answer:
         events = [line[6:] for line in answer.iter_lines() if line.startswith("data: ")]
     assert events.pop() == "[DONE]"
     chunks = [json.loads(event) for event in events]
@@ -260,7 +257,8 @@ def test_a_stream_ends_with_usage_and_timings(tmp_path: Path) -> None:
     assert chunks[-1]["timings"]["predicted_n"] == 16
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@real
+@pytest.mark.parametrize("number", [signal.SIGTERM, full(signal.SIGINT)])
 def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
     number: signal.Signals, demo_models: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -272,7 +270,7 @@ def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
         with httpx.stream("POST", f"{address}/v1/chat/completions", json=body) as answer:
             next(answer.iter_lines())
             engine.send_signal(number)
-            assert engine.wait(timeout=10) == 0
+            assert engine.wait(timeout=START_S) == 0
     finally:
         engine.kill()
         engine.wait()
@@ -280,29 +278,16 @@ def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
     assert "engine: stopped\n" in log.read_text()
 
 
-def test_the_engine_listens_on_loopback_only(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
+@real
+def test_the_engine_listens_on_loopback_only_and_shares_no_port(
+    tiny: httpx.Client, tmp_path: Path
+) -> None:
+    model, port = tmp_path / "model.gguf", tiny.base_url.port or 0
     models.tiny_llama(model)
-    with _served(model, tmp_path) as client:
-        assert client.base_url.host == LOOPBACK
-        with socket.create_server(("127.0.0.2", client.base_url.port or 0)):
-            pass  # a wildcard listener would hold this address as well
-
-
-def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    models.tiny_llama(model)
-    with socket.create_server((LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
-        assert _fails(model, port) == f"engine: port {port} on 127.0.0.1 is taken\n"
-
-
-def test_two_engines_never_share_a_port(tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    models.tiny_llama(model)
-    with _served(model, tmp_path) as client:
-        port = client.base_url.port or 0
-        assert _fails(model, port) == f"engine: port {port} on 127.0.0.1 is taken\n"
+    assert tiny.base_url.host == LOOPBACK
+    with socket.create_server(("127.0.0.2", port)):
+        pass  # a wildcard listener would hold this address as well
+    assert _fails(model, port) == f"engine: port {port} on 127.0.0.1 is taken\n"
 
 
 def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:

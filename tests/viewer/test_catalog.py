@@ -197,7 +197,8 @@ def test_a_playbook_by_name_is_the_same_for_screens_and_commands() -> None:
 
 
 VALUES = [
-    ("n", "5", ""), ("n", "", ""), ("n", "2", "at least 3"), ("n", "10", "at most 9"),
+    ("n", "3", ""), ("n", "9", ""), ("n", "", ""), ("n", "2", "at least 3"),
+    ("n", "10", "at most 9"),
     ("n", "x", "whole number"), ("n", "9" * 400, "whole number"), ("size", "1GiB", ""),
     ("size", "12", "24GiB"), ("size", "", "a value is needed"), ("where", ".", ""),
     ("where", "one.yaml", ""), ("where", "nowhere", "does not"), ("where", "a\0b", "expected"),
