@@ -30,7 +30,7 @@ def with_real(*values: Any) -> Any:
     return pytest.param("real", *values, marks=[*_REAL, pytest.mark.full])
 
 
-FOREVER = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+FOREVER = ("sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done")
 
 
 def unique(word: str) -> str:

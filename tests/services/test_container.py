@@ -108,6 +108,7 @@ def test_stop_is_graceful_and_twice_is_fine(
 ) -> None:
     driver = ContainerDriver(service(unique("graceful"), busy(image)), client, labels=mine)
     handle = driver.start(recorder.launch)
+    until(lambda: driver.last_lines(handle, 1) == ["up"], "it has set its trap")
     driver.stop(handle, 10)
     status = driver.status(handle)
     assert (status.alive, status.exit_code) == (False, 0)
@@ -126,9 +127,10 @@ def test_what_ignores_sigterm_is_killed(
     recorder: Recorder,
     paused: bool,
 ) -> None:
-    runs = busy(image, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+    runs = busy(image, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     driver = ContainerDriver(service(unique("stubborn"), runs), client, labels=mine)
     handle = driver.start(recorder.launch)
+    until(lambda: driver.last_lines(handle, 1) == ["up"], "it has set its trap")
     if paused:
         client.api.pause(handle.container)
         assert driver.status(handle).detail == "paused"
