@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import NamedTuple
 
+from console.lint import source
+
 D, S, C, P = "Dockerfile", "trial.sh", "stack.yaml", "book.yaml"
 
 
@@ -210,3 +212,34 @@ CASES = [
          book("- {id: build,    run: [cmake, --build, build, -j]}"),
          book("- {id: build, timeout: 2h, run: [cmake, --build, build, -j]}")),
 ]  # fmt: skip
+
+DOCKERFILES = [
+    ("", 1), ("# words\nARG A=1\n", 1), ("FROM\n", 1), ("FROM a b\n", 1),
+    ("FROM x\nFOO bar\nBAR foo\n", 2), ("FROM x\n{{ if a }}\n  FOO bar\n", 3),
+    ("RUN x\nFROM x\n", 1), ("FROM x\nCMD [\n", 2), ("FROM x\nCMD ['a', 'b']\n", 2),
+    ('FROM x\nENTRYPOINT [ "a", b ]\n', 2), ('FROM x\nHEALTHCHECK CMD ["a"\n', 2),
+    ("FROM x\nSHELL bash -c\n", 2), ("FROM x\nRUN <<EOF\na\n", 2),
+    ("FROM x\nRUN a \\\n && echo 'b\n", 3),
+]  # fmt: skip
+"""Texts that no builder takes, and the line where each is wrong."""
+COMMENTS = [
+    "# omni: ignore",
+    "# omni: ignore no-such-rule F-001 because",
+    "# omni: ignore pkill-f-as-rollback",
+    "# omni: ignore pkill-f-as-rollback because I say so",
+    "# omni: ignore pkill-f-as-rollback F-003 of another rule",
+    "# omni: ignore pkill-f-as-rollback D-003",
+]
+"""Comments that would put a finding aside without a lesson or a reason."""
+NOT_YAML = [
+    "",
+    "a: [",
+    "a: *none",
+    "\t",
+    "[" * 5000,
+    "a: &x [*x]\nb: *y",
+    "- " * 300 + "x",
+    "a: \x01",
+]
+NO_TEXT = [b"FROM x\n\xff", b"FROM x\n\0", b"#" * (source.MOST_BYTES + 1)]
+"""Files that are not UTF-8 text of a size that a person writes."""

@@ -13,6 +13,7 @@ from console.lint import pool, source, walk
 from console.lint.run import NO_KIND, Outcome, lint
 from console.lint.unit import Kind
 from tests.lint.facts import UNEQUAL
+from tests.lint.faults import NO_TEXT
 
 KILL = "pkill -f sglang\n"
 IMAGE = "services:\n  a: {image: mem0/mem0-api-server}\n"
@@ -75,19 +76,12 @@ def test_a_named_script_is_known_by_its_first_line(tmp_path: Path) -> None:
     assert look(tmp_path).looked == 0
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"FROM x\n\xff", "not UTF-8 at byte 7"),
-        (b"FROM x\n\0", "NUL"),
-        (b"#" * (source.MOST_BYTES + 1), "bytes; at most"),
-    ],
-)
-def test_a_file_that_is_no_text_is_said(tmp_path: Path, data: bytes, words: str) -> None:
+@pytest.mark.parametrize("data", NO_TEXT, ids=range(len(NO_TEXT)))
+def test_a_file_that_is_no_text_is_said(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "Dockerfile").write_bytes(data)
     (tmp_path / "x.sh").write_text(KILL)
     outcome = look(tmp_path)
-    assert [words in one.what for one in outcome.refused] == [True]
+    assert [Path(one.file).name for one in outcome.refused] == ["Dockerfile"]
     assert rules(outcome) == [("x.sh", "pkill-f-as-rollback")]
 
 
@@ -95,10 +89,8 @@ def test_a_pipe_a_missing_file_and_an_unknown_one_are_said(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe.sh")
     (tmp_path / "notes").write_text("words\n")
     outcome = look(tmp_path / "pipe.sh", tmp_path / "gone.sh", tmp_path / "notes")
-    assert [one.what.split(":")[0] for one in outcome.refused] == [
-        "not a regular file", "cannot be read",
-        NO_KIND,
-    ]  # fmt: skip
+    assert [Path(one.file).name for one in outcome.refused] == ["pipe.sh", "gone.sh", "notes"]
+    assert outcome.refused[-1].what == NO_KIND
 
 
 @pytest.mark.parametrize(
@@ -147,7 +139,8 @@ def _killed_elsewhere(home: int, number: int) -> int:
 
 def test_too_many_files_are_said(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "MOST_FILES", 2)
-    assert "more than 2 files" in [one.what for one in look(yard).refused]
+    assert any("2 files" in one.what for one in look(yard).refused)
+    assert look(yard).looked <= 2
 
 
 def test_a_file_given_twice_is_looked_at_once(yard: Path) -> None:

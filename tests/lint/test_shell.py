@@ -96,9 +96,9 @@ def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
     assert len(read.commands) == shell.MOST_COMMANDS
 
 
-@pytest.mark.parametrize("text", ["(" * 50_000, "$(" * 20_000, "if x; then " * 2_000, 'a "' * 9999])
-def test_hostile_nesting_costs_no_recursion(text: str) -> None:
-    unit(text)
+def test_hostile_nesting_costs_no_recursion() -> None:
+    for text in ("(" * 50_000, "$(" * 20_000, "if x; then " * 2_000, 'a "' * 9999):
+        unit(text)
 
 
 @given(st.text(alphabet="ab \n\"'\\$(){}<>|&;#=-EOF", max_size=200))

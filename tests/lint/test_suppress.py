@@ -6,6 +6,7 @@ import pytest
 
 from console.lint.suppress import BAD, UNUSED
 from tests.lint.facts import found, said
+from tests.lint.faults import COMMENTS
 
 GOOD = "# omni: ignore pkill-f-as-rollback D-003 one server on this box"
 KILL = "pkill -f sglang"
@@ -20,21 +21,10 @@ def test_on_the_line_or_above_it(text: str) -> None:
     assert said("x.sh", text) == []
 
 
-@pytest.mark.parametrize(
-    ("comment", "words"),
-    [
-        ("# omni: ignore", "names no rule"),
-        ("# omni: ignore no-such-rule F-001 because", "no rule is named"),
-        ("# omni: ignore pkill-f-as-rollback", "name its lesson"),
-        ("# omni: ignore pkill-f-as-rollback because I say so", "name its lesson"),
-        ("# omni: ignore pkill-f-as-rollback F-003 of another rule", "name its lesson"),
-        ("# omni: ignore pkill-f-as-rollback D-003", "say why"),
-    ],
-)
-def test_without_lesson_or_reason_it_counts_for_nothing(comment: str, words: str) -> None:
+@pytest.mark.parametrize("comment", COMMENTS)
+def test_without_lesson_or_reason_it_counts_for_nothing(comment: str) -> None:
     rows = found("x.sh", f"{comment}\n{KILL}\n")
     assert [(one.rule, one.suppressed) for one in rows] == [(BAD, ""), ("pkill-f-as-rollback", "")]
-    assert words in rows[0].what
 
 
 def test_one_that_nothing_needs_is_told() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from console.lint.finding import Place
 from console.lint.tree import NotYaml, parse
+from tests.lint.faults import NOT_YAML
 
 TEXT = """\
 # top # not two
@@ -56,10 +57,7 @@ def test_comments_are_those_that_are_no_part_of_a_value() -> None:
     assert found == [("# top # not two", Place(1, 1), True), ("# behind", Place(2, 14), False)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "a: [", "a: *none", "\t", "[" * 5000, "a: &x [*x]\nb: *y", "- " * 300 + "x", "a: \x01"],
-)
+@pytest.mark.parametrize("text", NOT_YAML, ids=range(len(NOT_YAML)))
 def test_what_cannot_be_used_is_refused_in_words(text: str) -> None:
     with pytest.raises(NotYaml) as caught:
         parse(text)
