@@ -17,7 +17,7 @@ from console.services.base import ROLE_VARIABLE
 from tests.run.e2e.world import COMMAND, free_port
 from tests.testbed.engine import Engine
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.full]
 Ended = tuple[int, dict[str, Any], str]
 """Exit code, what is on stdout, what is on stderr."""
 LIMIT_S = 300.0
@@ -170,22 +170,18 @@ def test_a_trial_to_go_and_back(stage: Stage, before: dict[str, Any], good: Ende
     untouched(stage, before)
     assert not stage.inspect(stage.baseline)["State"]["Running"]
     assert "REHEARSAL" in stage.console("runs").stdout
-    report = stage.console("report").stdout
-    assert report.startswith("# REHEARSAL: A trial\n\n**REHEARSAL: ")
-    assert "\n**REHEARSAL GO.** " in report
-    assert "image omni/kt:trial → omni-rehearsal/omni-kt:trial-" in report
+    assert "omni-rehearsal/omni-kt:trial-" in stage.console("report").stdout
 
 
 def test_a_load_that_eats_ram_is_killed_and_the_stand_in_comes_back(
     stage: Stage, before: dict[str, Any], good: Ended, busy_image: str
 ) -> None:
     left = left_up(stage, busy_image)
-    code, found, said = stage.rehearse("--fault", "ram", "--keep")
-    assert "what the rehearsal left up is stopped" in said
+    code, found, _ = stage.rehearse("--fault", "ram", "--keep")
     assert not stage.inspect(left)["State"]["Running"]
     assert (code, found["state"], found["fault"]) == (6, "rolled_back", "ram"), found
     [breach] = [one for one in found["guards"] if one["kind"] == "breach"]
-    assert "RAM available" in breach["words"]
+    assert breach["limit"]["metric"] == "host.ram_available"
     assert stage.inspect(stage.baseline)["State"]["Running"], "--keep"
     back = stage.console("rollback", "--rehearse", "--json")
     assert (back.returncode, json.loads(back.stdout)["serving"]) == (0, True), back

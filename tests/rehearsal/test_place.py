@@ -41,22 +41,25 @@ def said(command: Path, *arguments: str, step: str = "x") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["images", "version --format x", "image inspect a:1", "run --rm omni-rehearsal/a:1 x",
-     "build -t omni-rehearsal/a:1 ."],
-)  # fmt: skip
-def test_a_step_may_look_and_use_stand_ins(docker: Path, words: str) -> None:
-    assert said(docker, *words.split()) == (0, f"did {words}\n")
+def test_a_step_may_look_and_use_stand_ins(docker: Path) -> None:
+    for words in (
+        "images", "version --format x", "image inspect a:1", "run --rm omni-rehearsal/a:1 x",
+        "build -t omni-rehearsal/a:1 .",
+    ):  # fmt: skip
+        assert said(docker, *words.split()) == (0, f"did {words}\n")
 
 
-@pytest.mark.parametrize(
-    "words", ["stop deepseek-r1", "image rm a:1", "build -t omni/kt:1 .", "run real:1", "rmi a"]
-)
-def test_a_step_never_touches_what_is_real(docker: Path, words: str) -> None:
-    code, text = said(docker, *words.split())
-    assert (code, text) == (1, f"stand-in of a rehearsal: not done: docker {words}\n")
-    assert said(docker, *words.split(), step="") == (0, f"did {words}\n"), "the console itself may"
+def test_a_step_never_touches_what_is_real(docker: Path) -> None:
+    for words in (
+        "stop deepseek-r1",
+        "image rm a:1",
+        "build -t omni/kt:1 .",
+        "run real:1",
+        "rmi a",
+    ):
+        code, text = said(docker, *words.split())
+        assert (code, text.endswith(f"docker {words}\n"), "did " in text) == (1, True, False)
+        assert said(docker, *words.split(), step="") == (0, f"did {words}\n"), "the console may"
 
 
 def test_nvidia_smi_knows_the_cards_without_any_variable(docker: Path) -> None:

@@ -113,14 +113,14 @@ def test_times_are_shortened_and_gates_are_not() -> None:
     assert soak == {"service": "box", "duration": "70s", "every": "50ms", "max_tokens": 2}
     gate = BOOK["phases"][0]["steps"][5]
     assert step(made, "go") == gate
-    assert "step soak: soak duration 1h → 70s" in rewriter.notes
+    assert any("1h → 70s" in note for note in rewriter.notes)
 
 
 def test_the_guard_acts_before_a_stand_in_hurts_this_machine() -> None:
     made, rewriter = rewritten()
     assert made["guards"][0]["below"] == "4096MiB"
     assert made["guards"][1] == BOOK["guards"][1]
-    assert "guard host.ram_available below 24GiB → 4096MiB" in rewriter.notes
+    assert any("24GiB → 4096MiB" in note for note in rewriter.notes)
 
 
 def test_a_fault_has_images_of_its_own_and_stands_in_the_title() -> None:

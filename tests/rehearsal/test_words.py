@@ -1,0 +1,67 @@
+"""What rehearsals say, word for word: of what stands in for what, and of what cannot be rehearsed.
+
+What was said stands in __snapshots__; `make golden` writes it anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.cli import main
+from console.errors import ServiceError, UsageError
+from console.playbook.steps import CriterionModel
+from console.rehearsal.aim import aim
+from console.rehearsal.baseline import calibrate
+from console.rehearsal.fault import FAULTS
+from console.rehearsal.mapping import Mapping
+from console.rehearsal.rewrite import Rewriter
+from tests.rehearsal.test_calibrate import Box
+from tests.rehearsal.test_command import SITE
+from tests.rehearsal.test_rewrite import BOOK, PORTS
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site.yaml").write_text(SITE)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_HOST_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("OMNI_SITE", str(tmp_path / "site.yaml"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+
+
+def test_what_cannot_be_rehearsed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    told = {}
+    for argv in (
+        "run demo --rehearse --fault meteor", "run demo --fault slow", "plan demo --rehearse",
+        "rollback --rehearse",
+    ):  # fmt: skip
+        code = main(argv.split())
+        told[argv] = [code, capsys.readouterr().err.replace(str(tmp_path), "HERE")]
+    assert told == snapshot
+
+
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_what_stands_in_for_what(fault: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    rewriter = Rewriter(Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30))
+    made = rewriter(BOOK, Path("/books"))
+    notes = [note.replace(str(tmp_path), "HERE") for note in rewriter.notes]
+    told = [made["title"], *notes]
+    for image, tag in rewriter.images.items():
+        told = [line.replace(tag, f"[{image}]") for line in told]
+    assert told == snapshot
+
+
+def test_how_fast_a_stand_in_has_to_be(snapshot: SnapshotAssertion) -> None:
+    told: list[str] = []
+    box, slow = Box(0.008), Box(0.008, most=4.0)
+    calibrate(box.measure, box.limit, 0.009, 10.9, told.append)
+    with pytest.raises(ServiceError) as speed:
+        calibrate(slow.measure, slow.limit, 0.009, 10.9, told.append)
+    with pytest.raises(UsageError) as grey:
+        aim([CriterionModel(metric="bench.tok_s", go="> 26 tok/s")], 10.0).speed("grey")
+    assert [*told, *speed.value.lines(), *grey.value.lines()] == snapshot
