@@ -8,7 +8,6 @@ import pytest
 
 from tests.run.e2e.boxes import LABEL, Boxes, server
 from tests.run.e2e.sites import UP, book
-from tests.run.e2e.world import until
 
 pytestmark = pytest.mark.engine
 
@@ -52,7 +51,7 @@ def composed(boxed: Boxes) -> Boxes:
         }
     }  # fmt: skip
     world.site.write_text(json.dumps(site))
-    until(world.serves, "the compose baseline serves")
+    boxed.world.until(boxed.world.serves, "the compose baseline serves")
     return boxed
 
 
@@ -83,7 +82,7 @@ def test_a_candidate_of_the_same_file_leaves_the_baseline_its_container(composed
 def test_rollback_with_the_compose_file_changed_and_then_gone(composed: Boxes) -> None:
     world, before = composed.world, container(composed, "deepseek")
     world.detach(world.write("b.yaml", book(UP, "id: long, run: [sleep, '600']")))
-    until(lambda: world.at("long").state == "running", "the outage")
+    world.until(lambda: world.at("long").state == "running", "the outage")
     file = world.root / "stack.yaml"
     file.write_text(file.read_text().replace("-c", "--ctx-size"))
     done = world.console("rollback", "--json")

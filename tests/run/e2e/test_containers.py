@@ -11,7 +11,6 @@ import pytest
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import REPORT, UP, book
 from tests.run.e2e.test_emergency import broken
-from tests.run.e2e.world import until
 
 pytestmark = pytest.mark.engine
 
@@ -33,7 +32,7 @@ def restored(box: Boxes, baseline: str) -> None:
 def outage(box: Boxes) -> Boxes:
     """The candidate serves, the baseline's container is stopped, a step runs."""
     box.world.detach(box.world.write("b.yaml", book(UP, LONG)))
-    until(lambda: box.world.at("long").state == "running", "the outage")
+    box.world.until(lambda: box.world.at("long").state == "running", "the outage")
     assert not box.running(box.base_name)
     assert box.running(box.cand_name)
     return box
@@ -154,7 +153,7 @@ def test_a_candidate_killed_from_outside_fails_the_benchmark(box: Boxes) -> None
     bench = "id: bench, benchmark: {service: cand, max_tokens: 900, runs: 200}, "
     bench += "on_failure: rollback"
     world.detach(world.write("b.yaml", book(UP, bench)))
-    until(lambda: world.at("bench").said, "the benchmark runs")
+    world.until(lambda: world.at("bench").said, "the benchmark runs")
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     # not with a few good runs from before it died: a gate could call them GO

@@ -11,7 +11,6 @@ from console.services import relay
 from console.services.probe import fetch
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import UP, book
-from tests.run.e2e.world import until
 
 pytestmark = pytest.mark.engine
 
@@ -54,7 +53,7 @@ def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> N
 def test_a_container_killed_in_the_watch_brings_the_baseline_back(box: Boxes) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
     world.detach(world.write("b.yaml", book(UP, "id: cut, cutover: {to: cand, watch: 10m}")))
-    until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     assert "cand died" in world.at("cut").detail

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.run.e2e.world import World, until
+from tests.run.e2e.world import World
 
 STATE = "state/omni-console"
 
@@ -39,7 +39,24 @@ def check_report(world: World) -> None:
     assert (world.root / "evaluation" / "samples-bench.svg").exists()
 
 
-@pytest.mark.timeout(900)
+def baseline_of(world: World) -> str:
+    """The URL at which the demo's baseline serves."""
+    url = re.search(r"http://127\.0\.0\.1:\d+", (world.root / STATE / "demo/site.yaml").read_text())
+    assert url is not None
+    assert world.serves(url[0])
+    return url[0]
+
+
+def stop(world: World, url: str) -> None:
+    """`demo --stop` ends everything and leaves nothing behind; again, it has nothing to do."""
+    assert world.serves(url)
+    assert world.console("demo", "--stop").code == 0
+    assert not world.serves(url)
+    world.until(lambda: not world.mine(), "every process of the demo has ended")
+    assert list((world.root / "state").rglob("*")) in ([], [world.root / STATE])
+    assert world.console("demo", "--stop").code == 0
+
+
 def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo: World) -> None:
     fast = demo.console("demo")
     assert fast.code == 0, fast
@@ -47,32 +64,20 @@ def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo:
     assert any(re.match(r"\[4/\d+\] ✓ bench succeeded in .* tok/s over \d+ runs", x) for x in lines)
     assert any(line.startswith("decision: GO (migrate)") for line in lines)
     check_report(demo)
-    site = (demo.root / STATE / "demo/site.yaml").read_text()
-    url = re.search(r"http://127\.0\.0\.1:\d+", site)
-    assert url is not None
-    assert demo.serves(url[0])
+    stop(demo, baseline_of(demo))
 
+
+@pytest.mark.timeout(900)
+def test_the_other_verdict_and_thresholds_that_turn_it_round(demo: World) -> None:
+    shorter = ["--input", "candidate=slow", "--input", "runs=3", "--json"]
     slow = demo.console("demo", "--candidate", "slow", "--json")
     assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
-
+    url = baseline_of(demo)
+    turned = ["--input", "go=< 0.7 x baseline", "--input", "no_go=> 1 x baseline"]
+    done = demo.console("run", "demo", *shorter, *turned)
+    assert (done.code, done.json["decision"]) == (0, "go"), done
     both = demo.console("report", *(run.id for run in demo.runs))
     assert both.code == 0, both
-    for words in ("# 2 attempts", "`candidate`", "`fast`", "`slow`", "**NO-GO (retain)**"):
+    for words in ("# 2 attempts", "`candidate`", "`slow`", "**NO-GO (retain)**"):
         assert words in both.out
-    swapped = [
-        "--input",
-        "runs=3",
-        "--input",
-        "go=< 0.7 x baseline",
-        "--input",
-        "no_go=> 1 x baseline",
-    ]
-    done = demo.console("run", "demo", "--input", "candidate=slow", "--json", *swapped)
-    assert (done.code, done.json["decision"]) == (0, "go"), done
-
-    assert demo.serves(url[0])
-    assert demo.console("demo", "--stop").code == 0
-    assert not demo.serves(url[0])
-    until(lambda: not demo.mine(), "every process of it has ended")
-    assert list((demo.root / "state").rglob("*")) in ([], [demo.root / STATE])
-    assert demo.console("demo", "--stop").code == 0
+    stop(demo, url)

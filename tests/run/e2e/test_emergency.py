@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.run.e2e.sites import UP, book, host_site
-from tests.run.e2e.world import World, until
+from tests.run.e2e.world import World
 
 LONG = "id: long, run: [sleep, '600']"
 BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
@@ -22,7 +22,7 @@ BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
 def outage(world: World) -> World:
     """A run in the middle of its outage: the candidate serves, a step runs."""
     world.detach(world.write("b.yaml", book(UP, LONG)))
-    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
     assert world.baseline() is None
     return world
 

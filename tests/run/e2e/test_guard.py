@@ -19,7 +19,7 @@ from console.run.guard_curve import crossed
 from console.run.guard_look import ready
 from console.services import process
 from tests.run.e2e.sites import UP, book, service
-from tests.run.e2e.world import COMMAND, World, until
+from tests.run.e2e.world import COMMAND, World
 
 MOST = 12
 HOG = f"""
@@ -65,7 +65,7 @@ def restored(world: World, reason: str = "guard") -> None:
     assert not view.outage
     assert not world.listens(world.cand_url)
     for kind in ("sentinel", "ladder", "process", "step"):
-        until(lambda kind=kind: not world.pids(kind), f"no {kind} is left")
+        world.until(lambda kind=kind: not world.pids(kind), f"no {kind} is left")
     assert not list(Path("/dev/shm").glob(f"*{world.run.id}*"))
 
 
@@ -126,11 +126,11 @@ def test_a_breach_during_an_approval_acts(world: World, go: Path) -> None:
 
 def test_a_breach_without_a_runner_acts(world: World, go: Path) -> None:
     world.detach(world.write("b.yaml", LIMIT + book(HOG_UP, LONG)))
-    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
     world.kill("runner")
     world.dead()
     go.touch()
-    until(lambda: world.view().over and world.view().finished, "the closer wrote the end")
+    world.until(lambda: world.view().over and world.view().finished, "the closer wrote the end")
     restored(world)
     breached(world)
 
@@ -138,7 +138,7 @@ def test_a_breach_without_a_runner_acts(world: World, go: Path) -> None:
 def test_a_fatal_line_in_a_log_acts(world: World, go: Path) -> None:
     guard = "guards: [{log: hog, matches: 'holding [0-9]+ MiB', count: 2}]\n"
     world.detach(world.write("b.yaml", guard + book(HOG_UP, LONG)))
-    until(lambda: world.at("long").state == "running", "the outage")
+    world.until(lambda: world.at("long").state == "running", "the outage")
     go.touch()
     restored(world)
     found = world.view().breach
@@ -150,7 +150,7 @@ def test_a_warning_is_an_event_and_stops_nothing(world: World, go: Path) -> None
     go.touch()
     warn = LIMIT.replace("of: hog", "of: hog, act: warn")
     world.detach(world.write("b.yaml", warn + book(HOG_UP, LONG)))
-    until(lambda: "warn" in kinds(world), "it warns")
+    world.until(lambda: "warn" in kinds(world), "it warns")
     world.step("long", "running")
     assert world.tell("abort").code == 0
     restored(world, "abort")
@@ -158,14 +158,14 @@ def test_a_warning_is_an_event_and_stops_nothing(world: World, go: Path) -> None
 
 def outage(world: World, *options: str) -> None:
     world.detach(world.write("b.yaml", book(UP, LONG)), *options)
-    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
 
 
 def test_a_sentinel_that_dies_twice_ends_the_run(world: World) -> None:
     outage(world)
     (first,) = world.pids("sentinel")
     world.kill("sentinel")
-    until(lambda: ready(world.run) not in (None, first), "a new one watches")
+    world.until(lambda: ready(world.run) not in (None, first), "a new one watches")
     assert "restarted" in kinds(world)
     assert world.at("long").state == "running"
     world.kill("sentinel")
@@ -178,8 +178,8 @@ def test_a_sentinel_that_is_stopped_is_replaced(world: World) -> None:
     outage(world)
     (first,) = world.pids("sentinel")
     world.kill("sentinel", signal.SIGSTOP)
-    until(lambda: ready(world.run) not in (None, first), "a new one watches")
-    until(lambda: not process.alive(*first), "the stopped one is gone")
+    world.until(lambda: ready(world.run) not in (None, first), "a new one watches")
+    world.until(lambda: not process.alive(*first), "the stopped one is gone")
     assert any("said nothing" in event.words for event in world.view().guards)
     assert world.tell("abort").code == 0
     restored(world, "abort")
@@ -192,13 +192,13 @@ def test_a_resumed_run_keeps_its_sentinel(world: World) -> None:
     world.kill("runner")
     world.dead()
     assert world.console("resume", world.run.id, "--detach").code == 0
-    until(lambda: world.status().get("state") == "waiting_approval", "it waits again")
+    world.until(lambda: world.status().get("state") == "waiting_approval", "it waits again")
     assert world.pids("sentinel") == first
     assert "watching" in kinds(world)
     assert "restarted" not in kinds(world)
     assert world.tell("approve").code == 0
     assert str(world.over().state) == "succeeded", world.words
-    until(lambda: not world.pids("sentinel"), "it went with the run")
+    world.until(lambda: not world.pids("sentinel"), "it went with the run")
 
 
 def test_without_a_sentinel_no_run_starts(world: World, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_without_a_sentinel_no_run_starts(world: World, tmp_path: Path) -> None:
     assert "the sentinel did not start" in done.json["error"]
     assert not world.runs
     assert world.baseline() == before
-    until(lambda: len(world.mine()) == 1, "the baseline alone is left")
+    world.until(lambda: len(world.mine()) == 1, "the baseline alone is left")
 
 
 def test_a_guard_that_any_day_would_breach_starts_nothing(world: World) -> None:
@@ -250,7 +250,7 @@ def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
     world.detach(world.write("b.yaml", book(wait, UP, LONG)), "--lease", "4s")
     with attached(world):
         begin.touch()
-        until(lambda: (world.status().get("lease") or 0) > 3.0, "it counts")
+        world.until(lambda: (world.status().get("lease") or 0) > 3.0, "it counts")
         time.sleep(5.0)
         world.step("long", "running")
         assert world.status()["lease"] > 0, "somebody was there for longer than the lease"
@@ -265,7 +265,7 @@ def test_without_an_outage_no_lease_counts(world: World) -> None:
     go = world.root / "go"
     wait = f'id: wait, script: "until test -e {go}; do sleep 0.02; done"'
     world.detach(world.write("b.yaml", "lease: 1s\n" + book(wait)))
-    assert until(world.status, "it answers")["lease"] is None
+    assert world.until(world.status, "it answers")["lease"] is None
     time.sleep(1.5)
     assert world.status()["lease"] is None
     go.touch()

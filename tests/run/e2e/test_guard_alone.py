@@ -16,7 +16,7 @@ import pytest
 from console.run.guard_look import ready
 from console.services import process
 from tests.run.e2e.sites import UP, book
-from tests.run.e2e.world import COMMAND, World, until
+from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
 
 LONG = "id: long, run: [sleep, '600']"
@@ -24,7 +24,7 @@ LONG = "id: long, run: [sleep, '600']"
 
 def outage(world: World, *options: str) -> None:
     world.detach(world.write("b.yaml", book(UP, LONG)), *options)
-    until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
 
 
 def waiting(world: World, *options: str) -> Path:
@@ -72,7 +72,7 @@ def unseen(world: World) -> Iterator[None]:
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
     try:
-        until(lambda: "RUNNING wait" in screen(), "the console draws")
+        world.until(lambda: "RUNNING wait" in screen(), "the console draws")
         yield
     finally:
         subprocess.run([*call, "kill-server"], check=False, capture_output=True)
@@ -80,7 +80,7 @@ def unseen(world: World) -> Iterator[None]:
 
 def shows(world: World, words: str) -> None:
     """Wait until `show` says so: the sentinel looks at the lease once in a while."""
-    until(lambda: words in world.console("show", world.run.id).out, words)
+    world.until(lambda: words in world.console("show", world.run.id).out, words)
 
 
 def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(world: World) -> None:
@@ -98,7 +98,7 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
         shows(world, "renewed: somebody is attached")
         time.sleep(7.0)
         assert not world.view().over, "nobody is asked to watch a countdown"
-    until(lambda: world.view().over and world.view().finished, "nobody is there any more")
+    world.until(lambda: world.view().over and world.view().finished, "nobody is there any more")
     ran_out(world)
 
 
@@ -134,7 +134,7 @@ def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
 
 def test_the_first_line_knows_the_run(world: World) -> None:
     outage(world, "--lease", "119s")
-    until(lambda: world.status().get("lease"), "it counts")
+    world.until(lambda: world.status().get("lease"), "it counts")
     child = world.start("gauges", "--watch")
     assert child.stdout is not None
     first = child.stdout.readline()
@@ -174,8 +174,8 @@ def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World) -> None:
     argv = ["sh", str(world.run.rollback / "rollback.sh")]
     done = subprocess.run(argv, env=world.env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    until(lambda: not process.alive(*sentinel), "the sentinel has ended")
-    until(lambda: not process.alive(*ladder[0]), "the ladder has left")
+    world.until(lambda: not process.alive(*sentinel), "the sentinel has ended")
+    world.until(lambda: not process.alive(*ladder[0]), "the ladder has left")
     assert world.serves()
     assert done.stderr == ""
     assert world.console("rollback").code == 0

@@ -10,7 +10,7 @@ import pytest
 
 from console.run.gauge_file import read_lines
 from tests.run.e2e.sites import book
-from tests.run.e2e.world import World, until
+from tests.run.e2e.world import World
 from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Nvml
 
 PEAK, LOW = 90_001 * MIB, 700 * MIB
@@ -66,7 +66,7 @@ def test_the_peak_of_a_run_is_kept_when_the_card_is_empty_again(
     assert max(one["gpu"].get(RTX_PRO_6000.uuid, 0) for one in lines) == PEAK
     assert lines[-1]["gpu"][RTX_PRO_6000.uuid] == LOW
     assert {one["step"] for one in lines} >= {"load", "free"}
-    until(lambda: not readers(world), "no reader is left")
+    world.until(lambda: not readers(world), "no reader is left")
 
 
 def test_a_gate_sees_what_happened_a_moment_before_it(
@@ -104,7 +104,7 @@ def test_cards_that_do_not_answer_hurt_no_run(
     assert RTX_PRO_6000.uuid not in known or known[RTX_PRO_6000.uuid] is None
     if how != "lost":
         assert known == {}
-    until(lambda: not readers(world), "no reader is left")
+    world.until(lambda: not readers(world), "no reader is left")
     world.dead()
 
 
@@ -118,7 +118,7 @@ def test_a_resumed_run_says_that_nobody_looked(world: World, nvml: Nvml, tmp_pat
     assert before["gpu"][RTX_PRO_6000.uuid]["used"] == LOW
     world.kill("runner", signal.SIGKILL)
     world.dead()
-    until(lambda: not readers(world), "the reader ends with its runner")
+    world.until(lambda: not readers(world), "the reader ends with its runner")
     assert world.console("resume", "--detach", **nvml.env(script)).code == 0
     (world.root / "go").touch()
     view = world.over()

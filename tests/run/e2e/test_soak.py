@@ -17,7 +17,7 @@ from console.run.view import RunView
 from console.services import process
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book, host_site, service
-from tests.run.e2e.world import World, until
+from tests.run.e2e.world import World
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
 PATIENCE = """
@@ -94,7 +94,7 @@ def test_a_server_that_is_well(world: World) -> None:
 
 def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
-    until(lambda: answered(world, 8), "the soak has begun")
+    world.until(lambda: answered(world, 8), "the soak has begun")
     world.kill("process")
     view = world.state("paused:step_failed")
     step = world.at("soak")
@@ -121,10 +121,12 @@ def test_a_crash_is_named_with_its_cause_and_last_lines(world: World) -> None:
 def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None:
     world.runner_with(PATIENCE)
     world.detach(world.write("b.yaml", book(SIDE, soak("12s"), GATE)))
-    until(lambda: answered(world, 4), "normal is known")
+    world.until(lambda: answered(world, 4), "normal is known")
     [(pid, start)] = world.pids("process")
     process.send(pid, start, signal.SIGSTOP)
-    until(lambda: [row for row in lines(world) if row.get("event") == "hang"], "a hang is named")
+    world.until(
+        lambda: [row for row in lines(world) if row.get("event") == "hang"], "a hang is named"
+    )
     process.send(pid, start, signal.SIGCONT)
     view = world.over()
     [hang] = view.soaks["soak"]["hangs"]
@@ -141,7 +143,7 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
 
 def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
-    until(lambda: answered(world, 4), "the soak has begun")
+    world.until(lambda: answered(world, 4), "the soak has begun")
     world.kill("runner")
     world.dead()
     before = lines(world)
@@ -164,7 +166,7 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
 
 def test_a_soak_whose_server_died_with_its_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
-    until(lambda: answered(world, 5), "the soak has begun")
+    world.until(lambda: answered(world, 5), "the soak has begun")
     world.kill("runner")
     world.dead()
     world.kill("process")
@@ -232,7 +234,7 @@ def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
 
 def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s", ", every: 0s"), GATE)))
-    until(lambda: answered(world, 3), "the soak has begun")
+    world.until(lambda: answered(world, 3), "the soak has begun")
     assert world.tell("abort").code == 0
     view = world.over()
     assert str(world.at("soak").state) == "cancelled"
@@ -245,7 +247,7 @@ def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
 def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
     world = box.world
     world.detach(world.write("b.yaml", book(UP, soak("12s", service="cand"))))
-    until(lambda: answered(world, 3), "the soak has begun")
+    world.until(lambda: answered(world, 3), "the soak has begun")
     box.docker("update", "--restart", "always", box.cand_name)
     os.kill(int(box.inspect(box.cand_name)["State"]["Pid"]), signal.SIGKILL)
     view = world.over()

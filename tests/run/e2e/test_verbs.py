@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from tests.run.e2e.sites import UP, book, gate
-from tests.run.e2e.world import COMMAND, LIMIT_S, World, until
+from tests.run.e2e.world import COMMAND, LIMIT_S, World
 
 GREY = 'go: ">= 20 tok/s", no_go: "< 10 tok/s"'
 
@@ -42,7 +42,7 @@ def test_a_run_outlives_the_kill_of_its_follower(world: World) -> None:
     stop = world.root / "stop"
     wait = f'id: long, script: "until test -e {stop}; do sleep 0.02; done"'
     follower = world.start("run", str(world.write("b.yaml", book(wait))), "--json")
-    until(lambda: world.runs, "the run begins")
+    world.until(lambda: world.runs, "the run begins")
     world.step("long", "running")
     follower.kill()
     follower.wait(timeout=LIMIT_S)
