@@ -18,7 +18,7 @@ from screens.ask import AskScreen
 from screens.form import FormField, FormScreen
 from screens.outbox import Outbox
 from screens.palette import Palette
-from screens.rollback import RollbackScreen, by_hand
+from screens.rollback import RollbackScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
 
@@ -64,13 +64,6 @@ async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
         await pilot.press("f12")
         await settled(pilot, lambda: "SERVES" in app.screen.query_one("#head").text)
         assert desk.presses == 2
-
-
-def test_commands_to_type_by_hand_are_whole() -> None:
-    command = "docker run " + " ".join(f"--option-{n}=value" for n in range(60))
-    rows = by_hand(Result(False, manual=(command,)), 70)
-    words = " ".join("".join(part for part, _ in row) for row in rows).split()
-    assert words[2:] == command.split()
 
 
 async def test_an_untouched_form_sends_nothing_and_a_long_value_stays_whole(run: RunDir) -> None:

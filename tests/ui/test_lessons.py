@@ -17,7 +17,6 @@ from tests.ui.opened import console, settled
 from widgets.log_prompt import LogPrompt
 from widgets.pick_list import PickList, TextView
 from widgets.rows import width_of
-from widgets.step_text import detail_rows
 
 
 @pytest.fixture(autouse=True)
@@ -94,10 +93,3 @@ async def test_rows_keep_to_the_width(run: RunDir, size: tuple[int, int]) -> Non
         page = await opened(app, pilot)
         picker = page.query_one(PickList)
         assert all(width_of(row) <= size[0] for row in picker._rows)
-
-
-def test_a_steps_lessons_are_text(run: RunDir) -> None:
-    made = scene.failed()
-    made.steps[5].lessons = ["F-024 x\x1b[2J\u202e – y"]
-    rows = detail_rows(made, made.steps[5], [], 60)
-    assert all(part.isprintable() for row in rows for part, _ in row)

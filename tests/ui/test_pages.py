@@ -13,10 +13,9 @@ from console.viewer.logs import log_files
 from screens.log_feed import sources
 from screens.plan import plan_rows
 from screens.report import report_rows
-from screens.rollback import rung_rows
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
-from widgets.rows import Row, width_of
+from widgets.rows import Row
 
 
 def lines(rows: list[Row]) -> list[str]:
@@ -31,19 +30,6 @@ def test_a_plan_keeps_the_outage_mark_on_every_line() -> None:
     assert all(len(line) <= 60 for line in found)
 
 
-def test_a_report_fits_its_tables_and_loses_nothing() -> None:
-    why = "bench.tok_s 1997 tok/s meets > 0.001 x baseline (1.07 tok/s, 9 valid samples)"
-    text = ["# Title", "", "| criterion | verdict | why |", "|---|---|---|",
-            f"| `bench.tok_s` | **GO** | {why} |"]  # fmt: skip
-    for width in (40, 60, 80, 200):
-        rows = report_rows(text, width)
-        assert all(width_of(row) <= width for row in rows)
-        words = " ".join(" ".join(lines(rows)).split())
-        assert "tok/s, 9 valid samples)" in words
-        assert "**" not in words
-        assert "`" not in words
-
-
 def test_the_figures_stand_in_columns_at_eighty() -> None:
     text = ["| metric | value | mean ± std | median | n | void |", "|---|---|---|---|---|---|",
             "| bench.tok_s | 10.9 tok/s | 10.88 tok/s ± 0.06 tok/s | 10.9 tok/s | 9 | 0 |",
@@ -51,13 +37,6 @@ def test_the_figures_stand_in_columns_at_eighty() -> None:
     head, *rest = [line for line in lines(report_rows(text, 77)) if line]
     assert len(rest) == 2
     assert {line.index("9  0") for line in rest} == {head.index("n  void")}
-
-
-def test_rungs_leave_out_what_began_and_ended() -> None:
-    begun = {"rung": "start", "state": "begin", "t": 1.0, "detail": ""}
-    done = {"rung": "start", "state": "ok", "t": 2.0, "detail": "container started"}
-    assert len(rung_rows([begun, done], 80)) == 1
-    assert "start" in lines(rung_rows([begun], 80))[0]
 
 
 def test_the_baseline_containers_log_stands_behind_the_services(tmp_path: Path) -> None:

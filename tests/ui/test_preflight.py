@@ -9,13 +9,12 @@ import pytest
 from textual.widgets import Button, Input
 
 from screens.form import FormScreen
-from screens.preflight import PreflightScreen, answer_rows
+from screens.preflight import PreflightScreen
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
 from tests.ui.opened import console, settled
 from widgets.pick_list import TextView
-from widgets.rows import width_of
 
 SITE = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 DISTILL = "unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF"
@@ -66,15 +65,3 @@ async def test_what_cannot_be_had_is_an_answer_too(hub: LocalHub, run: Path) -> 
         assert page.shown is not None
         assert page.shown.verdict == ""
         assert "missing, private or gated" in "\n".join(page.shown.lines)
-
-
-def test_answers_keep_to_any_width() -> None:
-    lines = (
-        "NO-GO  x: " + "word " * 14,
-        "  weights   2.0 GiB   layers 43 to 57",
-        "note: " + "y" * 70,
-    )
-    for width in (30, 60, 79):
-        rows = answer_rows(lines, width)
-        assert all(width_of(row) <= width for row in rows)
-    assert answer_rows(lines, 79)[0][0][1] == "bad"
