@@ -1,0 +1,258 @@
+"""What the doctor says, word for word: `make golden` writes it anew."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.command.doctor import last_line, lines
+from console.doctor import guard, login
+from console.doctor.facts import Facts
+from console.doctor.model import Finding, Level
+from console.rollback import proof, restore
+from console.run import launch
+from console.run.baseline import restore_file
+from console.run.launch import Detachment
+from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look
+from tests.doctor.histories import GONE, history, on_now
+from tests.doctor.test_baseline import BASE, INVALID, engine_of
+from tests.doctor.test_declared import CPU, MEMORY, site
+from tests.doctor.test_engine import COMPOSE, GPUS, VERSION, routes
+from tests.doctor.test_guard import ALL, NONE
+from tests.doctor.test_machine import meminfo
+from tests.services.test_engine_raw import daemon
+
+COMPOSED = HEAD + "baseline: {compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:9'}\n"
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Callable[[Iterable[Finding]], list[str]]:
+    """Findings as lines, the same in every directory."""
+
+    def told(found: Iterable[Finding]) -> list[str]:
+        text = [f"{one.level} {one.what}: {one.detail} -> {one.hint}" for one in found]
+        return [line.replace(str(tmp_path), "DIR") for line in text]
+
+    return told
+
+
+Tell = Callable[[Iterable[Finding]], list[str]]
+
+
+def tree(root: Path, **files: str) -> Facts:
+    """Facts of a machine with these files; `__` stands for `/`, `DOT` for `.`."""
+    root.mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("DOT", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Facts(root=root)
+
+
+def test_the_site_file(tell: Tell, look: Look, snapshot: SnapshotAssertion) -> None:
+    many = CONTAINER + "".join(f"k{n}: 1\n" for n in range(30))
+    found = [look("baseline.site"), look("baseline.site", INVALID), look("baseline.site", many)]
+    assert [tell(one) for one in found] == snapshot
+
+
+def test_the_baseline(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    said: dict[str, Any] = {}
+    for words in ("argv: [no-such-program]", "argv: [./notes]", "argv: [./tool], cwd: nowhere"):
+        (tmp_path / "notes").touch(0o644)
+        text = HEAD + f"baseline: {{process: {{{words}}}, url: 'http://127.0.0.1:9'}}\n"
+        said[words] = tell(look("baseline.service", text))
+    said["no engine"] = tell(look("baseline.service", CONTAINER))
+    said["no file"] = tell(look("baseline.service", COMPOSED))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/e")
+    (tmp_path / "c.yaml").touch()
+    labels = {"com.docker.compose.project.config_files": f"{tmp_path}/c.yaml"}
+    row = {"Id": "2", "Names": ["/stack-llm-1"], "State": "exited", "Labels": labels}
+    for name, base, image, rows in (
+        ("there", BASE, {}, [row]), ("no image", BASE, None, []), ("none", None, {}, []),
+    ):  # fmt: skip
+        (tmp_path / "e").unlink(missing_ok=True)
+        with daemon(tmp_path / "e", engine_of(base=base, image=image, rows=rows)):
+            said[name] = tell(look("baseline.service", CONTAINER))
+            said[f"{name}, composed"] = tell(look("baseline.service", COMPOSED))
+    models = PROCESS.replace("9'}", "9', models: [a.gguf, b.gguf], reference: {tok_s: 10.9}}")
+    (tmp_path / "a.gguf").touch()
+    for check in ("models", "restore", "proof", "reference", "health"):
+        said[check] = tell(look(f"baseline.{check}", models))
+    restore.remember(restore_file("ws"), "baseline", 74.0, time.time())
+    said["measured"] = tell(look("baseline.restore", PROCESS))
+    said["no reference"] = tell(look("baseline.reference", PROCESS))
+    for degraded in (False, True):
+        proof.remember(proof.proof_file("ws"), time.time() - 7200, 10.94, degraded)
+        said[f"proof {degraded}"] = tell(look("baseline.proof", PROCESS))
+    on_now()
+    said["a run is on"] = tell(look("baseline.health", PROCESS))
+    assert said == snapshot
+
+
+def test_the_engine(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch, path_of: Callable[[str, str], Path],
+) -> None:  # fmt: skip
+    said: dict[str, Any] = {}
+    for name, text in (("no site", None), ("process", PROCESS), ("container", CONTAINER)):
+        said[f"none, {name}"] = tell(look("engine.answers", text))
+    socket = tmp_path / "e.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
+    for name, version, info in (
+        ("new", VERSION, {"Runtimes": {"runc": {}, "nvidia": {}}}),
+        ("old", {"Version": "19.03.8", "ApiVersion": "1.40"}, {"Runtimes": {"runc": {}}}),
+    ):
+        socket.unlink(missing_ok=True)
+        with daemon(socket, routes(version=version, info=info)):
+            said[name] = tell(look("engine.answers"))
+            said[f"{name}, cards"] = tell(look("engine.nvidia", CONTAINER + GPUS))
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+    said["far"] = tell(look("engine.answers", CONTAINER))
+    for script in (
+        "echo 2.40.3-desktop.1", "echo 2.5.1", "echo 'unknown flag: --short' >&2; exit 125",
+        "printf '\\033[31mboom' >&2; exit 3",
+    ):  # fmt: skip
+        path_of("docker", script)
+        said[script] = [tell(look("engine.compose", text)) for text in (PROCESS, COMPOSE)]
+    assert said == snapshot
+
+
+def test_the_machine(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    said: dict[str, Any] = {}
+    quiet = "avg60=0.00 avg300=0.00 total=1"
+    for name, files in {
+        "roomy": {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=640, SwapTotal=64,
+                                           SwapFree=60),
+                  "proc__pressure__memory": f"some avg10=80.00 {quiet}\nfull avg10=0.00 {quiet}\n",
+                  "proc__cpuinfo": "".join(CPU.format(n, n) for n in range(2)),
+                  "sys__devices__system__node__node0__cpulist": "0"},
+        "tight": {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=30, SwapTotal=64, SwapFree=4),
+                  "proc__pressure__memory": f"some avg10=80.00 {quiet}\nfull avg10=37.5 {quiet}\n",
+                  **{f"sys__devices__system__node__node{n}__cpulist": "0" for n in range(4)}},
+        "silent": {"proc__meminfo": "nonsense\n"},
+    }.items():  # fmt: skip
+        for check in ("memory", "swap", "pressure", "numa", "processor", "limits"):
+            facts = tree(tmp_path / name.replace(" ", "-"), **files)
+            said[f"{name} {check}"] = tell(look(f"machine.{check}", facts=facts))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    for release in ("6.12.1-arch", "4.18.0-553.el8"):
+        monkeypatch.setattr("platform.release", lambda release=release: release)
+        said[release] = tell(look("machine.kernel"))
+    here = tree(tmp_path / "declared", proc__meminfo=MEMORY, proc__cpuinfo=CPU.format(0, 0)).root
+    for line in ("ram: 512GiB", "swap: 207GiB", "cpu: AMD Ryzen 7995WX", "cores: 96",
+                 "cpu_flags: [avx2, amx_int8]", "ram: 377GiB"):  # fmt: skip
+        said[line] = tell(look("machine.declared", facts=site(tmp_path, here, line)))
+    assert said == snapshot
+
+
+def test_the_guard(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    said: dict[str, Any] = {}
+    monkeypatch.setattr("console.guard.helper_client.is_there", lambda: False)
+    for name, capabilities, most in (
+        ("root", ALL, 0), ("none", NONE, 0), ("8 MiB", NONE, 8 << 20), ("nice", NONE, 30),
+    ):  # fmt: skip
+        monkeypatch.setattr(resource, "getrlimit", lambda which, most=most: (most, most))
+        facts = tree(tmp_path / name, proc__self__status=f"CapEff:\t{capabilities}\n")
+        for check in ("lock", "priority"):
+            said[f"{name} {check}"] = tell(look(f"guard.{check}", facts=facts))
+        for member in (False, True):
+            monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
+            said[f"{name} {member}"] = tell(look("guard.signals", facts=facts))
+    groups: dict[str, dict[str, str]] = {
+        "no groups": {}, "v1": {"sys__fs__cgroup__memory__tasks": ""},
+        "v2": {"sys__fs__cgroup__cgroupDOTcontrollers": ""},
+        "v1, v2 beside it": {"sys__fs__cgroup__unified__cgroupDOTprocs": "",
+                             "sys__fs__cgroup__unified__docker__cgroupDOTkill": ""},
+        "v2, kill": {"sys__fs__cgroup__cgroupDOTcontrollers": "",
+                     "sys__fs__cgroup__a__cgroupDOTkill": "",
+                     "proc__pressure__memory": "some avg10=0 total=5\nfull avg10=0 total=3\n"},
+    }  # fmt: skip
+    for name, files in groups.items():
+        facts = tree(tmp_path / name, **files)
+        said[name] = tell(look("guard.cgroup", facts=facts))
+        said[f"{name}, pressure"] = tell(look("guard.pressure", facts=facts))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    said["not mine"] = tell(look("guard.cgroup", facts=facts))
+    monkeypatch.setattr(guard, "call", lambda number: errno.ENOSYS)
+    said["no calls"] = tell(look("guard.release"))
+    assert said == snapshot
+
+
+def test_the_login(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    said: dict[str, Any] = {}
+    monkeypatch.setattr(login, "on_terminal", lambda: True)
+    monkeypatch.setenv("TERMINFO", str(tmp_path))
+    monkeypatch.delenv("COLORTERM", raising=False)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "xterm-256color").touch()
+    for term in ("dumb", "", "no-such-terminal", "xterm-256color"):
+        monkeypatch.setenv("TERM", term)
+        said[f"terminal {term}"] = tell(look("login.terminal"))
+    for more in ({"COLORTERM": "truecolor"}, {"NO_COLOR": "1"}, {}):
+        said[f"colours {more}"] = login.colours({"TERM": "xterm", **more})
+    for lang in ("C", "C.utf8"):
+        monkeypatch.setenv("LC_ALL", lang)
+        said[f"text {lang}"] = tell(look("login.text"))
+    lines_: list[dict[str, str]] = [
+        {}, {"TMUX": "/tmp/t"}, {"STY": "1.x"}, {"SSH_CONNECTION": "a"},
+    ]  # fmt: skip
+    for env in lines_:
+        for warning in ("", "logind ends this run; `loginctl enable-linger op` lets it live"):
+            with monkeypatch.context() as patch:
+                for name, value in env.items():
+                    patch.setenv(name, value)
+                patch.setattr(launch, "detachment", lambda w=warning: Detachment(False, w))
+                said[f"{env} {warning[:6]}"] = tell(look("login.line") + look("login.logout"))
+    monkeypatch.setattr(launch, "detachment", lambda: Detachment(True))
+    assert said | {"a unit": tell(look("login.logout"))} == snapshot
+
+
+def test_its_own_things(
+    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    running = ("run.state", {"state": "running"})
+    said: dict[str, Any] = {"new": []}
+    for check in ("state", "config", "lock", "runs"):
+        said["new"] += tell(look(f"console.{check}"))
+    history("20260101-over", ("run.state", {"state": "succeeded"}))
+    said["over"] = tell(look("console.runs"))
+    history("20260102-lost", running)
+    said["lost"] = tell(look("console.runs"))
+    history("20260103-down", running, ("outage", {"down": True}))
+    said["down"] = tell(look("console.runs"))
+    on_now("r1", directory=str(tmp_path))
+    said["no ladder"] = tell(look("console.ladder"))
+    on_now("r2", pid=GONE, directory=str(tmp_path))
+    said["pointer"] = tell(look("console.pointer"))
+    assert said == snapshot
+
+
+def test_the_page(snapshot: SnapshotAssertion) -> None:
+    found = [
+        Finding("gpu.x", Level.FAILED, "cards", "word " * 20, "do this\n  two: deeper"),
+        Finding("gpu.x", Level.WARNING, "x", "", "w\nmore"), Finding("gpu.x", Level.OK, "y", "z"),
+    ]  # fmt: skip
+    assert [line for one in found for line in lines(one, 60)] == snapshot
+    assert [last_line(found[n:]) for n in range(3)] == snapshot
