@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,3 +160,20 @@ def post(tmp_path: Path) -> Iterator[Post]:
     one = Post(tmp_path)
     yield one
     one.close()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """A sentinel's work on a made-up machine (`made_site.Site`) that has gone on for a second."""
+    from tests.guard.made_site import Site
+
+    made: list[Site] = []
+
+    def one(*limits: Limit, **changes: Any) -> Site:
+        made.append(Site(tmp_path, *limits, **changes))
+        made[-1].pass_time(1)
+        return made[-1]
+
+    yield one
+    for site in made:
+        site.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from console.guard.defaults import GIB, defaults
-from console.guard.judge import Judge, Judgement
+from console.guard.judge import Breach, Judge, Judgement
 from console.guard.limits import Limit
 from console.guard.look import Look, Memory
 
@@ -41,3 +41,9 @@ class Bench:
             self.at += step
             self.last = self.judge.look(self.see(**parts))  # type: ignore[arg-type]
         return self.last
+
+    def breached(self, seconds: float, **parts: object) -> Breach:
+        """The breach that this makes."""
+        found = self.go(seconds, **parts).breach
+        assert found is not None
+        return found

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,6 @@ class Site:
         self.means.ring.close()
         self.means.inbox.close()
         self.duty.close()
+
+
+Make = Callable[..., Site]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from itertools import chain, repeat
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +13,12 @@ from console.guard.limits import Limit
 from console.rollback import wake
 from console.rollback.report import LADDER
 from tests.guard.conftest import put
-from tests.guard.made_site import Site
-from tests.guard.test_duty import LOW, site
+from tests.guard.made_site import Make
+from tests.guard.test_duty import LOW
 
 
-@pytest.fixture
-def sites() -> Iterator[list[Site]]:
-    made: list[Site] = []
-    yield made
-    for one in made:
-        one.close()
-
-
-def test_what_a_victim_held_and_which_curve_crossed(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, Limit("service.ram_used", above=64 << 20, of="big"))
+def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
+    one = make(Limit("service.ram_used", above=64 << 20, of="big"))
     child = one.load()
     one.pass_time(1)
     source = one.means.watch.quick._watched[0]
@@ -47,8 +37,8 @@ def test_what_a_victim_held_and_which_curve_crossed(sites: list[Site], tmp_path:
     assert found["gap_s"] == pytest.approx(0.05)
 
 
-def test_of_ram_the_window_has_the_curve(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_of_ram_the_window_has_the_curve(make: Make) -> None:
+    one = make(LOW)
     one.load()
     one.available(7)
     one.pass_time(1)
@@ -57,9 +47,9 @@ def test_of_ram_the_window_has_the_curve(sites: list[Site], tmp_path: Path) -> N
 
 
 def test_what_is_about_to_happen_is_recorded_before_the_blow(
-    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = site(sites, tmp_path, LOW)
+    one = make(LOW)
     one.load()
     seen: list[list[str]] = []
 
@@ -76,9 +66,9 @@ def test_what_is_about_to_happen_is_recorded_before_the_blow(
 
 
 def test_a_recorder_that_fails_holds_no_blow_up(
-    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = site(sites, tmp_path, LOW)
+    one = make(LOW)
     child = one.load()
 
     def fails(*_: object) -> None:
@@ -91,8 +81,8 @@ def test_a_recorder_that_fails_holds_no_blow_up(
     assert child.wait(60) == -9
 
 
-def test_nobody_strikes_for_a_lease_once_nothing_lives(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW, lease_s=10)
+def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
+    one = make(LOW, lease_s=10)
     one.ladder()
     child = one.load()
     one.tell(do="outage", on=True)
@@ -108,8 +98,8 @@ def test_nobody_strikes_for_a_lease_once_nothing_lives(sites: list[Site], tmp_pa
     assert len(one.events("disarmed")) == 1
 
 
-def test_a_command_that_finds_no_room_is_tried_again(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_command_that_finds_no_room_is_tried_again(make: Make) -> None:
+    one = make(LOW)
     one.load()
     one.room = False
     one.available(7)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,28 +17,14 @@ from console.rollback import live, wake
 from console.rollback.report import LADDER
 from console.services import process
 from tests.guard.conftest import put
-from tests.guard.made_site import GIB, Site
+from tests.guard.made_site import GIB, Make, Site
 from tests.waiting import until
 
 LOW = Limit("host.ram_available", below=8 * GIB)
 
 
-@pytest.fixture
-def sites(tmp_path: Path) -> Iterator[list[Site]]:
-    made: list[Site] = []
-    yield made
-    for one in made:
-        one.close()
-
-
-def site(sites: list[Site], tmp_path: Path, *limits: Limit, **changes: Any) -> Site:
-    sites.append(Site(tmp_path, *limits, **changes))
-    sites[-1].pass_time(1)
-    return sites[-1]
-
-
-def test_a_breach_kills_wakes_and_is_written(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_breach_kills_wakes_and_is_written(make: Make) -> None:
+    one = make(LOW)
     one.ladder()
     child = one.load()
     one.pass_time(2)
@@ -61,16 +45,16 @@ def test_a_breach_kills_wakes_and_is_written(sites: list[Site], tmp_path: Path) 
     assert one.spawned == []
 
 
-def test_what_was_taken_before_the_arming_kills_nobody(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_what_was_taken_before_the_arming_kills_nobody(make: Make) -> None:
+    one = make(LOW)
     one.available(7)
     one.pass_time(5)
     assert one.breach() == {}
     assert one.page()["level"] == "warn"
 
 
-def test_a_rollback_that_climbs_is_only_warned_of(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_rollback_that_climbs_is_only_warned_of(make: Make) -> None:
+    one = make(LOW)
     child = one.load()
     one.tell(do="advisory", on=True)
     one.available(7)
@@ -84,8 +68,8 @@ def test_a_rollback_that_climbs_is_only_warned_of(sites: list[Site], tmp_path: P
     assert child.wait(60) == -9
 
 
-def test_one_kill_an_arming(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_one_kill_an_arming(make: Make) -> None:
+    one = make(LOW)
     one.ladder()
     first = one.load()
     one.available(7)
@@ -105,16 +89,16 @@ def test_one_kill_an_arming(sites: list[Site], tmp_path: Path) -> None:
     assert len(one.events("breach")) == 2
 
 
-def test_without_a_ladder_the_command_is_started(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_without_a_ladder_the_command_is_started(make: Make) -> None:
+    one = make(LOW)
     one.load()
     one.available(7)
     one.pass_time(1)
     assert one.spawned == [one.sheet.run_id]
 
 
-def test_a_ladder_that_dies_while_it_climbs_is_replaced(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
+    one = make(LOW)
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as climber:
         one.ladder(climber.pid)
         one.load()
@@ -132,8 +116,8 @@ def test_a_ladder_that_dies_while_it_climbs_is_replaced(sites: list[Site], tmp_p
         assert one.spawned == [one.sheet.run_id], "once"
 
 
-def test_a_ladder_that_says_nothing_is_not_waited_for(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_ladder_that_says_nothing_is_not_waited_for(make: Make) -> None:
+    one = make(LOW)
     one.ladder()
     one.load()
     one.available(7)
@@ -143,8 +127,8 @@ def test_a_ladder_that_says_nothing_is_not_waited_for(sites: list[Site], tmp_pat
     assert one.spawned == [one.sheet.run_id]
 
 
-def test_a_ladder_that_climbs_is_left_alone(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
+    one = make(LOW)
     one.ladder()
     one.load()
     one.available(7)
@@ -154,8 +138,8 @@ def test_a_ladder_that_climbs_is_left_alone(sites: list[Site], tmp_path: Path) -
     assert one.spawned == []
 
 
-def test_a_lease_that_runs_out(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, lease_s=600)
+def test_a_lease_that_runs_out(make: Make) -> None:
+    one = make(lease_s=600)
     one.ladder()
     child = one.load()
     one.pass_time(1)
@@ -179,8 +163,8 @@ def test_a_lease_that_runs_out(sites: list[Site], tmp_path: Path) -> None:
     assert child.poll() is None
 
 
-def test_a_lease_does_not_run_while_the_baseline_serves(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, lease_s=10)
+def test_a_lease_does_not_run_while_the_baseline_serves(make: Make) -> None:
+    one = make(lease_s=10)
     one.ladder()
     one.tell(do="outage", on=True)
     one.pass_time(5)
@@ -189,10 +173,8 @@ def test_a_lease_does_not_run_while_the_baseline_serves(sites: list[Site], tmp_p
     assert (one.woken(), one.breach()) == (b"", {})
 
 
-def test_a_lease_does_not_run_out_while_the_runner_rolls_back(
-    sites: list[Site], tmp_path: Path
-) -> None:
-    one = site(sites, tmp_path, lease_s=10)
+def test_a_lease_does_not_run_out_while_the_runner_rolls_back(make: Make) -> None:
+    one = make(lease_s=10)
     one.ladder()
     one.load()
     one.tell(do="outage", on=True)
@@ -206,10 +188,8 @@ def test_a_lease_does_not_run_out_while_the_runner_rolls_back(
     assert one.breach()["cause"] == "lease"
 
 
-def test_a_step_that_begins_beside_a_load_starts_no_time_anew(
-    sites: list[Site], tmp_path: Path
-) -> None:
-    one = site(sites, tmp_path, Limit("host.ram_available", below=38 * GIB, for_s=5.0))
+def test_a_step_that_begins_beside_a_load_starts_no_time_anew(make: Make) -> None:
+    one = make(Limit("host.ram_available", below=38 * GIB, for_s=5.0))
     child = one.load()
     one.available(37)
     one.pass_time(3)
@@ -226,18 +206,16 @@ def write_sheet(one: Site, **changes: Any) -> None:
     one.tell(do="sheet")
 
 
-def test_a_new_sheet_counts_at_once(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path)
+def test_a_new_sheet_counts_at_once(make: Make) -> None:
+    one = make()
     child = one.load()
     write_sheet(one, limits=(Limit("host.ram_available", below=50 * GIB),))
     one.pass_time(0.2)
     assert child.wait(60) == -9
 
 
-def test_an_envelope_that_comes_in_between_keeps_the_arming(
-    sites: list[Site], tmp_path: Path
-) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_an_envelope_that_comes_in_between_keeps_the_arming(make: Make) -> None:
+    one = make(LOW)
     child = one.load()
     write_sheet(one, envelope=Envelope((Point("load", ram=5 * GIB),)))
     one.pass_time(0.2)
@@ -248,10 +226,8 @@ def test_an_envelope_that_comes_in_between_keeps_the_arming(
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": "omni.guard/v1"}'])
-def test_a_sheet_that_cannot_be_used_leaves_the_one_before(
-    sites: list[Site], tmp_path: Path, text: str
-) -> None:
-    one = site(sites, tmp_path, LOW)
+def test_a_sheet_that_cannot_be_used_leaves_the_one_before(make: Make, text: str) -> None:
+    one = make(LOW)
     child = one.load()
     put(one.run, f"{DIRECTORY}/{SHEET}", text)
     one.tell(do="sheet")
@@ -262,10 +238,10 @@ def test_a_sheet_that_cannot_be_used_leaves_the_one_before(
     assert child.wait(60) == -9
 
 
-def test_the_baseline_is_never_killed(sites: list[Site], tmp_path: Path) -> None:
+def test_the_baseline_is_never_killed(make: Make) -> None:
     baseline = subprocess.Popen(["sleep", "600"], start_new_session=True)
     start = process.start_time(baseline.pid) or 0
-    one = site(sites, tmp_path, LOW, spare_pids=((baseline.pid, start),), spare=("alike",))
+    one = make(LOW, spare_pids=((baseline.pid, start),), spare=("alike",))
     one.loads.append(baseline)
     live.append(one.run / "rollback" / live.LIVE, live.Live("process", "big", baseline.pid, start))
     load = one.load("alike")
@@ -276,8 +252,8 @@ def test_the_baseline_is_never_killed(sites: list[Site], tmp_path: Path) -> None
     assert len(one.page()["spared"]) == 1
 
 
-def test_memory_that_is_not_known_is_said(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path)
+def test_memory_that_is_not_known_is_said(make: Make) -> None:
+    one = make()
     put(one.machine, "proc/meminfo", "")
     one.pass_time(3)
     assert one.page()["memory"] is None
@@ -285,9 +261,9 @@ def test_memory_that_is_not_known_is_said(sites: list[Site], tmp_path: Path) -> 
 
 
 def test_a_stumble_is_said_and_watching_goes_on(
-    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = site(sites, tmp_path)
+    one = make()
     ticks = 0
 
     def tick() -> None:
@@ -302,15 +278,15 @@ def test_a_stumble_is_said_and_watching_goes_on(
     assert one.events("error") == ["RuntimeError: oh no"]
 
 
-def test_it_ends_when_told(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path)
+def test_it_ends_when_told(make: Make) -> None:
+    one = make()
     one.tell(do="quit")
     one.pass_time(0.1)
     assert one.duty.over
 
 
-def test_it_ends_when_nobody_is_left(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path)
+def test_it_ends_when_nobody_is_left(make: Make) -> None:
+    one = make()
     child = one.load()
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
@@ -324,11 +300,11 @@ def test_it_ends_when_nobody_is_left(sites: list[Site], tmp_path: Path) -> None:
 
 
 def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
-    sites: list[Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[bytes] = []
     monkeypatch.setattr(wake, "trigger", lambda directory, byte: said.append(byte) or True)
-    one = site(sites, tmp_path)
+    one = make()
     one.ladder()
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
@@ -340,9 +316,9 @@ def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
 
 
 @pytest.mark.parametrize("who", ["runner", "ladder", "lease"])
-def test_it_stays_while_somebody_is_left(sites: list[Site], tmp_path: Path, who: str) -> None:
+def test_it_stays_while_somebody_is_left(make: Make, who: str) -> None:
     own = (os.getpid(), process.start_time(os.getpid()) or 0)
-    one = site(sites, tmp_path, lease_s=9000, runner=own if who == "runner" else (0, 0))
+    one = make(lease_s=9000, runner=own if who == "runner" else (0, 0))
     if who == "ladder":
         one.ladder()
     if who == "lease":
@@ -354,8 +330,8 @@ def test_it_stays_while_somebody_is_left(sites: list[Site], tmp_path: Path, who:
     assert not one.duty.over
 
 
-def test_descriptors_stay_as_they_are(sites: list[Site], tmp_path: Path) -> None:
-    one = site(sites, tmp_path, LOW, disks=("/",), gpus=("GPU-1",))
+def test_descriptors_stay_as_they_are(make: Make) -> None:
+    one = make(LOW, disks=("/",), gpus=("GPU-1",))
     one.load()
     until(lambda: one.pass_time(1.05) or len(one.means.watch.descriptors()) == 2)
     before = os.listdir("/proc/self/fd")
@@ -363,10 +339,8 @@ def test_descriptors_stay_as_they_are(sites: list[Site], tmp_path: Path) -> None
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_limit_of_the_slow_tier_is_judged_in_the_tick_that_read_it(
-    sites: list[Site], tmp_path: Path
-) -> None:
-    one = site(sites, tmp_path, Limit("host.swap_out_rate", above=1e6))
+def test_a_limit_of_the_slow_tier_is_judged_in_the_tick_that_read_it(make: Make) -> None:
+    one = make(Limit("host.swap_out_rate", above=1e6))
     child = one.load()
     put(one.machine, "proc/vmstat", "nr 1\npswpin 0\npswpout 0\n")
     one.pass_time(3)

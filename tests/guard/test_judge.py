@@ -71,9 +71,8 @@ def test_for_means_without_a_break() -> None:
     for _ in range(5):
         assert bench.go(1.9, swap=1.5 * GIB).breach is None
         bench.go(0.05, swap=0.9 * GIB)
-    found = bench.go(2.1, swap=1.5 * GIB)
-    assert found.breach is not None
-    assert (found.breach.limit.source, found.breach.value) == ("site", 1.5 * GIB)
+    breach = bench.breached(2.1, swap=1.5 * GIB)
+    assert (breach.limit.source, breach.value) == ("site", 1.5 * GIB)
 
 
 def test_a_late_look_is_no_break() -> None:
@@ -165,9 +164,8 @@ def test_swap_that_grows_is_a_breach() -> None:
     bench.judge.arm(bench.see(swap=3 * GIB))
     assert bench.go(1, swap=20 * GIB).breach is None, "plenty is free"
     bench.go(20, swap=3 * GIB)
-    found = bench.go(1, available=100 * GIB, swap=15 * GIB)
-    assert found.breach is not None
-    assert any("12.0 GiB" in one for one in found.breach.reasons)
+    breach = bench.breached(1, available=100 * GIB, swap=15 * GIB)
+    assert any("12.0 GiB" in one for one in breach.reasons)
 
 
 def test_what_begins_beside_a_load_gives_it_no_more_time_and_no_more_swap() -> None:
@@ -218,10 +216,9 @@ def test_an_oom_kill_in_what_is_armed() -> None:
     quiet = Load("candidate", "container", bench.at, oom=0)
     assert bench.go(1, loads=(quiet,)).breach is None
     killed = dataclasses.replace(quiet, at=bench.at, oom=1)
-    found = bench.go(0.05, loads=(quiet, killed))
-    assert found.breach is not None
-    assert (found.breach.limit.metric, found.breach.value) == ("service.oom_kills", 1)
-    assert found.breach.of == "candidate"
+    breach = bench.breached(0.05, loads=(quiet, killed))
+    assert (breach.limit.metric, breach.value) == ("service.oom_kills", 1)
+    assert breach.of == "candidate"
 
 
 def test_a_named_service_and_any() -> None:
@@ -229,9 +226,8 @@ def test_a_named_service_and_any() -> None:
     bench = Bench(*limits)
     big = Load("b", "container", bench.at, ram=20 * GIB, restarts=2, oom=0)
     assert bench.go(1, loads=(big,)).breach is None
-    found = bench.go(0.3, loads=(dataclasses.replace(big, name="a", at=bench.at), big))
-    assert found.breach is not None
-    assert (found.breach.limit.of, found.breach.value) == ("a", 20 * GIB)
+    breach = bench.breached(0.3, loads=(dataclasses.replace(big, name="a", at=bench.at), big))
+    assert (breach.limit.of, breach.value) == ("a", 20 * GIB)
 
 
 def test_fatal_lines() -> None:
@@ -240,18 +236,16 @@ def test_fatal_lines() -> None:
         Limit(log="candidate", matches="x", count=2, source="playbook x"),
     )
     assert bench.go(1, hits=(LogHit(0, 9, "another limit"), LogHit(1, 1, "one"))).breach is None
-    found = bench.go(0.05, hits=(LogHit(1, 2, "CUDA \x1b[31merror"),))
-    assert found.breach is not None
-    assert (found.breach.limit.log, found.breach.index) == ("candidate", 1)
+    breach = bench.breached(0.05, hits=(LogHit(1, 2, "CUDA \x1b[31merror"),))
+    assert (breach.limit.log, breach.index) == ("candidate", 1)
 
 
 def test_disks_and_swap_traffic() -> None:
     bench = Bench(Limit("disk.free", below=GIB, of="/a"), Limit("host.swap_out_rate", above=1e9))
     full = Disk("/b", bench.at, 1)
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB), full)).breach is None
-    found = bench.go(0.3, disks=(Disk("/a", bench.at, GIB // 2), full))
-    assert found.breach is not None
-    assert (found.breach.limit.of, found.breach.value) == ("/a", GIB // 2)
+    breach = bench.breached(0.3, disks=(Disk("/a", bench.at, GIB // 2), full))
+    assert (breach.limit.of, breach.value) == ("/a", GIB // 2)
     bench.judge.arm(bench.see())
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB),)).breach is None
 
@@ -304,8 +298,7 @@ def test_a_breach_is_counted_from_the_sample_that_passed_the_limit() -> None:
 def test_what_has_to_last_is_counted_from_when_it_has() -> None:
     bench = Bench(Limit("host.ram_available", below=100 * GIB, for_s=0.12))
     begun = bench.at + 0.05
-    found = bench.go(1, available=90 * GIB).breach
-    assert found is not None
+    found = bench.breached(1, available=90 * GIB)
     assert found.crossed_at == pytest.approx(begun + 0.12)
     assert found.at == pytest.approx(begun + 0.15)
     assert found.gap_s == pytest.approx(0.05)
@@ -316,8 +309,7 @@ def test_a_figure_that_came_late_is_counted_from_when_it_was_read() -> None:
     small = Load("a", "process", bench.at, ram=GIB)
     bench.go(0.5, loads=(small,))
     read = bench.at - 0.4
-    found = bench.go(0.05, loads=(dataclasses.replace(small, at=read, ram=20 * GIB),)).breach
-    assert found is not None
+    found = bench.breached(0.05, loads=(dataclasses.replace(small, at=read, ram=20 * GIB),))
     assert found.crossed_at == read
     assert found.at == bench.at
     assert found.gap_s == pytest.approx(read - small.at)

@@ -26,9 +26,9 @@ from console.guard.sheet import Sheet
 from console.guard.target import Deny, Target, sort_out
 from console.rollback.live import Live
 from tests.guard.judging import MACHINE, PLENTY, Bench
-from tests.guard.made_site import Site
+from tests.guard.made_site import Make
 from tests.guard.prey_parts import ID, made_up
-from tests.guard.test_duty import LOW, site
+from tests.guard.test_duty import LOW
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 
@@ -237,9 +237,8 @@ def test_what_cannot_be_looked_at(
     assert [one.replace(str(tmp_path), "…") for one in found] == snapshot
 
 
-def test_the_events_of_a_breach(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    made: list[Site] = []
-    one = site(made, tmp_path, LOW, lease_s=10)
+def test_the_events_of_a_breach(make: Make, snapshot: SnapshotAssertion) -> None:
+    one = make(LOW, lease_s=10)
     child = one.load()
     one.room = False
     one.available(7)
@@ -251,4 +250,3 @@ def test_the_events_of_a_breach(tmp_path: Path, snapshot: SnapshotAssertion) -> 
     kinds = ("armed", "breach", "ladder", "disarmed", "end")
     found = {kind: "; ".join(one.events(kind)) for kind in kinds}
     assert {kind: text.replace(str(child.pid), "PID") for kind, text in found.items()} == snapshot
-    one.close()
