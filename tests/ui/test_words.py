@@ -158,7 +158,7 @@ def test_a_rollback(snapshot: SnapshotAssertion) -> None:
     said = [drawn(rung_rows(lines, 70)), drawn(rung_rows(begun, 70))]
     command = "docker run " + " ".join(f"--option-{n}=value" for n in range(12))
     for result, trouble in (
-        (None, ""), (None, "the command cannot be started"), (Result(False, detail="no answer"), ""),
+        (None, ""), (None, "it cannot be started"), (Result(False, detail="no answer"), ""),
         (Result(False, manual=(command, "docker start x")), ""), (Result(True, degraded=True), ""),
         (Result(True, tok_s=10.8, reference=10.9, restore_s=74.0), ""),
         (Result(True, tok_s=10.8), ""), (Result(True, nothing_to_do=True), ""),
@@ -194,8 +194,10 @@ def test_rows_of_runs_and_playbooks(snapshot: SnapshotAssertion) -> None:
     rows = [run_row(one, width, marked=width == 60) for one in runs for width in (100, 60)]
     entry = Entry(Path("/x/one.yaml"), "one", "The one", source="site")
     entries = [
-        entry, replace(entry, objective="find out", lessons=("F-001",), read_first=("F-001 x",), title=""),
-        replace(entry, path=Path("/x/other.yaml"), problem="line 14: missing key 'title'\nand more"),
+        entry,
+        replace(entry, objective="find out", lessons=("F-001",), read_first=("F-001 x",)),
+        replace(entry, path=Path("/x/other.yaml"), problem="line 14: missing key\nand more"),
+        replace(entry, title=""),
     ]  # fmt: skip
     said = [drawn(rows), *[drawn(entry_rows(one, 40)) for one in entries]]
     assert "\n\n".join(said) == snapshot
