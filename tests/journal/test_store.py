@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +76,12 @@ def fill(journal: Journal, count: int, start: int = 0) -> None:
 
 
 def read(path: Path, seq: int = 0) -> list[Event]:
-    reader = Reader(path)
-    try:
+    with closing(Reader(path)) as reader:
         return reader.since(seq)
-    finally:
-        reader.close()
+
+
+def numbers(path: Path, seq: int = 0) -> list[int]:
+    return [event.data["n"] for event in read(path, seq)]
 
 
 def test_what_is_appended_is_read(journal: Journal, path: Path) -> None:
@@ -88,17 +89,17 @@ def test_what_is_appended_is_read(journal: Journal, path: Path) -> None:
     assert read(path) == [Event(1, 12.5, "step.state", "build", 2, {"state": "running"})]
 
 
-def test_events_come_in_order_and_from_where_the_reader_left_off(
+def test_events_come_in_order_and_from_where_a_reader_left_off(
     journal: Journal, path: Path
 ) -> None:
     fill(journal, 20)
-    reader = Reader(path)
-    assert [e.seq for e in reader.since(0)] == list(range(1, 21))
-    assert reader.since(20) == []
-    fill(journal, 3, 20)
-    assert [e.data["n"] for e in reader.since(20)] == [20, 21, 22]
-    assert [e.seq for e in reader] == list(range(1, 24))
-    reader.close()
+    with closing(Reader(path)) as reader, closing(Reader(path)) as second:
+        assert [e.seq for e in reader.since(0)] == list(range(1, 21))
+        assert reader.since(20) == []
+        fill(journal, 3, 20)
+        assert [e.data["n"] for e in reader.since(20)] == [20, 21, 22]
+        assert reader.since(20) == second.since(20)
+        assert [e.seq for e in reader] == list(range(1, 24))
 
 
 def test_time_that_goes_back_does_not_change_the_order(journal: Journal, path: Path) -> None:
@@ -107,82 +108,51 @@ def test_time_that_goes_back_does_not_change_the_order(journal: Journal, path: P
     assert [e.at for e in read(path)] == [100.0, 50.0, 75.0]
 
 
-def test_a_second_reader_sees_the_same(journal: Journal, path: Path) -> None:
-    fill(journal, 5)
-    first, second = Reader(path), Reader(path)
-    assert first.since(0) == second.since(0)
-    fill(journal, 1, 5)
-    assert first.since(5) == second.since(5) != []
-    first.close()
-    second.close()
-
-
 def test_a_reader_never_writes(journal: Journal, path: Path) -> None:
     fill(journal, 1)
-    reader = Reader(path)
-    reader.since(0)
-    assert reader._db is not None
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader._db.execute("DELETE FROM event")
-    reader.close()
+    with closing(Reader(path)) as reader:
+        reader.since(0)
+        assert reader._db is not None
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            reader._db.execute("DELETE FROM event")
 
 
 def test_a_reader_in_a_transaction_does_not_hold_up_the_writer(
     journal: Journal, path: Path
 ) -> None:
     fill(journal, 3)
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    assert reader.execute("SELECT count(*) FROM event").fetchone() == (3,)
-    fill(journal, 3, 3)
-    assert reader.execute("SELECT count(*) FROM event").fetchone() == (3,)
-    reader.close()
+    count = "SELECT count(*) FROM event"
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute(count).fetchone() == (3,)
+        fill(journal, 3, 3)
+        assert reader.execute(count).fetchone() == (3,)
     assert len(read(path)) == 6
 
 
 def test_reading_while_it_is_written(journal: Journal, path: Path) -> None:
-    total, problems, seen = 200, [], list[int]()
+    total, problems, seen = 100, [], list[int]()
 
     def follow() -> None:
-        reader = Reader(path)
         try:
-            while len(seen) < total:
-                seen.extend(e.data["n"] for e in reader.since(len(seen)))
+            with closing(Reader(path)) as reader:
+                while len(seen) < total:
+                    seen.extend(e.data["n"] for e in reader.since(len(seen)))
         except Exception as error:
             problems.append(error)
-        finally:
-            reader.close()
 
-    followers = threading.Thread(target=follow, daemon=True)
-    followers.start()
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
     fill(journal, total)
-    followers.join(60)
-    assert problems == []
-    assert seen == list(range(total))
+    follower.join(60)
+    assert (problems, seen) == ([], list(range(total)))
 
 
 def test_a_reopened_journal_goes_on(path: Path) -> None:
     for start in (0, 3):
-        journal = Journal(path)
-        fill(journal, 3, start)
-        journal.close()
+        with closing(Journal(path)) as journal:
+            fill(journal, 3, start)
     assert [(e.seq, e.data["n"]) for e in read(path)] == [(n + 1, n) for n in range(6)]
-
-
-def test_every_append_is_durable_by_itself(path: Path) -> None:
-    """A writer that is killed at once has lost nothing it got a number for."""
-    code = (
-        "import os, sys; from pathlib import Path; from console.journal.store import Journal\n"
-        "j = Journal(Path(sys.argv[1]))\n"
-        "print([j.append(1.0, 'n', '', 0, {'n': n}) for n in range(7)], flush=True)\n"
-        "os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
-    )
-    assert json.loads(done.stdout) == list(range(1, 8))
-    assert done.returncode == -9
-    assert [e.seq for e in read(path)] == list(range(1, 8))
 
 
 def test_the_pragmas_that_make_it_so(journal: Journal) -> None:
@@ -193,41 +163,37 @@ def test_the_pragmas_that_make_it_so(journal: Journal) -> None:
     assert one == {"journal_mode": "wal", "synchronous": 2, "user_version": 1}
 
 
-def test_a_finished_run_in_a_directory_one_cannot_write(shared: Path) -> None:
+def test_a_run_of_another_user_that_is_live_and_that_is_over(shared: Path) -> None:
     path = shared / "journal.db"
-    journal = Journal(path)
-    fill(journal, 5)
-    journal.close()
-    assert sorted(p.name for p in shared.iterdir()) == ["journal.db"]
+    with closing(Journal(path)) as journal:
+        fill(journal, 5)
+        with read_only(shared):
+            assert numbers(path) == list(range(5))
+        fill(journal, 1, 5)
+        with read_only(shared):
+            assert len(read(path)) == 6
+    assert [p.name for p in shared.iterdir()] == ["journal.db"]
     with read_only(shared):
-        assert [e.data["n"] for e in read(path)] == list(range(5))
-        assert len(read(path, 3)) == 2
-    assert sorted(p.name for p in shared.iterdir()) == ["journal.db"]
+        assert numbers(path) == list(range(6))
+        assert len(read(path, 3)) == 3
+    assert [p.name for p in shared.iterdir()] == ["journal.db"]
 
 
-def test_a_live_run_of_another_user(shared: Path) -> None:
-    path = shared / "journal.db"
-    journal = Journal(path)
-    fill(journal, 5)
-    with read_only(shared):
-        assert [e.data["n"] for e in read(path)] == list(range(5))
-    fill(journal, 1, 5)
-    with read_only(shared):
-        assert len(read(path)) == 6
-    journal.close()
-
-
-def test_a_run_of_another_user_whose_runner_was_killed(shared: Path) -> None:
+def test_a_runner_that_is_killed_has_lost_nothing_it_got_a_number_for(shared: Path) -> None:
+    """Every append is durable by itself, and another user reads them too."""
     path = shared / "journal.db"
     code = (
         "import os, sys; from pathlib import Path; from console.journal.store import Journal\n"
-        "j = Journal(Path(sys.argv[1])); [j.append(1.0, 'n', '', 0, {}) for n in range(7)]\n"
+        "j = Journal(Path(sys.argv[1]))\n"
+        "print([j.append(1.0, 'n', '', 0, {'n': n}) for n in range(7)], flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    argv = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)) == (-9, list(range(1, 8)))
     assert (shared / "journal.db-wal").stat().st_size > 0
     with read_only(shared):
-        assert len(read(path)) == 7
+        assert numbers(path) == list(range(7))
 
 
 def test_what_is_no_journal_is_not_read_and_a_missing_one_is_not_made(path: Path) -> None:
@@ -241,38 +207,34 @@ def test_what_is_no_journal_is_not_read_and_a_missing_one_is_not_made(path: Path
 
 
 def test_a_torn_file_is_an_error_not_a_shorter_history(path: Path) -> None:
-    journal = Journal(path)
-    for number in range(30):
-        journal.append(1.0, "note", "", number, {"text": "x" * 2000})
-    journal.close()
+    with closing(Journal(path)) as journal:
+        for number in range(30):
+            journal.append(1.0, "note", "", number, {"text": "x" * 2000})
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(JournalError):
         read(path)
 
 
-def test_a_torn_write_ahead_log_loses_only_its_end(path: Path, tmp_path: Path) -> None:
-    journal = Journal(path)
+def test_a_torn_write_ahead_log_loses_only_its_end(
+    journal: Journal, path: Path, tmp_path: Path
+) -> None:
     fill(journal, 10)
     copy = tmp_path / "copy" / "journal.db"
     copy.parent.mkdir()
     copy.write_bytes(path.read_bytes())
     wal = path.with_name("journal.db-wal").read_bytes()
     copy.with_name("journal.db-wal").write_bytes(wal[:-100])
-    journal.close()
-    found = [e.data["n"] for e in read(copy)]
-    assert found == list(range(9))
+    assert numbers(copy) == list(range(9))
 
 
 def test_a_reader_recovers_when_the_journal_appears(path: Path) -> None:
-    reader = Reader(path)
-    with pytest.raises(JournalError):
-        reader.since(0)
-    journal = Journal(path)
-    fill(journal, 2)
-    assert len(reader.since(0)) == 2
-    reader.close()
-    journal.close()
+    with closing(Reader(path)) as reader:
+        with pytest.raises(JournalError):
+            reader.since(0)
+        with closing(Journal(path)) as journal:
+            fill(journal, 2)
+            assert len(reader.since(0)) == 2
 
 
 def test_a_journal_that_cannot_be_made_and_one_that_is_closed(path: Path) -> None:
@@ -288,10 +250,9 @@ def test_a_journal_that_cannot_be_made_and_one_that_is_closed(path: Path) -> Non
 def test_a_path_with_characters_of_a_url(tmp_path: Path) -> None:
     path = tmp_path / "a?mode=rwc#b %41" / "journal.db"
     path.parent.mkdir()
-    journal = Journal(path)
-    fill(journal, 1)
-    assert len(read(path)) == 1
-    journal.close()
+    with closing(Journal(path)) as journal:
+        fill(journal, 1)
+        assert len(read(path)) == 1
 
 
 def test_data_that_is_no_object_is_empty(journal: Journal, path: Path) -> None:
@@ -318,17 +279,13 @@ data = st.dictionaries(
 
 
 def test_any_json_comes_back_as_it_was(journal: Journal, path: Path) -> None:
-    reader, before = Reader(path), [0]
-
     @settings(max_examples=60)
     @given(data)
     def check(entry: dict[str, Any]) -> None:
         seq = journal.append(0.0, "note", "", 0, entry)
-        assert reader.since(before[0]) == [Event(seq, 0.0, "note", "", 0, entry)]
-        before[0] = seq
+        assert read(path, seq - 1) == [Event(seq, 0.0, "note", "", 0, entry)]
 
     check()
-    reader.close()
 
 
 def test_hostile_text_is_data(journal: Journal, path: Path) -> None:

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from console.lessons import bearing, ids
+from console.lessons import bearing
 from console.lessons.load import Registry
 from console.lint.rule import rules
-from console.run.effect import effects
-from console.viewer.site import shipped
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"\b[FSP]-\d{3}\b")
@@ -127,16 +125,3 @@ def test_no_recheck_is_a_shell_line(registry: Registry) -> None:
 def test_files_are_the_packages_data() -> None:
     packed = (ROOT / "pyproject.toml").read_text("utf-8")
     assert '"lessons/*.yaml", "lessons/registry/*.yaml"' in packed
-    assert all(path.parent == ids.SHIPPED for path in ids._in(ids.SHIPPED).values())
-
-
-def test_the_shipped_playbooks_find_their_lessons() -> None:
-    from console.playbook.load import load_playbook
-
-    known = frozenset({"fast", "slow"})
-    for path in shipped().glob("*.yaml"):
-        book = load_playbook(path, planning=True, site_services=known)
-        services = book.services()
-        for _, step in book.steps():
-            for one in bearing.bearing(step.kind, effects(step, services)):
-                assert one.lesson in ids.known()

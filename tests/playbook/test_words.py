@@ -117,6 +117,7 @@ STEPS = [
     "{id: a, note: x, container: y}", "{id: a, note: x, zzzzzz: 1}",
     "{id: a, run: [x], environment: {A: b}}", "{id: g, gate: []}",
     "{id: m, run: [x], outputs: {n: {pattern: '([0-9]+)', unit: furlong}}}",
+    "{id: a, run: [x], env: {A: true}}",
     "{id: tg, run: [x], figures: llama-bench, "
     "outputs: {tg_tok_s: {pattern: 'tg ([0-9]+)', unit: tok/s}}}",
 ]  # fmt: skip
