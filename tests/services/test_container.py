@@ -9,6 +9,7 @@ from typing import Any
 import docker
 import pytest
 
+from console.clock import FakeClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
     COOKIE,
@@ -22,7 +23,8 @@ from console.services.base import (
     Status,
 )
 from console.services.container import ContainerDriver, labels_of, unix_host
-from console.services.docker_client import inspect
+from console.services.docker_client import connect, inspect
+from console.services.engine_state import GONE_S
 from tests.services.containers import (
     Recorder,
     also_real,
@@ -32,6 +34,7 @@ from tests.services.containers import (
     service,
     unique,
 )
+from tests.services.made_engine import IMAGE, MadeEngine, Refused
 from tests.waiting import until
 
 MIB = 1024 * 1024
@@ -311,6 +314,39 @@ def test_an_engine_that_refuses_the_oom_score(
     assert driver.status(handle).alive
     assert look(client, handle.container)["HostConfig"]["OomScoreAdj"] == 0
     assert any("oom_score_adj" in line for line in said)
+
+
+def test_one_that_was_made_before_its_score_was_refused_is_moved_aside(
+    made: MadeEngine, recorder: Recorder
+) -> None:
+    """Some engines find out only when the kernel is asked."""
+
+    def refuse(call: str) -> None:
+        if call.endswith("/start"):
+            made.answer = lambda call: None
+            raise Refused(500, "write /proc/self/oom_score_adj: permission denied")
+
+    made.answer = refuse
+    client = connect(made.host)
+    handle = ContainerDriver(service("score", busy(IMAGE)), client).start(recorder.launch)
+    client.close()
+    first, second = recorder.handles
+    assert (second, made.find("omni-score").id) == (handle, handle.container)
+    assert made.find(first.container).name == f"omni-score.{first.container[:6]}-1"
+
+
+def test_one_that_outlives_its_kill_is_an_error_after_a_while(
+    made: MadeEngine, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, clock = connect(made.host), FakeClock()
+    driver = ContainerDriver(service("stuck", busy(IMAGE)), client, clock=clock)
+    handle = driver.start(recorder.launch)
+    for verb in ("_stop", "_kill"):
+        monkeypatch.setattr(made, verb, lambda one, query: (204, None))
+    with pytest.raises(ServiceError):
+        driver.stop(handle, 1)
+    assert sum(clock.slept) == pytest.approx(GONE_S, abs=0.2)
+    client.close()
 
 
 def test_somebody_elses_container_is_started_and_stopped_only(
