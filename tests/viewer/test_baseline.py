@@ -21,7 +21,6 @@ from console.rollback.proof import proof_file, remember
 from console.services import process
 from console.services.probe import Health, health
 from console.viewer.baseline import BaselineView, BaselineWatch
-from console.viewer.container import judge
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import Hand, gone
 from tests.waiting import until
@@ -184,30 +183,6 @@ def test_somebody_else_at_its_address_is_not_the_baseline(
     assert found.detail == "something else answers there; container exited (0)"
     engine["/containers/box/json"] = (200, {"State": {"Running": True}})
     wait(watch(boxed(port, engine)), "serving")
-
-
-@pytest.mark.parametrize(
-    ("state", "word", "detail"),
-    [
-        ({"Running": True}, "loading", "container is up"),
-        ({"Running": True, "Paused": True}, "stopped", "container paused"),
-        ({"Restarting": True, "Running": True, "ExitCode": 1}, "loading",
-         "container restarting (exited 1)"),
-        ({"Status": "created", "FinishedAt": "0001-01-01T00:00:00Z"}, "stopped",
-         "container created, never started"),
-        ({"Status": "exited", "ExitCode": 137, "OOMKilled": True,
-          "FinishedAt": "2026-01-01T00:00:00.123456789Z"}, "stopped",
-         "container exited (137, out of memory) 3 min ago"),
-        ({"Status": "exited", "ExitCode": 0, "FinishedAt": "2025-12-31T22:03:20Z"}, "stopped",
-         "container exited (0) 2 h 00 min ago"),
-        ({"Status": "\x1b[2Jexited", "ExitCode": 0, "FinishedAt": "soon"}, "stopped",
-         "container exited (0)"),
-        (None, "unknown", "the container engine answered nonsense"),
-    ],
-)  # fmt: skip
-def test_an_inspected_container_in_words(state: object, word: str, detail: str) -> None:
-    at = 1767225600.0 + 200  # 2026-01-01 00:03:20 UTC
-    assert judge({"State": state}, at) == (word, detail)
 
 
 def test_without_site_and_runs_there_is_none_and_nothing_is_made(watch: Watch) -> None:

@@ -12,8 +12,8 @@ from console.cli import main
 from console.gauges.text import Signs, cells, plain
 from console.run.directory import RunDir
 from console.services import process
-from console.viewer.guard import NOBODY, GuardView
-from console.viewer.guard_breach import BreachPage, page, read, title
+from console.viewer.guard import NOBODY
+from console.viewer.guard_breach import BreachPage, page, read
 from console.viewer.guard_chart import LABEL, Curve, chart, columns
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, WALL, breach, climbed, record, run_of
 
@@ -40,15 +40,6 @@ def test_a_breach_as_a_page(run: RunDir) -> None:
     climbed(run, ("memory", 2.1), ("serving", 74.0))
     found = shown(run)
     assert found.above[0] == ("RAM available 28.0 GiB, below 32.0 GiB", "bad")
-    said = text(found)
-    assert title(read(run)) == f"2026-09-21 14:14:55 UTC  {run.id}"
-    assert (
-        "killed candidate (container 0123456789ab), held 75.0 GiB, by cgroup.kill, "
-        "process_mrelease 34 ms after it had been passed for 0.10 s, gone after 227 ms" in said
-    )
-    assert "memory was back after 2.10 s; the baseline served again after 1 min 14 s" in said
-    assert "RAM available below 32.0 GiB for 0.10 s: kill (site:4)" in said
-    assert "What next" in said
     ram, swap = found.curves
     assert (ram.top, ram.limit, ram.below) == (377 * GIB, 32 * GIB, True)
     assert (swap.name, swap.below) == ("swap used", False)
@@ -67,7 +58,6 @@ def test_the_card_that_was_the_cause_comes_first(run: RunDir) -> None:
     assert vram.points[0] == (MONO, 96 * GIB)
     assert vram.points[-1] == (MONO + KILL_S, 2 * GIB)
     assert ram.name == "RAM available"
-    assert "shorten the context" in text(shown(run))
 
 
 def test_the_service_that_was_the_cause_comes_first(run: RunDir) -> None:
@@ -106,24 +96,6 @@ def test_pressure_is_no_figure_of_bytes(run: RunDir) -> None:
     assert plain(rows_[-1]).startswith("     0 % ")
 
 
-def test_what_a_victim_held_is_what_the_sentinel_wrote(run: RunDir) -> None:
-    held = {"ram": 3 * GIB, "swap": None, "age_s": 0.1}
-    killed = {"name": "candidate (pid 3)", "held": held, "rungs": ["signals"]}
-    breach(run, killed=[killed, {"name": "other (pid 4)", "empty_s": 0.1}], gap_s=0.25)
-    said = text(shown(run))
-    assert "killed candidate (pid 3), held 3.0 GiB, by signals" in said
-    assert "killed other (pid 4), gone after 100 ms" in said
-    assert "nobody had looked for 0.25 s before the sample that showed it" in said
-
-
-def test_what_the_ladder_has_not_done_is_not_said_to_be_done(run: RunDir) -> None:
-    record(run)
-    breach(run)
-    assert "no ladder has said yet that the baseline serves: F12" in text(shown(run))
-    climbed(run, ("memory", -300.0), ("serving", -200.0))  # the one before this breach
-    assert "memory was back" not in text(shown(run))
-
-
 def test_after_a_reboot_and_without_a_ring_there_is_what_the_breach_kept(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,10 +104,6 @@ def test_after_a_reboot_and_without_a_ring_there_is_what_the_breach_kept(
     (ram,) = shown(run).curves
     assert len(ram.points) == len(rows)
     assert ram.points[-1] == (MONO + KILL_S, pytest.approx((354 - 285) * GIB))
-    monkeypatch.setattr(process, "boot_id", lambda: "before")
-    record(run)
-    monkeypatch.setattr(process, "boot_id", lambda: "after")
-    assert "this machine has been restarted since: boot id differs" in text(shown(run))
 
 
 @pytest.mark.parametrize(
@@ -151,25 +119,6 @@ def test_garbage_is_no_page_and_no_escape(run: RunDir, changes: dict[str, Any]) 
     breach(run, **changes)
     assert "\x1b" not in text(shown(run))
     assert shown(run).above[0][0]
-
-
-def test_a_lease_that_ran_out_killed_nobody(run: RunDir) -> None:
-    breach(run, cause="lease", reason="nobody was attached for 600 s", killed=[], limit={})
-    assert "the lease ran out: the ladder stops what runs" in text(shown(run))
-
-
-def test_without_a_breach_it_says_what_would_be_one(run: RunDir) -> None:
-    assert "nothing was ever guarded here" in text(page(None, NOBODY))
-    assert "no sentinel has watched this run" in text(shown(run))
-    record(run)
-    from console.guard.defaults import defaults
-
-    view = GuardView(run, "ok", MONO, limits=defaults(377 * GIB, 0).limits, missing=("no mlock",))
-    found = page(read(run), view)
-    assert found.above[0][0] == "No breach in this run: the guard has stopped nothing."
-    assert "RAM available below 5.9 GiB: kill" in text(found)
-    assert "not obtained: no mlock" in text(found)
-    assert "least RAM available in what is recorded: 28.0 GiB" in text(found)
 
 
 # -- the curve -----------------------------------------------------------------------------------
@@ -216,23 +165,6 @@ def test_the_worst_of_a_span_is_what_is_drawn() -> None:
 # -- the recorder as a command -------------------------------------------------------------------
 
 
-def test_the_last_seconds_as_a_table(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
-    record(run)
-    breach(run)
-    assert main(["recorder", "1a2b", "--seconds", "30"]) == 0
-    out = capsys.readouterr().out
-    assert "the sentinel is alive" in out
-    table = [line for line in out.splitlines() if line.startswith("14:1") and " GiB " in line]
-    assert sum(" act " in line for line in table) >= 5
-    assert len(table) > 25 + 10, "one a second, and more in the last five"
-    table = [line for line in table if " n/a" in line]
-    assert table[-1].startswith("14:15:15.000  ok ")
-    assert "28.0 GiB" in out
-    assert "swap-in 0 B/s, swap-out not known, GPU-a 90.0 GiB of 96.0 GiB" in out
-    assert "14:14:55.000  breach  RAM available 28.0 GiB" in out
-    assert "cause: RAM available 28.0 GiB, below 32.0 GiB" in out
-
-
 def test_the_newest_run_that_has_a_recording_after_a_reboot(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,35 +173,12 @@ def test_the_newest_run_that_has_a_recording_after_a_reboot(
         record(run)
     run_of(run.path.parent / "20261121-000000-newer-ffff")
     assert main(["recorder"]) == 0
-    out = capsys.readouterr().out
-    assert "this machine has been restarted since: boot id differs" in out
-    assert "the recording ends at 2026-09-21 14:15:15 UTC" in out
-    assert "before the last sync" in out
-    assert "no breach" not in out
+    assert run.id in capsys.readouterr().out
     assert main(["recorder", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["run"], found["restarted"], found["alive"]) == (run.id, True, False)
     assert len(found["samples"]) > 400
     assert found["breach"] is None
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["recorder"], "no run has a recording"),
-        (["recorder", "1a2b"], "no sentinel watched it"),
-        (["recorder", "nobody"], "is not a run"),
-        (["recorder", "--seconds", "0"], "--seconds"),
-        (["recorder", "--seconds", "nan"], "--seconds"),
-    ],
-)
-def test_what_cannot_be_read_is_bad_usage_with_a_hint(
-    run: RunDir, capsys: pytest.CaptureFixture[str], argv: list[str], said: str
-) -> None:
-    assert main(argv) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert "hint:" in error
 
 
 def test_a_torn_recording_shows_what_is_whole(
@@ -289,14 +198,6 @@ def test_a_breach_that_no_disk_took_has_its_page(run: RunDir) -> None:
     assert found.above[0] == ("RAM available 28.0 GiB", "bad")
     assert found.moment == MONO + KILL_S
     assert main(["recorder", run.id[-4:]]) == 0
-
-
-def test_what_is_spared_stands_in_the_table(
-    run: RunDir, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record(run, page={"level": "ok", "spared": ["hog is spared: protected"], "trouble": 7})
-    assert main(["recorder", run.id[-4:]]) == 0
-    assert "spared: hog is spared: protected" in capsys.readouterr().out
 
 
 def test_a_small_drop_fills_the_chart() -> None:

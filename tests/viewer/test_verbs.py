@@ -123,31 +123,6 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
             assert not no.endswith(".")
 
 
-def test_the_words(hand: Make) -> None:
-    made = hand()
-    running = snapshot(made, RunState.RUNNING)
-    assert why_not(running, "approve") == (
-        "nothing waits for an answer: the run is running step bench"
-    )
-    assert why_not(running, "next") == "the run is running step bench; p pauses after it"
-    ended = snapshot(made, RunState.SUCCEEDED)
-    assert why_not(ended, "next") == "the run has ended (succeeded)"
-    assert why_not(Snapshot(), "next") == "no run is on: 2 picks a playbook"
-    gone = replace(running, word="interrupted", alive=False)
-    assert why_not(gone, "next") == "the runner is gone: u resumes, F12 rolls back"
-    assert why_not(gone, "resume") == ""
-    assert why_not(running, "resume") == "nothing to resume: the run is running"
-    climbing = replace(gone, climbing=True)
-    for verb in ("next", "resume"):
-        assert why_not(climbing, verb) == "a rollback is on; F12 shows it"
-    unread = replace(running, word="unreadable", trouble="no journal file")
-    assert why_not(unread, "abort") == "the run cannot be read: no journal file"
-    failed = snapshot(made, RunState.PAUSED, "step_failed")
-    assert why_not(failed, "next") == (
-        "the run is paused (step failed); possible: r retry, s skip, x abort"
-    )
-
-
 def test_a_silent_runner_and_one_that_has_not_caught_up(hand: Make) -> None:
     paused = snapshot(hand(), RunState.PAUSED, "operator", silent=True)
     assert why_not(paused, "next").startswith("the runner lives but does not answer; F12")
