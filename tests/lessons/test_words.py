@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -78,7 +78,7 @@ def test_the_command(
     put: Put, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     snapshot: SnapshotAssertion,
 ) -> None:  # fmt: skip
-    clock = FakeClock(datetime(2026, 4, 26, 12, tzinfo=UTC).timestamp())
+    clock = FakeClock(datetime(2026, 4, 26, 12).timestamp())
     monkeypatch.setattr(command, "SystemClock", lambda: clock)
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -91,7 +91,10 @@ def test_the_command(
         shown = " ".join(words).replace(run.id, "RUN")
         said.append(f"$ lessons {shown}\n{out.replace(str(ROOT), 'ROOT')}{code}\n")
 
-    for words in ("shallow", "F-220", "P-999", "no such", "--due", "--run", "--due x", "--as S"):
+    for words in (
+        "shallow", "F-220", "P-999", "no such", "no such zebra", "--due", "--run", "--due x",
+        "--draft x --due", "--draft x y", "--as S",
+    ):  # fmt: skip
         ask(*words.split())
     put("F-028", RECHECKED.format("echo, yes"), title="Yes")
     put("F-029", RECHECKED.format("echo, no"))
