@@ -59,9 +59,9 @@ def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
 
 def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
     """How close its rate comes to the server's depends on the load: no client is above it."""
-    result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=4, max_runs=4))
+    result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2))
     assert result.voids == []
-    assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (4, 0)
+    assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (2, 0)
     assert result.model == "tiny"
     assert result.cold is not None
     for sample in result.runs:
@@ -74,11 +74,11 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
 
 
 def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
-    protocol = Protocol(max_tokens=32, runs=2, max_runs=2, endpoint="completions", levels=(2,))
+    protocol = Protocol(max_tokens=16, runs=2, max_runs=2, endpoint="completions", levels=(2,))
     result = run_benchmark(url, protocol)
     assert result.voids == []
     for sample in result.runs:
-        assert (sample.completion_tokens, sample.token_source) == (32, "usage")
+        assert (sample.completion_tokens, sample.token_source) == (16, "usage")
         assert sample.prompt_tok_s is not None, "nothing came from a cache"
         assert sample.ttft_s is not None
     (level,) = result.levels

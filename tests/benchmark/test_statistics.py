@@ -70,7 +70,7 @@ def test_no_samples_at_all() -> None:
 RATES = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=30)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(RATES, st.sampled_from(["mean", "median"]))
 def test_an_interval_lies_within_the_samples_and_is_the_same_again(
     values: list[float], headline: str
