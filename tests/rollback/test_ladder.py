@@ -165,22 +165,6 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
     assert len(stage.said("ready", "note")) == 1
 
 
-def test_loading_beyond_the_timeout_fails_after_one_restart(stage: Stage) -> None:
-    clock = FakeClock()
-    port = free_port()
-    base = replace(
-        stage.plan.baseline,
-        url=f"http://127.0.0.1:{port}",
-        process=standin(port, "--loading", "1000000"),
-        ready_timeout_s=120.0,
-    )
-    stage.seal(baseline=base)
-    result = Ladder(stage.plan, clock=clock, trigger=new_trigger(clock)).run()
-    assert not result.serving
-    assert result.exit_code is Exit.ROLLBACK_FAILED
-    assert 239.9 < sum(clock.slept) < 300
-
-
 def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -> None:
     argv = (
         sys.executable,
@@ -194,30 +178,6 @@ def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -
     assert (stage.root / "base.log").read_text().count("CUDA error") == 2
     assert any("setsid nohup" in command for command in result.manual)
     assert any("/health" in command for command in result.manual)
-
-
-def test_program_that_is_not_there_fails_at_once(stage: Stage) -> None:
-    spec = ProcessSpec(("/nowhere/llama-server",))
-    stage.seal(baseline=replace(stage.plan.baseline, process=spec))
-    result = climb(stage)
-    assert not result.serving
-    assert "/nowhere/llama-server" in result.detail
-    assert "0.00 s" in stage.said("ready", "begin")[0], "nothing is waited for"
-
-
-def test_slower_than_its_reference_is_degraded(stage: Stage) -> None:
-    stage.seal(baseline=replace(stage.plan.baseline, reference_tok_s=60.0))
-    result = climb(stage)
-    assert result.serving
-    assert result.degraded
-    assert result.reference == 60.0
-
-
-def test_within_tolerance_is_not_degraded(stage: Stage) -> None:
-    stage.seal(baseline=replace(stage.plan.baseline, reference_tok_s=54.0))
-    result = climb(stage)
-    assert result.serving
-    assert not result.degraded
 
 
 def test_restore_time_is_remembered_only_after_a_real_start(stage: Stage) -> None:
@@ -337,23 +297,6 @@ def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None
     result = climb(stage)
     assert result.serving
     assert stage.said("stop", "failed") == []
-
-
-def test_container_baseline_without_any_engine_fails_with_commands(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(stage.root))
-    clock = FakeClock()
-    base = replace(stage.plan.baseline, kind="container", container_id="ab" * 32, process=None)
-    stage.plan = replace(
-        stage.plan, baseline=base, engine=EngineAddress(socket=str(stage.root / "none.sock"))
-    )
-    result = Ladder(stage.plan, clock=clock, emit=stage.lines.append).run()
-    stage.plan = replace(stage.plan, baseline=replace(base, process=standin(1)))
-    assert not result.serving
-    assert result.exit_code is Exit.ROLLBACK_FAILED
-    assert f"DOCKER_HOST=unix://{stage.root}/none.sock docker start {'ab' * 32}" in result.manual
-    assert len(stage.said("start", "note")) > 10
 
 
 def test_printer_that_raises_stops_nothing(stage: Stage) -> None:

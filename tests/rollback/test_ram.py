@@ -115,14 +115,6 @@ def test_the_wait_is_bounded(
     assert ram.WAIT_S <= sum(clock.slept) <= ram.WAIT_S + 1
 
 
-def test_a_stop_that_is_still_giving_back_is_seen(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter([10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB, 12 * GIB]))
-    stop.memory(make("runner-1", stopped=1))
-    assert "12.0 GiB" in last(stage)[1]
-
-
 def test_a_fresh_breach_counts_whoever_asked(
     stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
 ) -> None:
@@ -195,23 +187,3 @@ def test_a_baseline_that_was_started_since_is_not_missing(
     (stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
     stop.memory(scene)
     assert last(stage)[0] == "ok"
-
-
-def test_vram_is_waited_for_as_well(
-    stage: Stage, make: Make, figures: Callable[[Iterator[int]], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    figures(iter([GIB] * 4))
-    used = iter([90 * GIB, 40 * GIB, GIB, GIB])
-    monkeypatch.setattr(stop, "_vram_used", lambda scene: next(used))
-    stop.memory(make("sentinel-1", gpus=("GPU-1",), exclusive=True))
-    assert last(stage)[1].count("1.0 GiB") == 2
-
-
-def test_ram_that_is_not_known_holds_nobody_up(
-    stage: Stage, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ram, "available", lambda descriptor: None)
-    stop.memory(make("sentinel-1"))
-    assert last(stage)[0] == "ok"
-    assert json.dumps(stage.lines[-1])

@@ -61,7 +61,7 @@ def climb(stage: Stage, **changes: object) -> list[str]:
     stage.lines.clear()
     trigger = Trigger("test-1", True, 0.0)
     result = Ladder(stage.plan, clock=FakeClock(), trigger=trigger, emit=stage.lines.append).run()
-    return [*told(stage), *summary(result)]
+    return [*told(stage), *(steady(stage, one) for one in summary(result))]
 
 
 def told(stage: Stage) -> list[str]:
@@ -71,7 +71,8 @@ def told(stage: Stage) -> list[str]:
 
 def summary(result: Result) -> list[str]:
     words = f"serving {result.serving}, degraded {result.degraded}, code {int(result.exit_code)}"
-    return [words, f"nothing to do: {result.nothing_to_do}", f"{len(result.manual)} commands"]
+    figures = f"{result.tok_s} tok/s, reference {result.reference}"
+    return [words, figures, f"nothing to do: {result.nothing_to_do}", *result.manual[-3:-2]]
 
 
 def steady(stage: Stage, text: str) -> str:

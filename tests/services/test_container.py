@@ -17,12 +17,11 @@ from console.services.base import (
     RUN_LABEL,
     SERVICE_LABEL,
     SPEC_LABEL,
-    ContainerSpec,
     ExistingContainer,
     Mount,
     Status,
 )
-from console.services.container import ContainerDriver, labels_of, unix_host
+from console.services.container import ContainerDriver, labels_of
 from console.services.docker_client import connect, inspect
 from console.services.engine_state import GONE_S
 from tests.services.containers import (
@@ -246,21 +245,6 @@ def test_a_missing_image_is_not_pulled(client: docker.DockerClient, recorder: Re
     assert caught.value.hint == f"docker pull {image}"
 
 
-def test_a_missing_mount_and_the_engine_itself_are_refused(
-    client: docker.DockerClient,
-    image: str,
-    recorder: Recorder,
-    tmp_path: Path,
-) -> None:
-    socket = Path(unix_host(client).removeprefix("unix://"))
-    for source in (tmp_path / "missing", "relative", socket, socket.parent):
-        runs = busy(image, mounts=(Mount(str(source), "/data"),))
-        driver = ContainerDriver(service(unique("mount"), runs), client)
-        with pytest.raises(ServiceError):
-            driver.start(recorder.launch)
-    assert recorder.handles == []
-
-
 def test_a_taken_port_is_said(
     client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
 ) -> None:
@@ -383,10 +367,3 @@ def test_restarts_are_counted(
     until(lambda: driver.status(handle).restarts >= 2)
     seen = until(lambda: s if (s := driver.status(handle)).exit_code is not None else None)
     assert (seen.alive, seen.exit_code) == (True, 9)
-
-
-def test_a_spec_of_another_kind_is_refused(client: docker.DockerClient) -> None:
-    driver = ContainerDriver(service("x", object()), client)
-    with pytest.raises(ServiceError):
-        driver.find()
-    assert ContainerDriver(service("y", ContainerSpec("i")), client).container_name == "omni-y"

@@ -111,21 +111,6 @@ def test_an_engine_that_is_not_well_is_said_so_in_time(
     assert "\x1b" not in text
 
 
-def test_no_socket(tmp_path: Path) -> None:
-    with pytest.raises(EngineError) as caught:
-        connect(f"unix://{tmp_path}/docker.sock")
-    assert str(tmp_path) in caught.value.detail
-
-
-def test_a_socket_nobody_listens_at(tmp_path: Path) -> None:
-    path = tmp_path / "docker.sock"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-    with pytest.raises(EngineError) as caught:
-        connect(f"unix://{path}")
-    assert str(path) in caught.value.detail
-
-
 AS_NOBODY = """
 import os, sys
 import docker, docker.utils

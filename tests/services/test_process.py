@@ -106,27 +106,6 @@ def test_log_is_appended_to(start: Start, log: Path) -> None:
     until(lambda: log.read_text() == "before\nafter\n")
 
 
-@pytest.mark.parametrize(
-    ("spec", "word"),
-    [
-        (ProcessSpec(("no-such-program-here",)), "not found"),
-        (ProcessSpec(("/etc/passwd",)), "not executable"),
-        (ProcessSpec(("true",), cwd="/nowhere"), "bad working directory"),
-        (ProcessSpec(("true", "a\0b")), "null"),
-        (ProcessSpec(()), "empty"),
-    ],
-)
-def test_start_errors_have_words(spec: ProcessSpec, word: str, log: Path) -> None:
-    with pytest.raises(ServiceError) as caught:
-        process.spawn(spec, log=log, cookie="c")
-    assert word in caught.value.detail
-
-
-def test_unwritable_log_is_a_start_error(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="log"):
-        process.spawn(ProcessSpec(("true",)), log=tmp_path / "no" / "log", cookie="c")
-
-
 def test_stop_group_ends_the_tree_gracefully(start: Start, log: Path) -> None:
     body = "trap 'echo bye; exit 0' TERM; sleep 600 & echo up; wait"
     pid, begun = start("sh", "-c", body)

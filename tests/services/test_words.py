@@ -263,10 +263,13 @@ def test_answers_of_a_server(said: Said, snapshot: SnapshotAssertion) -> None:
             found.append(said(lambda url=url: " ".join(health(url))))
     for data in (
         answer(usage={"completion_tokens": 0}), answer(), reply("200 OK", b"{}"),
+        answer(usage={"completion_tokens": "many"}), reply("200 OK", b"[" * 100_000),
         reply("500 Oops", b'{"error":{"message":"CUDA error"}}'),
+        answer(usage={"completion_tokens": 1}),
     ):  # fmt: skip
         with raw_server(says(data)) as url:
-            found.append(said(lambda url=url: complete(url).detail))
+            got = complete(url)
+            found.append(f"{got.ok} {got.tokens} {re.sub(' in .*', '', got.detail)}"[:60])
     assert found == snapshot
 
 
