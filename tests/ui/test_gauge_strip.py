@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
+import random
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
 from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
@@ -174,59 +168,39 @@ async def test_hostile_text_is_drawn_as_it_stands() -> None:
         assert "[/red] [@click=app.quit]x[/]" in bench.strip.text
 
 
-PROGRAM = """
-import os, random, sys
-os.environ["TEXTUAL_ANIMATIONS"] = "none"
-from textual.app import App
-from console.gauges.sample import *
-from widgets.gauge_strip import GaugeStrip
-GIB, ticks, dice = 1024**3, int(sys.argv[1]), random.Random(1)
-class Bench(App):
-    done = 0
-    def compose(self):
-        yield GaugeStrip()
-    def on_mount(self):
-        self.call_after_refresh(self.tick)
-    def tick(self):
-        if self.done == ticks:
-            return self.exit()
-        self.done += 1
-        cards = tuple(
-            GpuSample(f"GPU-{i}", i, "NVIDIA RTX PRO 6000", 80 * GIB, 96 * GIB,
-                      dice.uniform(0.8, 0.9), dice.randint(60, 62), dice.uniform(300, 400), 600)
-            for i in (0, 1))
-        memory = MemorySample(377 * GIB, int(dice.uniform(200, 201) * GIB), 207 * GIB, 0, 0.0, 0.0)
-        disks = (DiskSample("/", 1000 * GIB, 812 * GIB),)
-        at = float(self.done)
-        self.query_one(GaugeStrip).show(Sample(at, memory, disks, GpuReport(at, cards)), at)
-        self.call_after_refresh(self.tick)
-Bench().run(mouse=False)
-"""
+class Counting(HeadlessDriver):
+    """A terminal that counts the bytes it is sent."""
+
+    sent = 0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        self.sent += len(data.encode())
 
 
-def sent(ticks: int) -> int:
-    """Bytes that reach an 80x24 terminal of 256 colours."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {k: v for k, v in os.environ.items() if k not in ("COLORTERM", "NO_COLOR")}
-    root = str(Path(__file__).parents[2])
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(ticks)], stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**env, "TERM": "xterm-256color", "PYTHONPATH": root}, start_new_session=True,
-    ) as process:  # fmt: skip
-        os.close(theirs)
-        count = 0
-        try:
-            while data := os.read(ours, 65536):
-                count += len(data)
-        except OSError:
-            pass  # the other end is closed: that is how a pty says so
-        os.close(ours)
-    assert process.returncode == 0
-    return count
-
-
-def test_a_tick_of_two_working_cards_is_cheap() -> None:
+async def test_a_tick_of_two_working_cards_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure that moves while a model serves moves at each tick."""
-    a_tick = (sent(45) - sent(5)) / 40
-    assert 0 < a_tick < 500
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    dice, bench = random.Random(1), Bench()
+    bench.driver_class = Counting
+    begun = 0
+    async with bench.run_test(headless=False, size=(80, 24)) as pilot:
+        for tick in range(45):
+            cards = [
+                replace(
+                    card, used_bytes=80 * GIB, utilisation=dice.uniform(0.8, 0.9),
+                    temperature_c=dice.randint(60, 62), power_w=dice.uniform(300, 400),
+                )
+                for card in GPUS
+            ]  # fmt: skip
+            memory = replace(MEMORY, available=int(dice.uniform(200, 201) * GIB))
+            bench.strip.show(replace(sample(tick, *cards), memory=memory), tick)
+            await pilot.pause()
+            driver = pilot.app._driver
+            assert isinstance(driver, Counting)
+            begun = begun or driver.sent * (tick == 5)
+        assert 100 < (driver.sent - begun) / 39 < 500
