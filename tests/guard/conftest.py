@@ -70,7 +70,10 @@ class Post:
         """A sentinel that says it watches."""
         self.write(limits=limits, **changes)
         child = self.spawn()
-        until(lambda: self.ready().get("pid") == child.pid or child.poll() is not None)
+        until(
+            lambda: self.ready().get("pid") == child.pid or child.poll() is not None,
+            "the sentinel watches", where=lambda: str(self.ready()),
+        )  # fmt: skip
         assert child.poll() is None
         return child
 

@@ -78,7 +78,7 @@ class Post:
         argv += ["--group", grp.getgrgid(self.gid).gr_name, "--protected", str(self.protected)]
         with (self.folder / "log").open("wb") as log:
             self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=log)
-        until(lambda: "listening" in self.said())
+        until(lambda: "listening" in self.said(), "it says listening")
 
     def said(self) -> str:
         return (self.folder / "log").read_text()
@@ -138,7 +138,7 @@ def test_a_user_of_the_group_gets_a_container_killed(post: Post) -> None:
     assert post.ask(f"kill {box.identity}\n") == {
         "ok": True, "killed": box.identity, "by": "cgroup.kill"
     }  # fmt: skip
-    until(lambda: box.dead)
+    until(lambda: box.dead, "it is dead")
     assert box.child.returncode == -signal.SIGKILL
     assert f"killed {box.identity} for uid 54321" in post.said()
 
@@ -209,7 +209,7 @@ strike.close()
 print(json.dumps([strike.empty, strike.report()]))
 """
     empty, report = as_user(code, [post.gid], box.identity, post.socket)
-    until(lambda: box.dead)
+    until(lambda: box.dead, "it is dead")
     assert empty
     (killed,) = report["killed"]
     assert killed["rungs"] == ["helper"]

@@ -45,7 +45,7 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
     alive_then = []
 
     def look() -> dict[str, int]:
-        until(lambda: not process.alive(pid, start))
+        until(lambda: not process.alive(pid, start), "it is dead")
         alive_then.append(process.alive(pid, start))
         return {}
 
@@ -92,7 +92,7 @@ def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None
     )
     bystander = lair.sleeper(cookie="another-run")
     words = ("group", "session", "daemon")
-    until(lambda: all(lair.said(word) for word in words))
+    until(lambda: all(lair.said(word) for word in words), "it has said so")
     pids = [leader[0], *(lair.said(word)[0] for word in words)]
     strike = killer.strike(targets(lair, leader))
     finish(strike)
@@ -115,13 +115,13 @@ def test_a_group_whose_leader_is_gone_dies(lair: Den, killer: Killer) -> None:
         "print('left', os.getpid(), flush=True)\n"
         "time.sleep(600)"
     )
-    until(lambda: lair.said("left") and not process.alive(*leader))
+    until(lambda: lair.said("left") and not process.alive(*leader), "it is dead")
     (left,) = lair.said("left")
     assert process.stat(left) is not None
     strike = killer.strike(targets(lair, leader))
     finish(strike)
     assert strike.empty
-    until(lambda: process.stat(left) is None)
+    until(lambda: process.stat(left) is None, "it is gone")
 
 
 def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
@@ -138,7 +138,7 @@ def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
         "            os._exit(0)\n"
         "    time.sleep(0.1)"
     )
-    until(lambda: len(process.members(*leader)) > 20)
+    until(lambda: len(process.members(*leader)) > 20, "its processes are there")
     strike = killer.strike(targets(lair, leader))
     finish(strike)
     assert strike.empty
@@ -293,7 +293,7 @@ def test_what_is_asked_and_answered(tmp_path: Path) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         ask = Ask(path, kill_request(ID), 0.0, 2.0)
-        until(lambda: ask.look(1.0))
+        until(lambda: ask.look(1.0), "it is answered")
         thread.join()
     assert heard[0].startswith(f"POST /containers/{ID}/kill?signal=KILL HTTP/1.1\r\n".encode())
     assert (ask.why, status(ask.answer)) == ("", 204)
@@ -316,7 +316,7 @@ def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
             assert killer.reaper.kill([descriptor], wait_s=60.0)
         finally:
             os.close(descriptor)
-        until(lambda: not process.alive(*victim))
+        until(lambda: not process.alive(*victim), "it is dead")
     finally:
         killer.close()
 
@@ -331,14 +331,14 @@ def test_memory_is_freed_by_a_child_that_gets_pidfds(lair: Den) -> None:
         "signal.pause()"
     )
     sleeper = lair.sleeper()
-    until(lambda: lair.said("full"))
+    until(lambda: lair.said("full"), "it has said so")
     assert mrelease.resident(hog[0]) >= 64 << 20
     assert prey.free_later(reaper, [hog[0], sleeper[0]])
     assert not prey.free_later(reaper, [sleeper[0]]), "too small to be worth it"
     assert not prey.free_later(None, [hog[0]])
     assert mrelease.resident(hog[0]) >= 64 << 20, "nothing happens to one that lives"
     process.send(*hog, 9)
-    until(lambda: not process.alive(*hog))
+    until(lambda: not process.alive(*hog), "it is dead")
     reaper.close()
     assert not reaper.free([0])
     assert mrelease.resident(hog[0]) == 0

@@ -17,7 +17,7 @@ from console.clock import Clock, FakeClock, SystemClock
 from console.guard.child import MOST_BACKOFF_S, Child
 from console.guard.limits import Limit
 from console.guard.outer import NOT_YET, Outer
-from console.guard.outside import Groups, Looker, own_memory
+from console.guard.outside import Copy, Groups, Looker, own_memory
 from console.guard.sheet import DIRECTORY, RING, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
@@ -97,13 +97,13 @@ def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_pat
     assert copy.read_bytes() == ring.read_bytes()
 
 
-def test_a_copy_that_was_removed_comes_back(outside: Outside, tmp_path: Path) -> None:
+def test_a_copy_that_was_removed_comes_back(tmp_path: Path) -> None:
     ring, copy = tmp_path / "ring", tmp_path / "copy"
     ring.write_bytes(os.urandom(20_000))
-    outside.tell(ring=str(ring), copy=str(copy))
-    outside.hear(lambda r: bool(r["copy"] and r["copy"]["age"] is not None))
+    again = Copy(str(ring), str(copy))
+    again()
     copy.unlink()
-    outside.hear(lambda r: copy.exists() and copy.stat().st_size == 20_000)
+    again()
     assert copy.read_bytes() == ring.read_bytes()
 
 
@@ -146,20 +146,21 @@ def test_a_process_group_and_its_children(outside: Outside) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
-def test_a_child_that_left_the_session_counts_with_its_control_group(outside: Outside) -> None:
+def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     program = (
         "import subprocess, time\n"
         "subprocess.Popen(['sleep', '600'], start_new_session=True)\ntime.sleep(600)"
     )
     leader = enclosure.popen([sys.executable, "-c", program], start_new_session=True)
     start = process.start_time(leader.pid) or 0
-    found = enclosure.of_process(leader.pid, start)
+    place = enclosure.of_process(leader.pid, start)
     try:
-        outside.tell(groups=[[leader.pid, start, [found]]])
-        report = outside.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
-        assert [group["pid"] for group in report["groups"]] == [leader.pid]
+        until(lambda: len(cgroup.pids(place)) == 2, "it has left")
+        for places, pids in (((place,), 2), ((), 1)):
+            (group,) = Groups([(leader.pid, start, places)])()
+            assert (group["pid"], group["pids"]) == (leader.pid, pids)
     finally:
-        for pid in cgroup.pids(found):
+        for pid in cgroup.pids(place):
             os.kill(pid, signal.SIGKILL)
         leader.wait(60)
 
@@ -206,13 +207,13 @@ def test_a_child_is_heard_without_waiting(child: Callable[..., Child]) -> None:
 
 def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child]) -> None:
     clock = FakeClock()
-    one, waits = child("raise SystemExit(3)", clock), []
+    one, waits = child("import os; os._exit(3)", clock), []
     started: list[int] = []
     one.calm = started.append
     for number in range(1, 8):
-        until(lambda number=number: one.tend() == [] and one.died == number)
+        until(lambda number=number: one.tend() == [] and one.died == number, "it has died")
         begun = clock.time
-        until(lambda number=number: clock.sleep(0.5) or one.tend() or len(started) > number)
+        until(lambda number=number: clock.sleep(1.0) or one.tend() or len(started) > number)
         waits.append(clock.time - begun)
     assert waits == [1, 2, 4, 8, 16, MOST_BACKOFF_S, MOST_BACKOFF_S]
     assert one.how == "exit status 3"
@@ -229,7 +230,7 @@ def test_a_program_that_is_not_there(child: Callable[..., Child]) -> None:
 def test_a_child_leaves_nothing_open(child: Callable[..., Child]) -> None:
     before = os.listdir("/proc/self/fd")
     one = child(ECHO)
-    until(lambda: one.tend() == [] and one.send(b"x"))
+    until(lambda: one.tend() == [] and one.send(b"x"), "the child has been heard")
     one.close(60)
     assert os.listdir("/proc/self/fd") == before
 
@@ -284,10 +285,10 @@ def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
     outer = Outer(clock, [sys.executable, "-c", ECHO])
     try:
         outer.tell(sheet(tmp_path), tmp_path / "ring", [])
-        until(lambda: outer.tend() or not outer.child.fresh)
+        until(lambda: outer.tend() or not outer.child.fresh, "the child has been heard")
         first = outer.child.pid
         os.kill(first, signal.SIGKILL)
-        until(lambda: outer.tend() or outer.child.died)
+        until(lambda: outer.tend() or outer.child.died, "it has died")
         clock.sleep(1)
         until(lambda: outer.tend() or (outer.child.pid and not outer.child.fresh))
         assert outer.child.pid != first

@@ -164,7 +164,7 @@ def test_one_that_is_gone_is_not_known_and_leaves_nothing_open() -> None:
     quick.watch((limit(1),), (hog.target,), {})
     assert quick.tick(1.0)
     hog.close()
-    until(lambda: process.stat(hog.child.pid) is None)
+    until(lambda: process.stat(hog.child.pid) is None, "it is gone")
     assert quick.tick(1.1), "it was over, so this is judged too"
     assert quick.loads == {}
     assert not quick.tick(1.2)

@@ -62,7 +62,7 @@ def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
     assert found["limit"]["source"] == "site.yaml"
     assert len(found["window"]["fast"]) > 3
     # nobody is woken here: there is no ladder, and the command finds no run to restore
-    until(lambda: post.events("ladder"))
+    until(lambda: post.events("ladder"), "it is written")
     assert process.alive(*neighbour)
     assert sentinel.poll() is None
     assert [text.split(" ")[0] for text in post.events("armed")] == ["big"]
@@ -96,7 +96,7 @@ def test_what_it_says_of_itself(post: Post) -> None:
     ready = post.ready()
     assert (ready["pid"], ready["start"]) == (sentinel.pid, process.start_time(sentinel.pid))
     assert {"kill path", "priority", "oom_score_adj", "memory"} <= ready["protections"].keys()
-    page = until(lambda: post.status() if post.status().get("disks") else None)
+    page = until(lambda: post.status() if post.status().get("disks") else None, "it is written")
     assert page["level"] in ("ok", "warn")
     assert page["protections"] == ready["protections"]
     assert page["missing"] == ready["missing"]
@@ -105,9 +105,9 @@ def test_what_it_says_of_itself(post: Post) -> None:
     recording = post.recording()
     assert recording.alive
     assert (recording.run_id, recording.pid) == (post.sheet.run_id, sentinel.pid)
-    samples = until(lambda: s if len(s := recording.fast()) > 4 else None)
+    samples = until(lambda: s if len(s := recording.fast()) > 4 else None, "more is recorded")
     assert all(one.total == page["memory"]["total"] for one in samples)
-    until(lambda: recording.slow())
+    until(lambda: recording.slow(), "more is recorded")
     assert page["own"]["rss"] < 20 * MIB
 
 
@@ -126,7 +126,7 @@ def test_after_its_death_the_recording_is_there(post: Post) -> None:
     assert (shared.path.parent, shared.alive) == (Path("/dev/shm"), False)
     assert shared.fast(0)[0].mono >= newest
     assert shared.events()[-1]["what"] in ("kill", "ladder", "disarmed", "ok", "warn")
-    until(lambda: not any(one.is_running() for one in left))
+    until(lambda: not any(one.is_running() for one in left), "its children have ended")
     shared.path.unlink()
     disk = post.recording()
     assert disk.path == post.guard / RING
@@ -149,7 +149,7 @@ def test_told_to_quit_it_leaves_the_copy_on_disk_only(post: Post) -> None:
     post.tell(do="quit")
     assert sentinel.wait(60) == 0
     assert not shared.exists()
-    until(lambda: not any(one.is_running() for one in left))
+    until(lambda: not any(one.is_running() for one in left), "its children have ended")
     assert post.recording().path == post.guard / RING
     assert len(post.events("end")) == 1
 
@@ -173,7 +173,7 @@ def test_a_terminal_that_goes_away_ends_nothing(post: Post) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         os.kill(sentinel.pid, number)
     before = post.recording().fast(0)[0].mono
-    until(lambda: post.recording().fast(0)[0].mono > before + 0.2)
+    until(lambda: post.recording().fast(0)[0].mono > before + 0.2, "more is recorded")
     assert sentinel.poll() is None
 
 
@@ -189,13 +189,13 @@ def test_a_sheet_that_cannot_be_used(post: Post) -> None:
 @pytest.mark.full
 def test_children_that_die_are_started_again(post: Post) -> None:
     sentinel = post.start(disks=("/",))
-    page = until(lambda: post.status() if post.status().get("disks") else None)
+    page = until(lambda: post.status() if post.status().get("disks") else None, "it is written")
     assert page["trouble"] == []
     (first,) = outsides(sentinel.pid)
     first.kill()
     before = page["disks"][0]["age_s"]
     until(lambda: any(one.pid != first.pid for one in outsides(sentinel.pid)))
-    until(lambda: post.status()["disks"][0]["age_s"] < max(before, 1.5))
+    until(lambda: post.status()["disks"][0]["age_s"] < max(before, 1.5), "it is written")
     assert sentinel.poll() is None
 
 
@@ -208,9 +208,9 @@ def test_children_have_an_ordinary_priority(post: Post) -> None:
 @pytest.mark.full
 def test_nothing_of_it_is_swapped_or_grows(post: Post) -> None:
     sentinel = post.start(disks=("/",))
-    until(lambda: len(post.recording().slow()) >= 2)
+    until(lambda: len(post.recording().slow()) >= 2, "more is recorded")
     descriptors = psutil.Process(sentinel.pid).num_fds()
     seconds = len(post.recording().slow())
-    until(lambda: len(post.recording().slow()) >= seconds + 2)
+    until(lambda: len(post.recording().slow()) >= seconds + 2, "more is recorded")
     until(lambda: psutil.Process(sentinel.pid).num_fds() <= descriptors)
     assert psutil.Process(sentinel.pid).memory_full_info().swap == 0

@@ -129,7 +129,7 @@ def test_a_forged_line_does_not_reach_the_baselines_process(lair: Den) -> None:
         "if not child: print('child', os.getpid(), flush=True)\n"
         "time.sleep(600)"
     )
-    until(lambda: lair.said("child"))
+    until(lambda: lair.said("child"), "it has said so")
     (child,) = lair.said("child")
     start = process.start_time(child)
     assert start is not None

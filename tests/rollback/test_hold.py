@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 
 import pytest
@@ -33,12 +32,13 @@ class Terminal:
     master: int
     text: bytes = b""
 
-    def read_until(self, word: bytes, limit_s: float = 60.0) -> None:
-        deadline = time.monotonic() + limit_s
-        while word not in self.text:
-            assert time.monotonic() < deadline, self.text
-            if select.select([self.master], [], [], 0.1)[0]:
+    def read_until(self, word: bytes) -> None:
+        def shown() -> bool:
+            if word not in self.text and select.select([self.master], [], [], 0.1)[0]:
                 self.text += os.read(self.master, 4096)
+            return word in self.text
+
+        until(shown, f"the terminal shows {word!r}", where=lambda: repr(self.text))
 
     def ended(self) -> int:
         """The exit code."""
@@ -49,7 +49,7 @@ class Terminal:
             status.extend([code] if pid else [])
             return bool(pid)
 
-        until(gone)
+        until(gone, "the command has ended", where=lambda: repr(self.text))
         return os.waitstatus_to_exitcode(status[0])
 
 
@@ -66,7 +66,7 @@ def stubborn(stage: Stage) -> tuple[int, int]:
     stage.seal(grace_s=1.0)
     body = "trap 'echo told' TERM; echo up; while :; do sleep 600 & wait; done"
     candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text())
+    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
     stage.record("process", "candidate", candidate)
     pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
     return candidate
@@ -81,7 +81,7 @@ def climbing(stage: Stage, terminal: Terminal) -> None:
 def waiting(stage: Stage, terminal: Terminal) -> None:
     """The candidate has been told to end, and the command's main thread sleeps meanwhile."""
     climbing(stage, terminal)
-    until(lambda: "told" in (stage.root / "log").read_text())
+    until(lambda: "told" in (stage.root / "log").read_text(), "it says told")
     asleep(terminal)
 
 
@@ -144,7 +144,7 @@ def test_terminal_that_takes_nothing_holds_up_the_words_only(
     terminal = on_a_terminal(COMMAND)
     climbing(stage, terminal)
     os.write(terminal.master, b"\x13")  # Ctrl-S
-    until(lambda: serves(stage))
+    until(lambda: serves(stage), "it serves")
     os.write(terminal.master, b"\x11")
     terminal.read_until(b"the baseline serves")
     assert terminal.ended() == 0

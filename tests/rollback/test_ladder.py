@@ -107,7 +107,7 @@ def test_stubborn_candidate_and_its_child_are_killed(stage: Stage) -> None:
     stage.seal(grace_s=0.2)
     body = "trap '' TERM; sleep 600 & echo up; wait; wait; sleep 600"
     candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text())
+    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
     stage.record("process", "candidate", candidate)
     assert len(process.members(*candidate)) == 2
     assert climb(stage).serving
@@ -121,7 +121,7 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     monkeypatch.setattr(ram, "is_scarce", lambda: True)
     stage.seal(grace_s=250.0)  # more than a test may take
     candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 600; done"])
-    until(lambda: "up" in (stage.root / "log").read_text())
+    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
     stage.record("process", "candidate", candidate)
     assert climb(stage).serving
     assert process.members(*candidate) == []
@@ -155,7 +155,7 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
     # It listens before the fake clock runs: a start-up on the real clock would eat fake minutes.
     running = stage.start_baseline()
     until(lambda: "stand-in listens" in (stage.root / "base.log").read_text())
-    until(lambda: health(base.url)[0] is Health.LOADING)
+    until(lambda: health(base.url)[0] is Health.LOADING, "it loads")
     result = Ladder(
         stage.plan, clock=clock, trigger=new_trigger(clock), emit=stage.lines.append
     ).run()
@@ -235,7 +235,7 @@ def test_follower_climbs_when_the_first_one_dies(stage: Stage) -> None:
     )
     lock = stage.plan.rollback_dir / "lock"
     holder = stage.spawn([sys.executable, "-c", code, str(lock)], cookie="holder")
-    until(lambda: "held" in (stage.root / "log").read_text())
+    until(lambda: "held" in (stage.root / "log").read_text(), "it says held")
     results: list[Result] = []
     thread = threading.Thread(target=lambda: results.append(climb(stage)))
     thread.start()
@@ -326,7 +326,7 @@ def test_finish_command_runs_detached_after_an_emergency(stage: Stage) -> None:
     climb(stage, emergency=False)
     assert not mark.exists()
     climb(stage)
-    until(lambda: mark.exists() and mark.read_text() == "True")
+    until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
 
 
 def test_files_stay(stage: Stage) -> None:

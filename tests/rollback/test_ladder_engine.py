@@ -297,9 +297,9 @@ def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     argv = [sys.executable, "-m", "console.rollback.warm", str(directory)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as child:
         try:
-            until(lambda: warm.is_warm(directory))
+            until(lambda: warm.is_warm(directory), "the ladder is warm")
             assert warm.trigger(directory)
-            until(lambda: follower.poll() is not None)
+            until(lambda: follower.poll() is not None, "the ladder is done")
         finally:
             child.kill()
     assert yard.said("serving", "ok")
@@ -317,4 +317,4 @@ def test_unknown_container_is_a_word_of_its_own(yard: Yard) -> None:
 
 def test_last_lines_come_from_the_engine(yard: Yard) -> None:
     talker = yard.candidate(command="echo one; echo two >&2; sleep 600")
-    until(lambda: sorted(yard.raw.last_lines(talker)) == ["one", "two"])
+    until(lambda: sorted(yard.raw.last_lines(talker)) == ["one", "two"], "its last lines are there")

@@ -88,7 +88,7 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     # It says 503 to the first look, so that the baseline is started, and 200 to the others.
     other = stage.spawn([*standin(port, "--loading", "1", "--slow", "0.5").argv], cookie="other")
     until(lambda: "stand-in listens" in (stage.root / "log").read_text())
-    until(lambda: _listens(port))
+    until(lambda: _listens(port), "it listens")
     result = climb(stage)
     assert not result.serving
     assert stage.plan.baseline.url in result.detail

@@ -71,7 +71,7 @@ def test_stubborn_candidate_is_killed_with_its_children(stage: Stage) -> None:
     stage.seal(grace_s=1.0)
     body = "trap '' TERM; sleep 600 & echo up; wait; wait; sleep 600"
     candidate = stage.spawn(["sh", "-c", body], cookie="no")
-    until(lambda: "up" in (stage.root / "log").read_text())
+    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
     stage.record("process", "cand", candidate)
     assert run_script(stage).returncode == 0
     assert process.members(*candidate) == []
@@ -97,7 +97,7 @@ def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:
     body = "trap '' TERM; (trap '' TERM; echo up; sleep 600; sleep 600) & exit 0"
     mine, other = (stage.spawn(["sh", "-c", body], cookie="no") for _ in range(2))
     until(lambda: (stage.root / "log").read_text().count("up") == 2)
-    until(lambda: not process.alive(*mine) and not process.alive(*other))
+    until(lambda: not process.alive(*mine) and not process.alive(*other), "it is dead")
     stage.seal(grace_s=1.0)
     stage.record("process", "cand", mine)
     later = min(s.start for s in process.members(*other)) + 1000

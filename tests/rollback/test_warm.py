@@ -40,7 +40,7 @@ def start_warm(stage: Stage) -> Iterator[Warm]:
             env={**os.environ, "OMNI_RUN": stage.plan.run_id},
         )
         begun.append(child)
-        until(lambda: warm.is_warm(stage.plan.rollback_dir))
+        until(lambda: warm.is_warm(stage.plan.rollback_dir), "the ladder is warm")
         return child
 
     yield go
@@ -51,7 +51,10 @@ def start_warm(stage: Stage) -> Iterator[Warm]:
 
 def done(stage: Stage, count: int = 1) -> list[Line]:
     path = stage.plan.rollback_dir / LADDER
-    until(lambda: sum(x["rung"] == "done" for x in read_lines(path)[0]) >= count)
+    until(
+        lambda: sum(x["rung"] == "done" for x in read_lines(path)[0]) >= count,
+        f"{count} rollbacks are done", where=lambda: str(read_lines(path)[0][-9:]),
+    )  # fmt: skip
     return read_lines(path)[0]
 
 
@@ -145,7 +148,7 @@ def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int
 
 def serve(stage: Stage) -> None:
     stage.start_baseline()
-    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING)
+    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING, "it serves")
 
 
 def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
@@ -170,7 +173,7 @@ def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
     url, port = stage.plan.baseline.url, free_port()
     stage.spawn(list(standin(port).argv))
     door = stage.spawn(list(relay.argv(relay.address(url), f"127.0.0.1:{port}", "cand")))
-    until(lambda: probe.health(url)[0] is probe.Health.SERVING)
+    until(lambda: probe.health(url)[0] is probe.Health.SERVING, "it serves")
 
     def look(number: int) -> None:
         if number == 2:
@@ -192,7 +195,7 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     def look(number: int) -> None:
         if number == 3:
             kill_now(runner)
-            until(lambda: not process.alive(*runner))
+            until(lambda: not process.alive(*runner), "it is dead")
         if not climbed and (stage.plan.rollback_dir / LADDER).exists():
             climbed.append(number)
 
@@ -215,7 +218,7 @@ def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: st
     def look(number: int) -> None:
         if number == 8:
             kill_now(sentinel)
-            until(lambda: not process.alive(*sentinel))
+            until(lambda: not process.alive(*sentinel), "it is dead")
             serve(stage)
 
     assert in_silence(stage, monkeypatch, look) == 8
@@ -239,7 +242,7 @@ def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
     stage.seal(grace_s=1.5)
     body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
     candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text())
+    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
     stage.record("process", "candidate", candidate)
     child = start_warm()
     point(stage)

@@ -172,7 +172,7 @@ def test_a_candidate_has_limits_labels_and_drags_nothing_along(
     assert project.startswith(f"omni-{stack.service}-")
     assert f"{COOKIE}=run-1" in found["Config"]["Env"]
     assert driver.find() == handle
-    until(lambda: driver.last_lines(handle, 5) == ["up hello"])
+    until(lambda: driver.last_lines(handle, 5) == ["up hello"], "its last lines are there")
     driver.stop(handle, 5)
     assert driver.status(handle).exit_code == 0
     assert driver.find() is None

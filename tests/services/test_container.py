@@ -149,7 +149,7 @@ def test_out_of_memory_is_said(
     runs = busy(image, "sh", "-c", eats, memory_bytes=16 * MIB)
     driver = ContainerDriver(service(unique("hungry"), runs), client, labels=mine)
     handle = driver.start(recorder.launch)
-    until(lambda: not driver.status(handle).alive)
+    until(lambda: not driver.status(handle).alive, "it has ended")
     status = driver.status(handle)
     assert status.oom_killed
     assert "16.0 MiB" in status.detail
@@ -162,7 +162,7 @@ def test_last_lines_are_clean(
     runs = busy(image, "sh", "-c", text)
     driver = ContainerDriver(service(unique("lines"), runs), client, labels=mine)
     handle = driver.start(recorder.launch)
-    until(lambda: not driver.status(handle).alive)
+    until(lambda: not driver.status(handle).alive, "it has ended")
     assert driver.status(handle).exit_code == 3
     assert driver.last_lines(handle, 2) == ["two x", "thr\ufffdee"]
     assert len(driver.last_lines(handle, 9)) == 3

@@ -114,7 +114,7 @@ def test_time_is_up(
             client, container, STUBBORN, timeout_s=600, cancelled=threading.Event(), sink=out.append
         )
     assert b"".join(out) == b"up\n"
-    until(lambda: "86399" not in processes(client, container))
+    until(lambda: "86399" not in processes(client, container), "its command has ended")
 
 
 def test_cancelling_stops_it(client: docker.DockerClient, container: str) -> None:
@@ -128,7 +128,7 @@ def test_cancelling_stops_it(client: docker.DockerClient, container: str) -> Non
             cancelled=event,
             sink=lambda _: event.set(),
         )
-    until(lambda: "86399" not in processes(client, container))
+    until(lambda: "86399" not in processes(client, container), "its command has ended")
 
 
 AS_NOBODY = """

@@ -74,7 +74,7 @@ def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
     script = COUNT.format(n=3000, last="printf unfinished-line-3000")
     tailer = Tailer(client, start(client, image, mine, script), path)
     tailer.start()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert numbers(path) == list(range(3001))
     assert markers(path) == []
     assert all(STAMPED.match(line) for line in read_last(path, 5000))
@@ -87,7 +87,7 @@ def test_a_quiet_container_can_be_left(
     handle = start(client, image, mine, "echo line-0; while :; do sleep 0.1; done")
     tailer = Tailer(client, handle, path)
     tailer.start()
-    until(lambda: numbers(path) == [0])
+    until(lambda: numbers(path) == [0], "its lines are there")
     assert tailer.stop(join_s=60.0)
     assert tailer.finished
 
@@ -105,12 +105,12 @@ def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
     tailer.start()
     for round_ in range(3):
         least = len(numbers(path)) + 40
-        until(lambda least=least: len(numbers(path)) > least)
+        until(lambda least=least: len(numbers(path)) > least, "its lines are there")
         cuttable.cut()
         cuttable.up.set()
-        until(lambda most=round_: len(markers(path)) > most)
+        until(lambda most=round_: len(markers(path)) > most, "the mark is there")
     client.api.kill(handle.container, "TERM")
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert numbers(path) == written(client, handle)
     assert len(numbers(path)) > 120
     form = r"--- gap: log stream lost \d\d:\d\d:\d\d, reconnected \d\d:\d\d:\d\d ---"
@@ -129,13 +129,13 @@ def test_an_end_while_the_engine_is_away_is_caught_up_with(
     handle = start(client, image, mine, UNTIL_TOLD)
     tailer = Tailer(through, handle, path)
     tailer.start()
-    until(lambda: len(numbers(path)) > 5)
+    until(lambda: len(numbers(path)) > 5, "its lines are there")
     cuttable.cut()
     client.api.kill(handle.container, "TERM")
     until(lambda: not client.api.inspect_container(handle.container)["State"]["Running"])
     assert not tailer.finished
     cuttable.up.set()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert numbers(path) == written(client, handle)
     assert len(markers(path)) == 1
 
@@ -149,7 +149,7 @@ def test_a_container_that_has_ended_at_once_is_read_in_full(
         until(lambda at=handle: not client.api.inspect_container(at.container)["State"]["Running"])
         tailer = Tailer(client, handle, path)
         tailer.start()
-        until(lambda this=tailer: this.finished)
+        until(lambda this=tailer: this.finished, "the tailer has ended")
         assert numbers(path) == [1, 2]
         path.unlink()
 
@@ -159,17 +159,17 @@ def test_a_former_life_is_left_out(
 ) -> None:
     script = "trap 'printf no-newline; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
     handle = start(client, image, mine, script)
-    until(lambda: b"line-1" in client.api.logs(handle.container))
+    until(lambda: b"line-1" in client.api.logs(handle.container), "its log is there")
     client.api.stop(handle.container)
-    until(lambda: b"no-newline" in client.api.logs(handle.container))
+    until(lambda: b"no-newline" in client.api.logs(handle.container), "its log is there")
     ended = time.monotonic()
     until(lambda: time.monotonic() > ended + 0.5)
     client.api.start(handle.container)
     tailer = Tailer(client, handle, path)
     tailer.start()
-    until(lambda: numbers(path))
+    until(lambda: numbers(path), "its lines are there")
     client.api.stop(handle.container)
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert [text[31:] for text in read_last(path, 10)] == ["line-1", "no-newline"]
 
 
@@ -204,7 +204,7 @@ def test_a_life_that_ended_within_a_line_is_not_told_twice(
     driver = ContainerDriver(service("x", ExistingContainer(name)), client)
     tailer = Tailer(client, driver.start(Recorder(Path("/")).launch), path, since=1.0)
     tailer.start()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert numbers(path) == [1, 2, 1]
 
 
@@ -214,7 +214,7 @@ def test_one_enormous_line_is_split_as_the_engine_splits_it(
     script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"
     tailer = Tailer(client, start(client, image, mine, script), path)
     tailer.start()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     lines = path.read_bytes().splitlines()
     assert sum(line.count(b"x") for line in lines) == 100_000
     assert max(len(line) for line in lines) < 17_000
@@ -230,7 +230,7 @@ def test_a_terminal_container_is_followed_too(
     client.api.start(made["Id"])
     tailer = Tailer(client, Handle("tty", "container", container=made["Id"]), path)
     tailer.start()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     assert [text[31:].rstrip("\ufffd") for text in read_last(path, 5)] == ["line-0", "line-1"]
 
 
@@ -244,7 +244,7 @@ def test_a_log_that_cannot_be_read_is_said(
     handle = Handle("mute", "container", container=made["Id"])
     tailer = Tailer(client, handle, path)
     tailer.start()
-    until(lambda: tailer.finished)
+    until(lambda: tailer.finished, "the tailer has ended")
     (marker,) = markers(path)
     assert "the log cannot be read" in marker
     driver = ContainerDriver(service("mute", ExistingContainer("mute")), client)

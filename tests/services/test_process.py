@@ -69,8 +69,8 @@ def test_zombie_is_not_alive() -> None:
 
 def test_spawned_child_does_not_stay_a_zombie(start: Start) -> None:
     pid, begun = start("sh", "-c", "exit 3")
-    until(lambda: process.stat(pid) is None)
-    until(lambda: process.exit_code(pid, begun) == 3)
+    until(lambda: process.stat(pid) is None, "it is gone")
+    until(lambda: process.exit_code(pid, begun) == 3, "its exit code is known")
 
 
 def test_argv_environment_session_and_streams(
@@ -87,7 +87,7 @@ def test_argv_environment_session_and_streams(
     words = ["", "a b", "$(id)", "é", "-x", "l1\nl2", "'"]
     spec = {"env": (("MY", "own"),), "cwd": str(tmp_path)}
     pid, _ = start(sys.executable, "-c", code, *words, cookie="run-1", **spec)
-    until(lambda: "err" in log.read_text())
+    until(lambda: "err" in log.read_text(), "it says err")
     said = json.loads(log.read_text().splitlines()[0])
     assert said["argv"] == words
     assert said["env"]["OMNI_RUN"] == "run-1"
@@ -109,7 +109,7 @@ def test_log_is_appended_to(start: Start, log: Path) -> None:
 def test_stop_group_ends_the_tree_gracefully(start: Start, log: Path) -> None:
     body = "trap 'echo bye; exit 0' TERM; sleep 600 & echo up; wait"
     pid, begun = start("sh", "-c", body)
-    until(lambda: "up" in log.read_text())
+    until(lambda: "up" in log.read_text(), "it says up")
     assert process.stop_group(pid, begun, grace_s=10, clock=SystemClock())
     assert "bye" in log.read_text()
     assert process.members(pid, begun) == []
@@ -126,16 +126,16 @@ class Hurried(FakeClock):
 def test_stop_group_kills_what_ignores_the_signal(start: Start, log: Path) -> None:
     code = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up', flush=True)"
     pid, begun = start(sys.executable, "-c", code + "; time.sleep(600)")
-    until(lambda: "up" in log.read_text())
+    until(lambda: "up" in log.read_text(), "it says up")
     clock = Hurried()
     assert process.stop_group(pid, begun, grace_s=1, clock=clock)
     assert sum(clock.slept) >= 1
-    until(lambda: process.exit_code(pid, begun) == -signal.SIGKILL)
+    until(lambda: process.exit_code(pid, begun) == -signal.SIGKILL, "its exit code is known")
 
 
 def test_stop_group_finds_children_of_a_dead_leader(start: Start, log: Path) -> None:
     pid, begun = start("sh", "-c", "sleep 600 & echo up")
-    until(lambda: process.stat(pid) is None)
+    until(lambda: process.stat(pid) is None, "it is gone")
     assert len(process.members(pid, begun)) == 1
     assert process.stop_group(pid, begun, grace_s=5, clock=SystemClock())
     assert process.members(pid, begun) == []
@@ -191,7 +191,7 @@ def test_driver_life(tmp_path: Path, log: Path) -> None:
     finally:
         driver.stop(handle, 5)
     assert driver.find() is None
-    until(lambda: driver.status(handle).exit_code == -signal.SIGTERM)
+    until(lambda: driver.status(handle).exit_code == -signal.SIGTERM, "its exit code is known")
     assert "SIGTERM" in driver.status(handle).detail
 
 
@@ -199,7 +199,7 @@ def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
     spec = service("cand", "printf", "one\\n\\033[2Jtwo\\n")
     driver = process.ProcessDriver(spec, tmp_path)
     handle = driver.start(Launch("r", log, lambda _: None))
-    until(lambda: driver.last_lines(handle, 2) == ["one", "two"])
+    until(lambda: driver.last_lines(handle, 2) == ["one", "two"], "its last lines are there")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
@@ -235,12 +235,12 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
 
 def test_a_leader_that_ended_before_its_threads_is_alive(start: Start) -> None:
     pid, begun = start(sys.executable, "-c", HEADLESS)
-    until(lambda: "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text())
+    until(lambda: "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "it is in that state")
     found = process.stat(pid)
     assert found is not None
     assert found.state == "z"
     assert process.alive(pid, begun)
     assert [one.pid for one in process.members(pid, begun)] == [pid]
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not process.alive(pid, begun))
+    until(lambda: not process.alive(pid, begun), "it is dead")
     assert process.exit_code(pid, begun) in (None, -signal.SIGKILL)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from console.services import listener, process, relay
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 Handler = Callable[[socket.socket], None]
@@ -63,11 +64,8 @@ def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen
             relay.argv(listen, to, "cand"), stdout=log, stderr=log,
             env={**os.environ, "OMNI_RUN": "run-1"},
         )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not listener.listener(f"http://{listen}"):
-        assert time.monotonic() < deadline
-        assert child.poll() is None
-        time.sleep(0.01)
+    until(lambda: listener.listener(f"http://{listen}") or child.poll() is not None, "it listens")
+    assert child.poll() is None
     yield child
     child.kill()
     child.wait()

@@ -119,7 +119,7 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     # It answers within two milliseconds or is gone without; a busy machine may take longer.
     assert freed or "process_mrelease" not in one.rungs
     assert one.why == ()
-    until(lambda: not pen.up(hog))
+    until(lambda: not pen.up(hog), "it is down")
     print(strike.report())
 
 
@@ -147,7 +147,7 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
     with killer_of(Deny(), release=False) as killer:
         strike = struck(killer, targets)
     assert strike.killed[0].rungs == (way,)
-    until(lambda: not pen.up(bomb))
+    until(lambda: not pen.up(bomb), "it is down")
     print(strike.report())
 
 
@@ -157,7 +157,7 @@ def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
     again = pen.run("sleep", "600", options=("--restart", "always", "--init"))
     with killer_of(Deny(), pen.engine.socket, release=False) as killer:
         struck(killer, recorded(again))
-    until(lambda: not pen.up(again))
+    until(lambda: not pen.up(again), "it is down")
     count = pen.engine.run("inspect", "--format", "{{.RestartCount}}", again).strip()
     print("restarts", count)
 
@@ -176,7 +176,7 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
         strike = struck(killer, recorded(base, candidate))
     assert len(strike.refused) == 1
     assert pen.up(base)
-    until(lambda: not pen.up(candidate))
+    until(lambda: not pen.up(candidate), "it is down")
 
 
 AS_USER = """
@@ -217,7 +217,7 @@ def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str
     way, call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
     assert way.startswith("only the engine's API")
     assert empty, report
-    until(lambda: not pen.up(candidate))
+    until(lambda: not pen.up(candidate), "it is down")
     (one,) = report["killed"]
     assert one["rungs"] == ["engine"]
     assert "cgroup.kill: Permission denied" in one["why"]
