@@ -166,23 +166,11 @@ def trial(tok_s: float = 6.1, *, soaked: bool = False, **changes: Any) -> Rows:
 def ending(rows: Rows, state: str, reason: str = "", *, degraded: bool = False) -> Rows:
     at = done(rows, rows[-1][0] + 1, "restore", 71.0)
     rows.append((at, "outage", "restore", {"down": False, "restore_s": 68.9}))
-    rows.append(
-        (
-            at,
-            "serving",
-            "restore",
-            {"tok_s": 9.3 if degraded else 10.81, "degraded": degraded, "reference": 10.75},
-        )
-    )
+    proof = {"tok_s": 9.3 if degraded else 10.81, "degraded": degraded, "reference": 10.75}
+    rows.append((at, "serving", "restore", proof))
     at = done(rows, at, "baseline:measure-again", 262.0)
-    rows.append(
-        (
-            at,
-            "metrics",
-            "baseline:measure-again",
-            {"scope": "bench.baseline-after", **bench(10.69, 1.93, "deepseek-r1")},
-        )
-    )
+    again = {"scope": "bench.baseline-after", **bench(10.69, 1.93, "deepseek-r1")}
+    rows.append((at, "metrics", "baseline:measure-again", again))
     rows.append((at, "run.state", "", {"state": state, "reason": reason}))
     return rows
 
@@ -193,17 +181,11 @@ def verdict(word: str, outcome: str, *criteria: tuple[str, str, str]) -> dict[st
     return {"verdict": word, "outcome": outcome, "criteria": rows}
 
 
-SLOW = (
-    "bench.tok_s",
-    "NO-GO",
-    "bench.tok_s 6.1 tok/s misses >= 20 tok/s by 13.9 tok/s (9 valid samples)",
-)
+MISSED = "bench.tok_s 6.1 tok/s misses >= 20 tok/s by 13.9 tok/s (9 valid samples)"
+SLOW = ("bench.tok_s", "NO-GO", MISSED)
 QUICK = ("bench.ttft_s", "GO", "bench.ttft_s 812 ms meets < 2s (9 valid samples)")
-UNSURE = (
-    "gpu.peak_used",
-    "HOLD",
-    "gpu.peak_used (sum): no usable figure, the 5090 was not read for 14 s",
-)
+UNREAD = "gpu.peak_used (sum): no usable figure, the 5090 was not read for 14 s"
+UNSURE = ("gpu.peak_used", "HOLD", UNREAD)
 
 
 def no_go() -> RunView:
@@ -275,15 +257,8 @@ def write_files(run: RunDir, view: RunView) -> None:
             continue
         rate = 21.4 - 0.0006 * max(0.0, t - 1700) + 0.5 * math.sin(n * 1.7)
         bad = n in (60, 225, 226)
-        lines.append(
-            {
-                "t": t,
-                "ok": not bad,
-                "error": "transport" if bad else "",
-                "tok_s": None if bad else rate,
-                "ttft_s": 0.4,
-            }
-        )
+        speed = {"tok_s": None if bad else rate, "ttft_s": 0.4}
+        lines.append({"t": t, "ok": not bad, "error": "transport" if bad else "", **speed})
         lines.append({"t": t + 1, "rss": (20.7 + t / 3600 * 4.2) * GIB, "vram": 117 * GIB})
     (attempts / "soak.1.soak.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
 
@@ -302,15 +277,8 @@ def _gauges(run: RunDir, view: RunView) -> None:
             BIG: 90 * GIB if served else 1 * GIB + share * 89.6 * GIB,
             SMALL: 26 * GIB if served else 1 * GIB + share * 25.2 * GIB,
         }
-        lines.append(
-            {
-                "at": at,
-                "step": step,
-                "gpu": used,
-                "ram": (48 + 13 * share + 0.4 * math.sin(second / 40)) * GIB,
-                "swap": 0,
-            }
-        )
+        ram = (48 + 13 * share + 0.4 * math.sin(second / 40)) * GIB
+        lines.append({"at": at, "step": step, "gpu": used, "ram": ram, "swap": 0})
     run.gauges.write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"at": 1, "torn')
 
 

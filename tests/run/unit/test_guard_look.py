@@ -37,15 +37,14 @@ def test_nothing_is_there(run: RunDir) -> None:
     assert not tell(run, {"do": "beat"})
 
 
-@pytest.mark.parametrize(
-    "value",
-    [b"", b"{", b"[]", b'"x"', {"pid": 0, "start": 1}, {"pid": 5}, {"pid": "x", "start": 1},
-     {"pid": 5, "start": 0}, {"pid": None, "start": None}, b"\xff" * 9, b"[" * 99999],
-)  # fmt: skip
-def test_what_is_no_word_of_a_sentinel(run: RunDir, value: object) -> None:
-    put(run, "sentinel.json", value)
-    put(run, "breach.json", value)
-    assert (ready(run), breach_of(run)) == (None, None)
+def test_what_is_no_word_of_a_sentinel(run: RunDir) -> None:
+    for value in (
+        b"", b"{", b"[]", b'"x"', {"pid": 0, "start": 1}, {"pid": 5}, {"pid": "x", "start": 1},
+        {"pid": 5, "start": 0}, {"pid": None, "start": None}, b"\xff" * 9, b"[" * 99999,
+    ):  # fmt: skip
+        put(run, "sentinel.json", value)
+        put(run, "breach.json", value)
+        assert (ready(run), breach_of(run)) == (None, None), value
 
 
 def test_a_fifo_in_a_files_place_is_not_waited_for(run: RunDir) -> None:
@@ -168,20 +167,18 @@ def test_a_lease_that_ran_out(run: RunDir) -> None:
     assert (found.cause, found.data["cause"]) == (Cause.EXPIRED, "lease")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"reasons": 3}, {"limit": []}, {"killed": "x"}, {"killed": [3, None]}, {"window": []},
-     {"window": {"fast": [[1], "x", [None, 1, 1], [1, "x", 2]]}}, {"cause": {"a": 1}},
-     {"curve": 3}, {"curve": {"points": [3, [], [None, 1], ["x", 2], [1, "x"]]}},
-     {"curve": {"column": "1", "of": {}}}, {"killed": [{"held": 3, "why": 4, "rungs": {}}]},
-     {"reason": None, "reasons": []}, {"reason": "\x1b]0;x\x07 \x00"}],
-)  # fmt: skip
-def test_a_breach_that_is_half_garbage_is_still_a_breach(
-    run: RunDir, change: dict[str, Any]
-) -> None:
-    put(run, "breach.json", {**BREACH, **change})
-    found = breach_of(run)
-    assert found is not None
-    assert found.words
-    assert found.words.isprintable()
-    json.dumps(found.data)
+def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:
+    changes: tuple[dict[str, Any], ...] = (
+        {"reasons": 3}, {"limit": []}, {"killed": "x"}, {"killed": [3, None]}, {"window": []},
+        {"window": {"fast": [[1], "x", [None, 1, 1], [1, "x", 2]]}}, {"cause": {"a": 1}},
+        {"curve": 3}, {"curve": {"points": [3, [], [None, 1], ["x", 2], [1, "x"]]}},
+        {"curve": {"column": "1", "of": {}}}, {"killed": [{"held": 3, "why": 4, "rungs": {}}]},
+        {"reason": None, "reasons": []}, {"reason": "\x1b]0;x\x07 \x00"},
+    )  # fmt: skip
+    for change in changes:
+        put(run, "breach.json", {**BREACH, **change})
+        found = breach_of(run)
+        assert found is not None, change
+        assert found.words
+        assert found.words.isprintable()
+        json.dumps(found.data)

