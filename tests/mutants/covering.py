@@ -12,7 +12,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,7 @@ patch = _exit
 data_file = {place}/.coverage
 context = ${{PYTEST_CURRENT_TEST-none}}
 """
+Rank = tuple[bool, bool, bool, str]
 _PHASE = re.compile(r"( \((setup|call|teardown)\)|\|(setup|run|teardown))$")
 
 
@@ -110,17 +111,25 @@ class Coverage:
         return set().union(*(known.get(number, set()) for number in lines))
 
     def order(self, names: Iterable[str], file: str) -> list[Test]:
-        """Quick tests before slow ones, and the program file's own room first.
+        """Quick tests before slow ones, and the program file's own room first; then those that
+        bear the file's name, for what ran in a process that was killed and left no measurement.
 
         Tests of a file stay together: what a module sets up is not set up again and again.
         """
         room = f"tests/{file.split('/')[1]}/"
         stem = Path(file).stem
 
-        def first(test: Test) -> tuple[bool, bool, bool, str]:
+        def first(test: Test) -> Rank:
             own = test.file.startswith(room)
             return (test.seconds > SLOW_S, not own, stem not in test.file, test.file)
 
+        covers = set(names)
+        namesakes = {name for name, test in self.tests.items()
+                     if test.file.startswith(room) and stem in Path(test.file).stem}  # fmt: skip
+        return [test for part in (covers, namesakes - covers)
+                for test in self._together(part, first)]  # fmt: skip
+
+    def _together(self, names: set[str], first: Callable[[Test], Rank]) -> list[Test]:
         tests = sorted((self.tests[name] for name in names), key=first)
         groups = [sorted(group, key=lambda test: test.seconds)
                   for _, group in groupby(tests, key=first)]  # fmt: skip
