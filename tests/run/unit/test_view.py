@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from console.journal.store import Event
 from console.run.state import Decision, RunState, StepState
-from console.run.view import RunView, fold
+from console.run.view import RunView, StepView, fold
 
 STEPS = [
     {"id": "a", "title": "A", "phase": "p", "kind": "run", "takes_s": 5.0},
@@ -40,6 +40,12 @@ class Story:
         return fold(self.events)
 
 
+def a_step(story: Story) -> StepView:
+    step = story.view().step("a")
+    assert step is not None
+    return step
+
+
 def test_a_created_run() -> None:
     view = Story().view()
     assert (view.run_id, view.owner, view.created, view.restore_s) == ("r1", "op", 1001.0, 74.0)
@@ -54,8 +60,7 @@ def test_a_created_run() -> None:
 def test_a_step_and_its_second_attempt() -> None:
     story = Story().add("step.state", "a", 1, state="running", effects=["$ x"])
     story.add("step.say", "a", text="working")
-    step = story.view().step("a")
-    assert step is not None
+    step = a_step(story)
     assert (step.state, step.attempt, step.said, step.effects) == (
         StepState.RUNNING, 1, "working", ["$ x"],
     )  # fmt: skip
@@ -63,13 +68,11 @@ def test_a_step_and_its_second_attempt() -> None:
         "step.state", "a", 1, state="failed", cause="exit_code", detail="no", duration_s=2.0,
         exit_code=3, lines=["boom"],
     )  # fmt: skip
-    step = story.view().step("a")
-    assert step is not None
+    step = a_step(story)
     assert (step.cause, step.detail, step.duration_s, step.exit_code, step.lines) == (
         "exit_code", "no", 2.0, 3, ["boom"],
     )  # fmt: skip
-    step = story.add("step.state", "a", 2, state="running").view().step("a")
-    assert step is not None
+    step = a_step(story.add("step.state", "a", 2, state="running"))
     assert (step.attempt, step.cause, step.duration_s, step.exit_code, step.lines, step.said) == (
         2, "", None, None, [], "",
     )  # fmt: skip
@@ -164,12 +167,8 @@ def test_what_a_viewer_does_not_know_is_passed_over() -> None:
 
 def test_the_current_step_is_the_last_one_touched() -> None:
     story = Story().add("step.state", "a", 1, state="succeeded")
-    first = story.view().current
-    assert first is not None
-    assert first.id == "a"
-    current = story.add("step.state", "b", 1, state="running").view().current
-    assert current is not None
-    assert current.id == "b"
+    first, second = story.view(), story.add("step.state", "b", 1, state="running").view()
+    assert [one.current and one.current.id for one in (first, second)] == ["a", "b"]
 
 
 @given(st.integers(0, 12))
