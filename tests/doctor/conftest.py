@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.doctor import baseline, engine, facts, guard, machine, preflight, run
+from console.doctor import login as doctor_login
 from console.doctor.facts import Facts
 from console.doctor.model import Finding
 from console.doctor.run import CHECKS, iterate
@@ -72,6 +73,26 @@ def path_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
         return script
 
     return make
+
+
+def tree(root: Path, **files: str) -> Facts:
+    """Facts of a machine with these files; `__` stands for `/`, `DOT` for `.`."""
+    root.mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("DOT", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Facts(root=root)
+
+
+@pytest.fixture
+def terminfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal, on a machine that knows one by name."""
+    monkeypatch.setattr(doctor_login, "on_terminal", lambda: True)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "xterm-256color").touch()
+    monkeypatch.setenv("TERMINFO", str(tmp_path))
+    monkeypatch.delenv("COLORTERM", raising=False)
 
 
 @pytest.fixture

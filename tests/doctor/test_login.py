@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from console.doctor import login
@@ -13,12 +11,6 @@ from console.run.launch import Detachment
 from tests.doctor.conftest import Look
 
 
-@pytest.fixture
-def tty(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(login, "on_terminal", lambda: True)
-    return monkeypatch
-
-
 def test_interpreter_and_console(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = look("login.python")
     assert (found.level, "omni-console" in found.detail) == (Level.OK, True)
@@ -26,39 +18,27 @@ def test_interpreter_and_console(look: Look, monkeypatch: pytest.MonkeyPatch) ->
     assert look("login.python")[0].level is Level.FAILED
 
 
-@pytest.mark.parametrize(
-    ("term", "level", "said"),
-    [
-        ("dumb", Level.WARNING, "TERM=dumb: it does not say"),
-        ("", Level.WARNING, "TERM=(empty)"),
-        ("no-such-terminal", Level.NOTE, "not in this machine's terminfo"),
-        ("../../etc", Level.NOTE, "not in this machine's terminfo"),
-        ("xterm-256color", Level.OK, "TERM=xterm-256color, 256 colours"),
-    ],
-)
-def test_the_terminals_name(
-    tmp_path: Path, tty: pytest.MonkeyPatch, look: Look, term: str, level: Level, said: str
-) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "xterm-256color").touch()
-    tty.setenv("TERMINFO", str(tmp_path))
-    tty.setenv("TERM", term)
-    tty.delenv("COLORTERM", raising=False)
-    (found,) = look("login.terminal")
-    assert (found.level, found.detail.startswith(said) or said in found.detail) == (level, True)
+TERMS = {
+    "dumb": Level.WARNING, "": Level.WARNING, "no-such-terminal": Level.NOTE,
+    "../../etc": Level.NOTE, "xterm-256color": Level.OK,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("env", "said"),
-    [
-        ({"TERM": "xterm"}, "16 colours"),
-        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "16 million colours"),
-        ({"TERM": "xterm-direct"}, "16 million colours"),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "no colours (NO_COLOR is set)"),
-    ],
-)
-def test_colours(env: dict[str, str], said: str) -> None:
-    assert login.colours(env).startswith(said)
+@pytest.mark.usefixtures("terminfo")
+def test_the_terminals_name(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    for term, level in TERMS.items():
+        monkeypatch.setenv("TERM", term)
+        (found,) = look("login.terminal")
+        assert (found.level, f"TERM={term or '(empty)'}" in found.detail) == (level, True), term
+
+
+def test_colours() -> None:
+    env = {"TERM": "xterm-256color"}
+    assert login.colours({"TERM": "xterm"}).startswith("16 colours")
+    assert login.colours(env).startswith("256 colours")
+    assert login.colours(env | {"NO_COLOR": "1"}).startswith("no colours")
+    for more in ({"TERM": "xterm-direct"}, {"COLORTERM": "truecolor"}):
+        assert login.colours(env | more).startswith("16 million")
 
 
 @pytest.mark.parametrize(
@@ -86,27 +66,23 @@ def test_text(monkeypatch: pytest.MonkeyPatch, look: Look, lang: str, level: Lev
     assert (found.level, "ASCII" in found.detail) == (level, level is Level.NOTE)
 
 
-@pytest.mark.parametrize(
-    ("env", "warning", "level", "said"),
-    [
-        ({"TMUX": "/tmp/t", "SSH_TTY": "/dev/pts/1"}, "", Level.OK, "inside tmux: screens"),
-        ({"TMUX": "/tmp/t"}, "ends; x", Level.NOTE, "inside tmux; what logind does"),
-        ({"STY": "1.x"}, "", Level.OK, "inside screen: screens and runs survive"),
-        ({"SSH_CONNECTION": "a"}, "", Level.NOTE, "a run survives a lost line anyway"),
-        ({"SSH_CONNECTION": "a"}, "ends; x", Level.NOTE, "ssh without tmux; what logind does"),
-        ({}, "ends; x", Level.OK, "local"),
-    ],
-)
-def test_the_line(
-    monkeypatch: pytest.MonkeyPatch, look: Look, env: dict[str, str], warning: str,
-    level: Level, said: str,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(launch, "detachment", lambda: Detachment(False, warning))
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    (found,) = look("login.line")
-    assert (found.level, said in found.detail) == (level, True)
-    assert not (warning and "survive" in found.detail)
+LINES: list[tuple[dict[str, str], str, Level]] = [
+    ({"TMUX": "/tmp/t", "SSH_TTY": "/dev/pts/1"}, "", Level.OK),
+    ({"TMUX": "/tmp/t"}, "ends; x", Level.NOTE), ({"STY": "1.x"}, "", Level.OK),
+    ({"SSH_CONNECTION": "a"}, "", Level.NOTE), ({"SSH_CONNECTION": "a"}, "ends; x", Level.NOTE),
+    ({}, "ends; x", Level.OK), ({}, "", Level.OK),
+]  # fmt: skip
+
+
+def test_the_line(look: Look) -> None:
+    for env, warning, level in LINES:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "detachment", lambda w=warning: Detachment(False, w))
+            for name, value in env.items():
+                patch.setenv(name, value)
+            (found,) = look("login.line")
+        assert found.level is level, env
+        assert not (warning and "survive" in found.detail)
 
 
 def test_logout(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:

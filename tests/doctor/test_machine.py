@@ -10,84 +10,51 @@ from pathlib import Path
 import pytest
 
 from console.doctor import machine
-from console.doctor.facts import Facts
 from console.doctor.model import Level
 from console.doctor.once import each
-from tests.doctor.conftest import PROCESS, Look
+from tests.doctor.conftest import PROCESS, Look, tree
 
 GIB = 1 << 20
 """A GiB in the kB of /proc/meminfo."""
-
-
-@pytest.fixture
-def kernel(tmp_path: Path) -> Callable[[str, str], Facts]:
-    """Facts of a machine whose files are written by the test."""
-
-    def write(name: str, text: str) -> Facts:
-        path = tmp_path / "root" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return Facts(root=tmp_path / "root")
-
-    return write
 
 
 def meminfo(**gib: int) -> str:
     return "".join(f"{name}: {value * GIB} kB\n" for name, value in gib.items())
 
 
-@pytest.mark.parametrize(
-    ("text", "level", "said"),
-    [
-        (meminfo(MemTotal=768, MemAvailable=640), Level.OK, "640.0 GiB of 768.0 GiB available"),
-        (meminfo(MemTotal=768, MemAvailable=30), Level.WARNING, "30.0 GiB of 768.0 GiB"),
-        ("nonsense\nMemTotal: x kB\n", Level.WARNING, "does not say"),
-    ],
-)
-def test_memory(
-    kernel: Callable[[str, str], Facts], look: Look, text: str, level: Level, said: str
-) -> None:
-    (found,) = look("machine.memory", facts=kernel("proc/meminfo", text))
-    assert (found.level, said in found.detail) == (level, True)
+def psi(full: str) -> str:
+    rest = "avg60=0.00 avg300=0.00 total=1"
+    return f"some avg10=80.00 {rest}\nfull avg10={full} {rest}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "level", "said"),
-    [
-        (meminfo(SwapTotal=0, SwapFree=0), Level.NOTE, "none"),
-        (meminfo(SwapTotal=64, SwapFree=60), Level.OK, "4.0 GiB of 64.0 GiB used"),
-        (meminfo(SwapTotal=64, SwapFree=4), Level.WARNING, "60.0 GiB of 64.0 GiB used"),
-        ("", Level.NOTE, "does not say"),
-    ],
-)
-def test_swap(
-    kernel: Callable[[str, str], Facts], look: Look, text: str, level: Level, said: str
-) -> None:
-    (found,) = look("machine.swap", facts=kernel("proc/meminfo", text))
-    assert (found.level, said in found.detail) == (level, True)
+NODE = "sys__devices__system__node__"
+FIGURES: dict[str, tuple[str, dict[str, str], Level, str]] = {
+    "memory": ("memory", {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=640)}, Level.OK,
+               "640.0 GiB of 768.0 GiB"),
+    "little memory": ("memory", {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=30)},
+                      Level.WARNING, "30.0 GiB of 768.0 GiB"),
+    "no memory": ("memory", {"proc__meminfo": "nonsense\nMemTotal: x kB\n"}, Level.WARNING, ""),
+    "no swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=0, SwapFree=0)}, Level.NOTE, "none"),
+    "swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=64, SwapFree=60)}, Level.OK,
+             "4.0 GiB of 64.0 GiB"),
+    "full swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=64, SwapFree=4)}, Level.WARNING,
+                  "60.0 GiB of 64.0 GiB"),
+    "swap unknown": ("swap", {"proc__meminfo": ""}, Level.NOTE, ""),
+    "quiet": ("pressure", {"proc__pressure__memory": psi("0.00")}, Level.OK, "0 % "),
+    "thrashing": ("pressure", {"proc__pressure__memory": psi("37.50")}, Level.WARNING, "37.5 % "),
+    "no PSI": ("pressure", {}, Level.NOTE, "PSI"),
+    "a node": ("numa", {f"{NODE}node0__cpulist": "0", f"{NODE}possible": "0"}, Level.OK, "1"),
+    "nodes": ("numa", {f"{NODE}node{n}__cpulist": "0" for n in range(4)}, Level.NOTE, "4"),
+    "no node": ("numa", {}, Level.NOTE, ""),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("full", "level"), [("0.00", Level.OK), ("37.50", Level.WARNING)])
-def test_pressure(kernel: Callable[[str, str], Facts], look: Look, full: str, level: Level) -> None:
-    line = "avg60=0.00 avg300=0.00 total=1"
-    facts = kernel("proc/pressure/memory", f"some avg10=80.00 {line}\nfull avg10={full} {line}\n")
-    (found,) = look("machine.pressure", facts=facts)
-    assert found.level is level
-    assert found.detail.startswith(f"{float(full):g} % ")
-
-
-def test_a_kernel_without_psi(tmp_path: Path, look: Look) -> None:
-    (found,) = look("machine.pressure", facts=Facts(root=tmp_path))
-    assert (found.level, "psi=1" in found.hint) == (Level.NOTE, True)
-
-
-@pytest.mark.parametrize(("nodes", "level"), [(1, Level.OK), (4, Level.NOTE)])
-def test_numa(kernel: Callable[[str, str], Facts], look: Look, nodes: int, level: Level) -> None:
-    for number in range(nodes):
-        facts = kernel(f"sys/devices/system/node/node{number}/cpulist", "0")
-    facts = kernel("sys/devices/system/node/possible", "0")
-    (found,) = look("machine.numa", facts=facts)
-    assert (found.level, "NPS1" in found.hint) == (level, nodes > 1)
+def test_figures_of_the_kernel(tmp_path: Path, look: Look) -> None:
+    for name, (check, files, level, said) in FIGURES.items():
+        (found,) = look(f"machine.{check}", facts=tree(tmp_path / name, **files))
+        assert (found.level, said in found.detail) == (level, True), found
+        if check == "numa":
+            assert ("NPS1" in found.hint) == (name == "nodes")
 
 
 @pytest.mark.parametrize(

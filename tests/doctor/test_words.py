@@ -15,19 +15,19 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.command.doctor import last_line, lines
 from console.doctor import guard, login
-from console.doctor.facts import Facts
 from console.doctor.model import Finding, Level
 from console.rollback import proof, restore
 from console.run import launch
 from console.run.baseline import restore_file
 from console.run.launch import Detachment
-from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look
+from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look, tree
 from tests.doctor.histories import GONE, history, on_now
 from tests.doctor.test_baseline import BASE, INVALID, engine_of
 from tests.doctor.test_declared import CPU, MEMORY, site
 from tests.doctor.test_engine import COMPOSE, GPUS, VERSION, routes
-from tests.doctor.test_guard import ALL, NONE
-from tests.doctor.test_machine import meminfo
+from tests.doctor.test_guard import ALL, GROUPS, NONE, PRIVILEGES, PSI, privileged
+from tests.doctor.test_login import LINES, TERMS
+from tests.doctor.test_machine import FIGURES
 from tests.services.test_engine_raw import daemon
 
 COMPOSED = HEAD + "baseline: {compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:9'}\n"
@@ -45,16 +45,6 @@ def tell(tmp_path: Path) -> Callable[[Iterable[Finding]], list[str]]:
 
 
 Tell = Callable[[Iterable[Finding]], list[str]]
-
-
-def tree(root: Path, **files: str) -> Facts:
-    """Facts of a machine with these files; `__` stands for `/`, `DOT` for `.`."""
-    root.mkdir(exist_ok=True)
-    for name, text in files.items():
-        path = root / name.replace("__", "/").replace("DOT", ".")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return Facts(root=root)
 
 
 def test_the_site_file(tell: Tell, look: Look, snapshot: SnapshotAssertion) -> None:
@@ -133,21 +123,12 @@ def test_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
-    quiet = "avg60=0.00 avg300=0.00 total=1"
-    for name, files in {
-        "roomy": {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=640, SwapTotal=64,
-                                           SwapFree=60),
-                  "proc__pressure__memory": f"some avg10=80.00 {quiet}\nfull avg10=0.00 {quiet}\n",
-                  "proc__cpuinfo": "".join(CPU.format(n, n) for n in range(2)),
-                  "sys__devices__system__node__node0__cpulist": "0"},
-        "tight": {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=30, SwapTotal=64, SwapFree=4),
-                  "proc__pressure__memory": f"some avg10=80.00 {quiet}\nfull avg10=37.5 {quiet}\n",
-                  **{f"sys__devices__system__node__node{n}__cpulist": "0" for n in range(4)}},
-        "silent": {"proc__meminfo": "nonsense\n"},
-    }.items():  # fmt: skip
-        for check in ("memory", "swap", "pressure", "numa", "processor", "limits"):
-            facts = tree(tmp_path / name.replace(" ", "-"), **files)
-            said[f"{name} {check}"] = tell(look(f"machine.{check}", facts=facts))
+    for name, (check, files, _, _) in FIGURES.items():
+        said[name] = tell(look(f"machine.{check}", facts=tree(tmp_path / name, **files)))
+    bare = tree(tmp_path / "bare", proc__cpuinfo="".join(CPU.format(n, n) for n in range(2)))
+    for facts in (bare, tree(tmp_path / "nothing")):
+        for check in ("processor", "limits"):
+            said[f"{facts.root.name} {check}"] = tell(look(f"machine.{check}", facts=facts))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
     for release in ("6.12.1-arch", "4.18.0-553.el8"):
@@ -166,47 +147,31 @@ def test_the_guard(
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
     monkeypatch.setattr("console.guard.helper_client.is_there", lambda: False)
-    for name, capabilities, most in (
-        ("root", ALL, 0), ("none", NONE, 0), ("8 MiB", NONE, 8 << 20), ("nice", NONE, 30),
-    ):  # fmt: skip
+    for check, capabilities, most, _ in PRIVILEGES:
         monkeypatch.setattr(resource, "getrlimit", lambda which, most=most: (most, most))
-        facts = tree(tmp_path / name, proc__self__status=f"CapEff:\t{capabilities}\n")
-        for check in ("lock", "priority"):
-            said[f"{name} {check}"] = tell(look(f"guard.{check}", facts=facts))
-        for member in (False, True):
-            monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
-            said[f"{name} {member}"] = tell(look("guard.signals", facts=facts))
-    groups: dict[str, dict[str, str]] = {
-        "no groups": {}, "v1": {"sys__fs__cgroup__memory__tasks": ""},
-        "v2": {"sys__fs__cgroup__cgroupDOTcontrollers": ""},
-        "v1, v2 beside it": {"sys__fs__cgroup__unified__cgroupDOTprocs": "",
-                             "sys__fs__cgroup__unified__docker__cgroupDOTkill": ""},
-        "v2, kill": {"sys__fs__cgroup__cgroupDOTcontrollers": "",
-                     "sys__fs__cgroup__a__cgroupDOTkill": "",
-                     "proc__pressure__memory": "some avg10=0 total=5\nfull avg10=0 total=3\n"},
-    }  # fmt: skip
-    for name, files in groups.items():
-        facts = tree(tmp_path / name, **files)
-        said[name] = tell(look("guard.cgroup", facts=facts))
-        said[f"{name}, pressure"] = tell(look("guard.pressure", facts=facts))
+        facts = privileged(tmp_path, capabilities)
+        said[f"{check} {capabilities} {most}"] = tell(look(f"guard.{check}", facts=facts))
+    for member in (False, True):
+        monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
+        facts = [privileged(tmp_path / str(n), one) for n, one in enumerate((NONE, ALL))]
+        said[f"docker {member}"] = [tell(look("guard.signals", facts=one)) for one in facts]
+    for name, (files, _) in GROUPS.items():
+        said[name] = tell(look("guard.cgroup", facts=tree(tmp_path / name, **files)))
+    for name, files in (("PSI", {"proc__pressure__memory": PSI}), ("no PSI", {})):
+        said[name] = tell(look("guard.pressure", facts=tree(tmp_path / name, **files)))
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    said["not mine"] = tell(look("guard.cgroup", facts=facts))
+    said["not mine"] = tell(look("guard.cgroup", facts=tree(tmp_path / "v2, kill")))
     monkeypatch.setattr(guard, "call", lambda number: errno.ENOSYS)
     said["no calls"] = tell(look("guard.release"))
     assert said == snapshot
 
 
+@pytest.mark.usefixtures("terminfo")
 def test_the_login(
-    tmp_path: Path, tell: Tell, look: Look, snapshot: SnapshotAssertion,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tell: Tell, look: Look, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: dict[str, Any] = {}
-    monkeypatch.setattr(login, "on_terminal", lambda: True)
-    monkeypatch.setenv("TERMINFO", str(tmp_path))
-    monkeypatch.delenv("COLORTERM", raising=False)
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "xterm-256color").touch()
-    for term in ("dumb", "", "no-such-terminal", "xterm-256color"):
+    for term in TERMS:
         monkeypatch.setenv("TERM", term)
         said[f"terminal {term}"] = tell(look("login.terminal"))
     for more in ({"COLORTERM": "truecolor"}, {"NO_COLOR": "1"}, {}):
@@ -214,16 +179,12 @@ def test_the_login(
     for lang in ("C", "C.utf8"):
         monkeypatch.setenv("LC_ALL", lang)
         said[f"text {lang}"] = tell(look("login.text"))
-    lines_: list[dict[str, str]] = [
-        {}, {"TMUX": "/tmp/t"}, {"STY": "1.x"}, {"SSH_CONNECTION": "a"},
-    ]  # fmt: skip
-    for env in lines_:
-        for warning in ("", "logind ends this run; `loginctl enable-linger op` lets it live"):
-            with monkeypatch.context() as patch:
-                for name, value in env.items():
-                    patch.setenv(name, value)
-                patch.setattr(launch, "detachment", lambda w=warning: Detachment(False, w))
-                said[f"{env} {warning[:6]}"] = tell(look("login.line") + look("login.logout"))
+    for env, warning, _ in LINES:
+        with monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            patch.setattr(launch, "detachment", lambda w=warning: Detachment(False, w))
+            said[f"{env} {warning}"] = tell(look("login.line") + look("login.logout"))
     monkeypatch.setattr(launch, "detachment", lambda: Detachment(True))
     assert said | {"a unit": tell(look("login.logout"))} == snapshot
 
