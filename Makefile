@@ -9,7 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-.PHONY: run test test-all check golden coverage bench yard rehearsals clean
+.PHONY: run test test-all check golden coverage bench mutants yard \
+  rehearsals clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
@@ -38,6 +39,13 @@ coverage: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
+
+# changes the program in 200 places, one at a time: which changes does no test notice? MINUTES bounds
+# it, and a later call goes on where it ended; TIER=all tries the tests of test-all too
+MINUTES ?= 60
+TIER ?= test
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants --minutes $(MINUTES) --tier $(TIER)
 
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev

@@ -21,7 +21,7 @@ MARK = "engine"
 PREFIX = "no real part: "
 FIXTURES = {"engine", "docker_env", "llama_image", "busy_image"}
 ALONE = "alone"
-"""Tests that hold a terminal or an engine: they run one at a time, on one worker, beside the rest."""
+"""Tests that hold a terminal or an engine run one at a time, on one worker, beside the rest."""
 FULL = "full"
 """Tests that only `make test-all` runs."""
 
@@ -81,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARK}: needs a real Docker engine with Compose v2")
     config.addinivalue_line("markers", f"{ALONE}: holds a terminal or an engine; one at a time")
     config.addinivalue_line("markers", f"{FULL}: only `make test-all` runs it")
+    config.addinivalue_line("markers", "xdist_group: pytest-xdist's own, known without it too")
 
 
 @pytest.hookimpl(tryfirst=True)
