@@ -82,34 +82,26 @@ def test_cuda_before_blackwell() -> None:
     assert [one.level for one in check_cuda([PRO, ADA], (12, 8), "x")] == [Level.OK, Level.OK]
 
 
-@pytest.mark.parametrize(
-    ("driver", "cuda", "kernel", "level"),
-    [
-        ("580.95.05", (13, 0), "6.8.0-45-generic", Level.OK),
-        ("570.86.15", (13, 0), "6.8.0", Level.FAIL),
-        ("525.60.13", (12, 8), "", Level.OK),
-        ("515.43", (12, 1), "", Level.FAIL),
-        ("580.95.05", None, "6.19.1", Level.WARN),
-        ("580.126.09", None, "6.19.1", Level.OK),
-        ("580.95.05", (19, 0), "", Level.UNKNOWN),
-        ("", (12, 8), "", Level.UNKNOWN),
-        ("\x1b[31m", None, "", Level.UNKNOWN),
-    ],
-)
-def test_the_driver(driver: str, cuda: tuple[int, int] | None, kernel: str, level: Level) -> None:
-    found = check_driver(driver, cuda, kernel)
-    assert found.level is level
-    assert found.text.isprintable()
+DRIVERS: list[tuple[str, tuple[int, int] | None, str, str, Level]] = [
+    ("580.95.05", (13, 0), "6.8.0-45-generic", "", Level.OK),
+    ("570.86.15", (13, 0), "6.8.0", "", Level.FAIL),
+    ("525.60.13", (12, 8), "", "", Level.OK),
+    ("515.43", (12, 1), "", "", Level.FAIL),
+    ("580.95.05", None, "6.19.1", "", Level.WARN),
+    ("580.126.09", None, "6.19.1", "", Level.OK),
+    ("580.95.05", (19, 0), "", "", Level.UNKNOWN),
+    ("", (12, 8), "", "", Level.UNKNOWN),
+    ("\x1b[31m", None, "", "", Level.UNKNOWN),
+    ("580.95.05", None, "", "580.95.05", Level.OK),
+    ("580.95.05", None, "", "580.126", Level.FAIL),
+    ("590.1", None, "", "580.126.09", Level.OK),
+    ("", None, "", "580", Level.UNKNOWN),
+]
+"""Driver, CUDA, kernel, the oldest driver that will do, and what comes of it."""
 
 
-@pytest.mark.parametrize(
-    ("driver", "least", "level"),
-    [
-        ("580.95.05", "580.95.05", Level.OK),
-        ("580.95.05", "580.126", Level.FAIL),
-        ("590.1", "580.126.09", Level.OK),
-        ("", "580", Level.UNKNOWN),
-    ],
-)
-def test_the_oldest_driver_that_will_do(driver: str, least: str, level: Level) -> None:
-    assert check_driver(driver, least=least).level is level
+def test_the_driver() -> None:
+    for driver, cuda, kernel, least, level in DRIVERS:
+        found = check_driver(driver, cuda, kernel, least=least)
+        assert found.level is level, (driver, cuda, kernel, least)
+        assert found.text.isprintable()

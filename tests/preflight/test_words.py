@@ -22,7 +22,7 @@ from console.preflight.oracle_host import HostProgram
 from console.preflight.probe import Said
 from tests.preflight.test_compatibility import MET, WORKSTATION, XEON
 from tests.preflight.test_example_site import BAD_WORDS
-from tests.preflight.test_gpu import ADA, DARK, PRO
+from tests.preflight.test_gpu import ADA, DARK, DRIVERS, PRO
 from tests.preflight.test_host import ZEN5
 from tests.preflight.test_oracle import NO, YES, Build
 
@@ -56,12 +56,7 @@ def test_cards_and_drivers(snapshot: SnapshotAssertion) -> None:
         *check_cuda([PRO, ADA], (12, 4), "image x"), *check_cuda([PRO], None, "image"),
         *check_cuda([Card("new", compute=(15, 0))], (13, 0), "image"),
     ]  # fmt: skip
-    for driver, cuda, kernel in (
-        ("580.95.05", (13, 0), "6.8.0"), ("570.86.15", (13, 0), "6.8.0"), ("580.95.05", None, ""),
-        ("580.95.05", None, "6.19.1"), ("580.95.05", (19, 0), ""), ("", (12, 8), ""),
-    ):  # fmt: skip
-        found.append(check_driver(driver, cuda, kernel))
-    found += [check_driver(driver, least="580.126") for driver in ("580.95.05", "590.1", "")]
+    found += [check_driver(*asked[:3], least=asked[3]) for asked in DRIVERS]
     assert shown(found) == snapshot
 
 
