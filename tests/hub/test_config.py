@@ -145,24 +145,37 @@ def test_an_index() -> None:
         config.read_index({"weight_map": {"a": "../../etc/passwd"}})
 
 
+def quantized(method: str, **more: object) -> dict[str, Any]:
+    return {"quantization_config": {"quant_method": method, **more}}
+
+
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("said", "words", "short"),
     [
-        ({"torch_dtype": "bfloat16"}, "bfloat16"),
-        ({"dtype": "torch.float16"}, "float16"),
-        ({"quantization_config": {"quant_method": "blockwise_int8",
-                                  "weight_block_size": [128, 128]}},
-         "blockwise_int8, blocks of 128x128"),
-        ({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3"}}, "fp8 (e4m3)"),
-        ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}},
-         "awq, 4 bits, groups of 128"),
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+        ({"torch_dtype": "bfloat16"}, "bfloat16", "bf16"),
+        ({"dtype": "torch.float16"}, "float16", "fp16"),
+        ({"dtype": "float32"}, "float32", "float32"),
+        (quantized("blockwise_int8", weight_block_size=[128, 128]),
+         "blockwise_int8, blocks of 128x128", "block_int8"),
+        (quantized("fp8", fmt="e4m3"), "fp8 (e4m3)", "fp8"),
+        (quantized("fbgemm_fp8"), "fbgemm_fp8", "fp8"),
+        (quantized("awq", bits=4, group_size=128), "awq, 4 bits, groups of 128", "awq"),
+        (quantized("gptq", bits=4), "gptq, 4 bits", "gptq"),
+        (quantized("bitsandbytes", load_in_4bit=True), "bitsandbytes, 4 bits",
          "bitsandbytes, 4 bits"),
-        ({"text_config": {"dtype": "bfloat16"}}, "bfloat16"),
-        ({"quantization_config": {"quant_method": "\x1b[31mred"}}, "red"),
-        ({"quantization_config": "yes", "torch_dtype": 5}, ""),
-        ({}, ""),
+        (quantized("compressed-tensors", format="int-quantized"), None, "int8"),
+        (quantized("compressed-tensors", format="float-quantized"), None, "fp8"),
+        (quantized("mxfp4"), "mxfp4", "mxfp4"),
+        ({"text_config": {"dtype": "bfloat16"}}, "bfloat16", "bf16"),
+        (quantized("\x1b[31mred"), "red", "red"),
+        ({"quantization_config": "yes", "torch_dtype": 5}, "", ""),
+        ({}, "", ""),
     ],
 )  # fmt: skip
-def test_quantization_as_config_json_says(said: dict[str, Any], words: str) -> None:
-    assert quantization.describe(said) == words
+def test_quantization_as_config_json_says(
+    said: dict[str, Any], words: str | None, short: str
+) -> None:
+    """And the short name under which engines speak of it."""
+    described = quantization.describe(said)
+    assert words in (described, None)
+    assert quantization.kind(described) == short
