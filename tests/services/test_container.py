@@ -67,8 +67,14 @@ def test_a_container_has_every_limit_and_label(
     )
     name = unique("limits")
     driver = ContainerDriver(service(name, runs), client, labels=mine)
-    handle = driver.start(recorder.launch)
-    assert recorder.handles == [handle]
+    states: list[str] = []
+
+    def record(handle: Any) -> None:
+        recorder.handles.append(handle)
+        states.append(look(client, handle.container)["State"]["Status"])
+
+    handle = driver.start(replace(recorder.launch, record=record))
+    assert (recorder.handles, states) == ([handle], ["created"]), "recorded before it runs"
     assert (handle.kind, handle.name, len(handle.container)) == ("container", f"omni-{name}", 64)
     found = look(client, handle.container)
     host, config = found["HostConfig"], found["Config"]
@@ -89,20 +95,6 @@ def test_a_container_has_every_limit_and_label(
     assert len(labels[SPEC_LABEL]) == 64
     assert driver.status(handle).alive
     assert driver.find() == handle
-
-
-def test_it_is_recorded_before_it_runs(
-    client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path
-) -> None:
-    recorder = Recorder(tmp_path)
-    states: list[str] = []
-
-    def record(handle: Any) -> None:
-        states.append(look(client, handle.container)["State"]["Status"])
-
-    driver = ContainerDriver(service(unique("first"), busy(image)), client, labels=mine)
-    driver.start(replace(recorder.launch, record=record))
-    assert states == ["created"]
 
 
 def test_stop_is_graceful_and_twice_is_fine(
@@ -235,14 +227,6 @@ def test_a_foreign_container_is_left_alone(
     assert driver.find() is None
     client.api.start(theirs["Id"])
     assert driver.find() is None
-
-
-def test_a_missing_image_is_not_pulled(client: docker.DockerClient, recorder: Recorder) -> None:
-    image = f"registry.invalid/{unique('none')}:1"
-    driver = ContainerDriver(service(unique("none"), busy(image)), client)
-    with pytest.raises(ServiceError) as caught:
-        driver.start(recorder.launch)
-    assert caught.value.hint == f"docker pull {image}"
 
 
 def test_a_taken_port_is_said(

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docker
@@ -24,6 +24,7 @@ from tests.services.containers import Line, Recorder, busy, fake_daemon, only_re
 from tests.waiting import until
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); done; {last}"
+Start = Callable[[str], Handle]
 UNTIL_TOLD = (
     'trap over=1 TERM; i=0; while [ -z "$over" ]; do echo line-$i; i=$((i+1)); sleep 0.01; done'
 )
@@ -48,10 +49,16 @@ def line(client: docker.DockerClient) -> Iterator[tuple[Line, docker.DockerClien
             cuttable.cut()
 
 
-def start(client: docker.DockerClient, image: str, mine: dict[str, str], script: str) -> Handle:
-    runs = busy(image, "sh", "-c", script)
-    driver = ContainerDriver(service(unique("log"), runs), client, labels=mine)
-    return driver.start(Recorder(Path("/")).launch)
+@pytest.fixture
+def start(client: docker.DockerClient, image: str, mine: dict[str, str]) -> Start:
+    """A container that runs a script."""
+
+    def one(script: str) -> Handle:
+        runs = busy(image, "sh", "-c", script)
+        driver = ContainerDriver(service(unique("log"), runs), client, labels=mine)
+        return driver.start(Recorder(Path("/")).launch)
+
+    return one
 
 
 def written(client: docker.DockerClient, handle: Handle) -> list[int]:
@@ -69,10 +76,10 @@ def markers(path: Path) -> list[str]:
 
 
 def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, start: Start, path: Path
 ) -> None:
     script = COUNT.format(n=3000, last="printf unfinished-line-3000")
-    tailer = Tailer(client, start(client, image, mine, script), path)
+    tailer = Tailer(client, start(script), path)
     tailer.start()
     until(lambda: tailer.finished, "the tailer has ended")
     assert numbers(path) == list(range(3001))
@@ -82,9 +89,9 @@ def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
 
 
 def test_a_quiet_container_can_be_left(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, start: Start, path: Path
 ) -> None:
-    handle = start(client, image, mine, "echo line-0; while :; do sleep 0.1; done")
+    handle = start("echo line-0; while :; do sleep 0.1; done")
     tailer = Tailer(client, handle, path)
     tailer.start()
     until(lambda: numbers(path) == [0], "its lines are there")
@@ -93,14 +100,10 @@ def test_a_quiet_container_can_be_left(
 
 
 def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
-    line: tuple[Line, docker.DockerClient],
-    client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
-    path: Path,
+    line: tuple[Line, docker.DockerClient], client: docker.DockerClient, start: Start, path: Path
 ) -> None:
     cuttable, through = line
-    handle = start(client, image, mine, UNTIL_TOLD)
+    handle = start(UNTIL_TOLD)
     tailer = Tailer(through, handle, path)
     tailer.start()
     for round_ in range(3):
@@ -121,12 +124,11 @@ def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
 def test_an_end_while_the_engine_is_away_is_caught_up_with(
     line: tuple[Line, docker.DockerClient],
     client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
+    start: Start,
     path: Path,
 ) -> None:
     cuttable, through = line
-    handle = start(client, image, mine, UNTIL_TOLD)
+    handle = start(UNTIL_TOLD)
     tailer = Tailer(through, handle, path)
     tailer.start()
     until(lambda: len(numbers(path)) > 5, "its lines are there")
@@ -141,11 +143,11 @@ def test_an_end_while_the_engine_is_away_is_caught_up_with(
 
 
 def test_a_container_that_has_ended_at_once_is_read_in_full(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, start: Start, path: Path
 ) -> None:
     """Its recorded end can lie before its recorded start."""
     for _ in range(3):
-        handle = start(client, image, mine, "echo line-1; printf line-2")
+        handle = start("echo line-1; printf line-2")
         until(lambda at=handle: not client.api.inspect_container(at.container)["State"]["Running"])
         tailer = Tailer(client, handle, path)
         tailer.start()
@@ -154,11 +156,9 @@ def test_a_container_that_has_ended_at_once_is_read_in_full(
         path.unlink()
 
 
-def test_a_former_life_is_left_out(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
-) -> None:
+def test_a_former_life_is_left_out(client: docker.DockerClient, start: Start, path: Path) -> None:
     script = "trap 'printf no-newline; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
-    handle = start(client, image, mine, script)
+    handle = start(script)
     until(lambda: b"line-1" in client.api.logs(handle.container), "its log is there")
     client.api.stop(handle.container)
     until(lambda: b"no-newline" in client.api.logs(handle.container), "its log is there")
@@ -209,10 +209,10 @@ def test_a_life_that_ended_within_a_line_is_not_told_twice(
 
 
 def test_one_enormous_line_is_split_as_the_engine_splits_it(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
+    client: docker.DockerClient, start: Start, path: Path
 ) -> None:
     script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"
-    tailer = Tailer(client, start(client, image, mine, script), path)
+    tailer = Tailer(client, start(script), path)
     tailer.start()
     until(lambda: tailer.finished, "the tailer has ended")
     lines = path.read_bytes().splitlines()
