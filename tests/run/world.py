@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import secrets
 import signal
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,29 +20,16 @@ from console.run.view import RunView, StepView, fold
 from console.services import process
 from console.services.logfile import read_last
 from console.services.probe import ProbeError, complete, fetch
+from tests.ports import free_port
 from tests.waiting import LIMIT_S, until
 
 T = TypeVar("T")
 
 LONGEST_S = 280.0
 """No command is waited for longer."""
-PORTS = range(20_000, 32_768)
-"""Below those that the kernel gives to connections: a server that is started anew finds its own."""
 ENDS = ("succeeded", "failed", "cancelled", "rolled_back", "rollback_failed")
 LAST_EVENTS, LAST_LINES = 10, 8
 Json = dict[str, Any]
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """A port nobody listens on, and each one once."""
-    while True:
-        port = secrets.choice(PORTS)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
 
 
 @dataclass(frozen=True)
