@@ -13,6 +13,7 @@ os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 os.environ.setdefault("TEXTUAL_FPS", "60")
 
 from console.run.directory import RunDir
+from console.viewer.catalog import Entry
 from tests.ui import scene
 from tests.ui.opened import Asked, at_rest
 
@@ -31,6 +32,16 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDir:
     """A run's directory with a step's output and a service's log in it."""
     return scene.run_dir(tmp_path)
+
+
+@pytest.fixture
+def few_playbooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ships is not read anew each time the list of playbooks opens."""
+    found = [
+        Entry(Path(f"/x/{name}.yaml"), name, f"The {name}", source="shipped", problem=problem)
+        for name, problem in (("demo", ""), ("trial", ""), ("broken", "line 14: no"))
+    ]
+    monkeypatch.setattr("console.viewer.catalog.entries", lambda *_, **__: list(found))
 
 
 @pytest.fixture

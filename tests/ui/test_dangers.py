@@ -156,6 +156,7 @@ async def test_a_run_whose_name_moves_in_the_list_stays_under_the_cursor(
         assert shown[0].id == "run-a"
 
 
+@pytest.mark.usefixtures("few_playbooks")
 async def test_keys_that_come_faster_than_pages_stand(run: RunDir, asked: Asked) -> None:
     async with console(scene.failed(), run) as (app, pilot, _):
         for _ in range(3):

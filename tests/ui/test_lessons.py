@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,10 +20,14 @@ from widgets.log_prompt import LogPrompt
 from widgets.pick_list import TextView
 from widgets.rows import width_of
 
+REGISTRY = cache(load_registry)
+"""What ships, read once: nobody has lessons of their own here."""
+
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr("console.lessons.load.load_registry", REGISTRY)
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
 
 
@@ -87,6 +92,6 @@ async def test_nothing_found_is_said(run: RunDir) -> None:
 
 
 def test_rows_keep_to_the_width() -> None:
-    for lesson in load_registry().lessons:
+    for lesson in REGISTRY().lessons:
         for width in (39, 59, 119):
             assert width_of(lesson_row(lesson, width, here=width == 59)) <= width

@@ -191,6 +191,7 @@ async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> N
             await pilot.pause()
 
 
+@pytest.mark.usefixtures("few_playbooks")
 @pytest.mark.parametrize(
     ("seed", "checks"), [(SEED, 2), pytest.param(SEED + 1, 8, marks=pytest.mark.full)]
 )

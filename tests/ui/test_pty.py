@@ -109,6 +109,8 @@ def test_it_opens_small_and_follows_a_terminal_that_changes_its_size(standing: P
         seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
         for columns, rows in ((120, 40), (60, 20), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
+            # the first row is lost where it shrinks, the last is new where it grows
+            seen(terminal, "SERVING local", "PAUSED operator", "0/3 steps")
             terminal.until(lambda: terminal.lines[-1].startswith(" F12"))
             assert len(terminal.lines) == rows
         seen(terminal, "SERVING local", "one", "PAUSED operator", "0/3 steps")
