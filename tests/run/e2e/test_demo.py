@@ -73,7 +73,7 @@ def test_the_other_verdict_and_thresholds_that_turn_it_round(demo: World) -> Non
     slow = demo.console("demo", "--candidate", "slow", "--json")
     assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
     url = baseline_of(demo)
-    turned = ["--input", "go=< 0.7 x baseline", "--input", "no_go=> 1 x baseline"]
+    turned = ["--input", "go=< 9 x baseline", "--input", "no_go=> 10 x baseline"]
     done = demo.console("run", "demo", *shorter, *turned)
     assert (done.code, done.json["decision"]) == (0, "go"), done
     both = demo.console("report", *(run.id for run in demo.runs))
