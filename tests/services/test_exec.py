@@ -21,7 +21,7 @@ from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, Mount
 from console.services.container import labels_of, unix_host
 from console.services.deadline import Cancelled
 from console.services.docker_client import connect, inspect
-from console.services.exec import run_in, run_oneoff
+from console.services.exec import _Command, run_in, run_oneoff
 from tests.services.containers import (
     FOREVER,
     Line,
@@ -109,6 +109,9 @@ def test_time_is_up(
         return time.monotonic() + (600.0 if out else 0.0)
 
     monkeypatch.setattr(exec_module, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
+    # the first signal is ignored, and the second one may take its time
+    limits, gone = iter((0.2, 60.0)), _Command._gone_within
+    monkeypatch.setattr(_Command, "_gone_within", lambda one, _: gone(one, next(limits)))
     with pytest.raises(ServiceError, match=r"10 min 00 s"):
         run_in(
             client, container, STUBBORN, timeout_s=600, cancelled=threading.Event(), sink=out.append
