@@ -17,7 +17,7 @@ from console.gauges.text import plain
 from tests.ui.opened import settled
 from widgets import glyph
 from widgets.gauge_strip import GaugeStrip
-from widgets.gauge_text import gauge_rows, signs
+from widgets.gauge_text import gauge_rows
 
 GIB = 1024**3
 MEMORY = MemorySample(377 * GIB, 354 * GIB, 207 * GIB, 0, 0.0, 0.0, 0.0, 0.0)
@@ -48,13 +48,6 @@ class Bench(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.strip
-
-
-def test_signs_follow_the_glyphs() -> None:
-    assert signs(glyph.UNICODE).celsius == "°C"
-    assert signs(glyph.ASCII).celsius == "C"
-    assert "64 °C" in plain(gauge_rows(sample(), 1.0, 80, {})[0])
-    assert plain(gauge_rows(None, 1.0, 80, {})[0]) == "sampling …"
 
 
 @pytest.mark.usefixtures("ascii_signs")

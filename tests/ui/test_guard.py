@@ -12,7 +12,6 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from console.app import ConsoleApp
-from console.gauges.text import plain
 from console.run.directory import RunDir
 from console.run.view import RunView
 from console.viewer.guard import NOBODY, GuardView, Lease
@@ -189,15 +188,6 @@ async def test_the_host_page_has_every_gauge_with_its_mark(
         assert "acts at 371 GiB, 52 GiB left" in ram
         assert glyph.UNICODE.mark in ram
         assert any("12 GiB" in row for row in rows)
-
-
-def test_an_ascii_terminal_gets_ascii_marks() -> None:
-    from console.gauges.marks_text import marked_rows
-    from widgets.gauge_text import signs
-
-    rows = marked_rows(scene.sample(), scene.guard(None).marks, 90, signs(glyph.ASCII))
-    assert "".join(plain(row) for row in rows).isascii()
-    assert any(glyph.ASCII.mark in plain(row) for row in rows)
 
 
 async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(

@@ -12,7 +12,6 @@ from console.viewer.desk import mount_point
 from console.viewer.logs import log_files
 from screens.log_feed import sources
 from screens.plan import plan_rows
-from screens.report import report_rows
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
 from widgets.rows import Row
@@ -28,15 +27,6 @@ def test_a_plan_keeps_the_outage_mark_on_every_line() -> None:
     assert len(found) > 3
     assert all(line.startswith("│") for line in found[:-1])
     assert all(len(line) <= 60 for line in found)
-
-
-def test_the_figures_stand_in_columns_at_eighty() -> None:
-    text = ["| metric | value | mean ± std | median | n | void |", "|---|---|---|---|---|---|",
-            "| bench.tok_s | 10.9 tok/s | 10.88 tok/s ± 0.06 tok/s | 10.9 tok/s | 9 | 0 |",
-            "| bench.ttft | 412 ms | 415 ms ± 9.1 ms | 412 ms | 9 | 0 |"]  # fmt: skip
-    head, *rest = [line for line in lines(report_rows(text, 77)) if line]
-    assert len(rest) == 2
-    assert {line.index("9  0") for line in rest} == {head.index("n  void")}
 
 
 def test_the_baseline_containers_log_stands_behind_the_services(tmp_path: Path) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from console.actions import EMERGENCY, action
 from console.rollback.report import Result
 from console.run.state import RunState
 from screens.preflight import answer_rows
-from screens.report import report_rows
 from screens.rollback import by_hand
 from tests.ui import scene
 from tests.ui.test_words import HELD, drawn
 from widgets.badge import badge, emergency
 from widgets.glyph import ASCII, UNICODE, use_ascii
-from widgets.options import key_row, verbs_now
+from widgets.options import verbs_now
 from widgets.rows import changed_cells, fit, spread, width_of
 from widgets.status_line import status
 from widgets.step_text import detail_rows, list_rows, step_row
@@ -73,24 +71,6 @@ def test_every_sign_is_one_cell_and_ascii_where_it_has_to_be() -> None:
         assert drawn([*rows, badge(scene.baseline(), scene.NOW, 80)]).isascii()
     finally:
         use_ascii(False)
-
-
-def test_keys_that_do_not_fit_are_left_out_from_the_end() -> None:
-    row = key_row([EMERGENCY, action("next"), action("auto")], 24)
-    assert EMERGENCY.first in drawn([row])
-    assert action("auto").title not in drawn([row])
-
-
-def test_a_report_fits_its_tables_and_loses_nothing() -> None:
-    why = "bench.tok_s 1997 tok/s meets > 0.001 x baseline (1.07 tok/s, 9 valid samples)"
-    text = ["# Title", "", "| criterion | verdict | why |", "|---|---|---|",
-            f"| `bench.tok_s` | **GO** | {why} |"]  # fmt: skip
-    for width in (40, 60, 80, 200):
-        rows = report_rows(text, width)
-        assert all(width_of(row) <= width for row in rows)
-        words = " ".join("".join(part for part, _ in row) for row in rows).split()
-        assert set(why.split()) <= set(words)
-        assert not set("*`") & set("".join(words))
 
 
 def test_commands_to_type_by_hand_are_whole() -> None:

@@ -81,6 +81,14 @@ def ended(watch: ClimbWatch) -> ClimbWatch:
     return watch
 
 
+def serves(watch: ClimbWatch) -> ClimbWatch:
+    """The climb has ended, and the baseline serves."""
+    result = ended(watch).result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+    return watch
+
+
 def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key) -> None:
     child = start_warm()
     point(stage)
@@ -98,9 +106,7 @@ def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key
     assert watch.lines() == []
     assert next(r["rung"] for r in rungs if r["state"] == "ok") == "fence"
     assert rungs[-1]["rung"] == "done"
-    result = watch.result()
-    assert result is not None
-    assert result.serving
+    serves(watch)
     assert (watch.trouble(), watch.spawned) == ("", False)
     assert child.poll() is None
     starts = [r for r in rungs if (r["rung"], r["state"]) == ("start", "ok")]
@@ -134,9 +140,7 @@ def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
     assert press.how == "warm", "its FIFO takes the byte"
     watch = ended(emergency.follow(press))
     assert watch.spawned
-    result = watch.result()
-    assert result is not None, watch.trouble()
-    assert result.serving
+    serves(watch)
     triggers = {str(line["trigger"]).partition("-")[0] for line in watch.lines()}
     assert triggers == {"command"}
 
@@ -153,9 +157,7 @@ def test_a_warm_ladder_that_dies_half_way_is_replaced(
     child.kill()
     until(lambda: watch.spawned, "the command is started")
     slow.end()
-    result = ended(watch).result()
-    assert result is not None, watch.trouble()
-    assert result.serving
+    serves(watch)
     assert not process.alive(*slow.candidate)
 
 
@@ -164,10 +166,7 @@ def test_without_a_warm_ladder_the_command_does_it(stage: Stage, key: Key) -> No
     emergency = key()
     press = emergency.press()
     assert press.how == "spawned"
-    watch = ended(emergency.follow(press))
-    result = watch.result()
-    assert result is not None, watch.trouble()
-    assert result.serving
+    watch = serves(emergency.follow(press))
     assert watch.lines()[0]["rung"] == "fence"
 
 
@@ -181,10 +180,7 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
     emergency = key()
     press = emergency.press()
     assert (press.how, press.ladder) == ("spawned", None)
-    watch = ended(emergency.follow(press))
-    result = watch.result()
-    assert result is not None, watch.trouble()
-    assert result.serving
+    serves(emergency.follow(press))
 
 
 def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
@@ -213,10 +209,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(stage: Stage, tmp_path: Path
     (tmp_path / "file").write_text("")
     point(stage)
     emergency = Emergency(COMMAND, tmp_path / "file" / "emergency.log")
-    watch = ended(emergency.follow(emergency.press()))
-    result = watch.result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(emergency.press()))
     emergency.close()
 
 
@@ -231,9 +224,7 @@ def test_whatever_breaks_a_press_never_raises(
     emergency = key()
     press = emergency.press()
     assert (press.how, press.ladder) == ("spawned", None)
-    result = ended(emergency.follow(press)).result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(press))
 
 
 def test_a_press_during_the_runners_own_ladder_waits_for_its_own(

@@ -26,7 +26,7 @@ from console.viewer import emergency as module
 from console.viewer.emergency import Emergency
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
-from tests.viewer.test_emergency import Key, Slow, Warm, ended, key, point, slow
+from tests.viewer.test_emergency import Key, Slow, Warm, ended, key, point, serves, slow
 from tests.waiting import until
 
 __all__ = ["key", "slow"]
@@ -111,9 +111,7 @@ def test_a_run_that_began_since_is_rolled_back_though_the_command_hangs(
     point(stage)
     again = emergency.press()
     assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / LADDER)
-    result = ended(emergency.follow(again)).result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(again))
 
 
 def test_a_ladder_that_came_after_the_press_gets_the_next_one(
@@ -126,9 +124,7 @@ def test_a_ladder_that_came_after_the_press_gets_the_next_one(
     start_warm()
     again = emergency.press()
     assert again.how == "warm"
-    result = ended(emergency.follow(again)).result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(again))
 
 
 def test_a_ladder_that_was_started_anew_gets_the_byte(
@@ -143,9 +139,7 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
     child.wait()
     start_warm()
     press = emergency.press()
-    result = ended(emergency.follow(press)).result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(press))
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -221,9 +215,7 @@ def test_a_note_that_cannot_be_written_delays_nothing(
     start_warm()
     point(stage)
     emergency = key()
-    result = ended(emergency.follow(emergency.press())).result()
-    assert result is not None
-    assert result.serving
+    serves(emergency.follow(emergency.press()))
     gate.set()
     until(lambda: who_asked(stage.plan.rollback_dir))
 
@@ -250,9 +242,7 @@ def test_an_answer_that_hangs_leaves_the_key_alive(
     assert press.how == "spawned"
     watch = emergency.follow(press)
     monkeypatch.setattr(module, "STUCK_S", 600.0)
-    result = ended(watch).result()
-    assert result is not None, watch.trouble()
-    assert result.serving
+    serves(watch)
     gate.set()
 
 
@@ -291,9 +281,7 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
     emergency = key(("sh", "-c", f"printf '{done}\\n' $(date +%s.%N) >> {ladder}"))
     watch = ended(emergency.follow(emergency.press()))
     assert [line["trigger"] for line in watch.lines()] == ["command-2"]
-    result = watch.result()
-    assert result is not None
-    assert result.serving
+    serves(watch)
 
 
 @pytest.mark.parametrize(
