@@ -134,6 +134,23 @@ def test_cancelling_stops_it(client: docker.DockerClient, container: str) -> Non
     until(lambda: "86399" not in processes(client, container), "its command has ended")
 
 
+@pytest.mark.parametrize("client", ["made"], indirect=True)
+def test_who_may_not_signal_it_kills_it_from_inside(
+    client: docker.DockerClient, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, *_: object) -> None:
+        raise PermissionError(pid)
+
+    monkeypatch.setattr(exec_module, "_signal_tree", refuse)
+    event = threading.Event()
+    with pytest.raises(Cancelled):
+        run_in(
+            client, container, STUBBORN, timeout_s=600, cancelled=event,
+            sink=lambda _: event.set(),
+        )  # fmt: skip
+    until(lambda: "86399" not in processes(client, container), "its command has ended")
+
+
 AS_NOBODY = """
 import os, sys, threading
 import docker, docker.utils, psutil
