@@ -42,9 +42,9 @@ def ascii_signs() -> Iterator[None]:
 class Bench(App[None]):
     """Only the strip."""
 
-    def __init__(self, max_rows: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.strip = GaugeStrip(max_rows)
+        self.strip = GaugeStrip()
 
     def compose(self) -> ComposeResult:
         yield self.strip
@@ -57,11 +57,6 @@ def test_an_ascii_terminal_gets_ascii() -> None:
         rows = gauge_rows(sample(1.0, *GPUS, cut), 50.0, width, {})
         assert "".join(plain(row) for row in rows).isascii()
     assert "".join(text for text, _ in gauge_rows(None, 1.0, 80, {})[0]).isascii()
-
-
-async def test_before_the_first_sample() -> None:
-    async with Bench().run_test(size=(80, 24)) as pilot:
-        assert pilot.app.query_one(GaugeStrip).text == "sampling …"
 
 
 @pytest.mark.parametrize(("size", "height"), [((60, 20), 4), ((80, 24), 4), ((120, 40), 2)])
@@ -78,30 +73,40 @@ async def test_height_follows_the_width_and_the_cards(size: tuple[int, int], hei
         assert bench.strip.text.count("GPU") == 1
 
 
-async def test_a_narrower_terminal_is_drawn_anew() -> None:
+async def test_what_it_shows_follows_the_samples_the_size_and_the_rows_it_may_have() -> None:
     bench = Bench()
+    strip = bench.strip
     async with bench.run_test(size=(120, 24)) as pilot:
-        bench.strip.show(sample(), 1.0)
-        await pilot.pause()
+
+        async def show(told: Sample, now: float) -> str:
+            strip.show(told, now)
+            await pilot.pause()
+            return strip.text
+
+        assert strip.text == "sampling …"
+        assert (await show(sample(1.0), 13.0)).count("stale 12 s") == 3
+        assert "stale" not in await show(sample(14.0), 14.0)
+        foreign = "[/red] [@click=app.quit]x[/]"
+        assert foreign in await show(sample(15.0, replace(GPUS[0], name=foreign)), 15.0)
+        await show(sample(16.0), 16.0)
         await pilot.resize_terminal(60, 20)
-        await settled(pilot, lambda: bench.strip.size.width == 60)
-        lines = bench.strip.text.splitlines()
-        assert len(lines) == bench.strip.size.height == 4
-        assert lines[1].startswith("GPU1 ")
+        await settled(pilot, lambda: strip.size.width == 60)
+        assert len(strip.text.splitlines()) == strip.size.height == 4
+        assert strip.text.splitlines()[1].startswith("GPU1 ")
+        for most, height in ((3, 3), (1, 1), (0, 4)):
+            strip.max_rows = most
+            await pilot.pause()
+            assert strip.size.height == height
 
 
-async def test_max_rows_is_kept() -> None:
-    bench = Bench(max_rows=3)
+async def test_the_trend_takes_one_value_a_report() -> None:
+    bench = Bench()
     async with bench.run_test(size=(80, 24)) as pilot:
-        bench.strip.show(sample(), 1.0)
+        for at in (1.0, 2.0, 2.0, 2.0):
+            bench.strip.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
         await pilot.pause()
-        assert bench.strip.size.height == 3
-        bench.strip.max_rows = 1
-        await pilot.pause()
-        assert bench.strip.size.height == 1
-        bench.strip.max_rows = 0
-        await pilot.pause()
-        assert bench.strip.size.height == 4
+        assert bench.strip._trends["GPU-a"].values == (1.0, 1.0)
+        assert bench.strip.text.splitlines()[0].endswith("█")
 
 
 async def test_only_what_changed_is_repainted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,37 +133,6 @@ async def test_only_what_changed_is_repainted(monkeypatch: pytest.MonkeyPatch) -
         assert (region.y, region.height) == (1, 1)
         assert line[region.x : region.right] == "1"
         assert line[region.x - 1 : region.right + 3] == "41 °C"
-
-
-async def test_an_old_sample_shows_its_age() -> None:
-    bench = Bench()
-    async with bench.run_test(size=(80, 24)) as pilot:
-        bench.strip.show(sample(1.0), 13.0)
-        await pilot.pause()
-        assert bench.strip.text.count("stale 12 s") == 3
-        bench.strip.show(sample(14.0), 14.0)
-        await pilot.pause()
-        assert "stale" not in bench.strip.text
-
-
-async def test_the_trend_takes_one_value_a_report() -> None:
-    bench = Bench()
-    async with bench.run_test(size=(80, 24)) as pilot:
-        for at in (1.0, 2.0, 2.0, 2.0):
-            bench.strip.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
-        await pilot.pause()
-        trend = bench.strip._trends["GPU-a"]
-        assert trend.values == (1.0, 1.0)
-        assert bench.strip.text.splitlines()[0].endswith("█")
-
-
-async def test_hostile_text_is_drawn_as_it_stands() -> None:
-    bench = Bench()
-    hostile = GpuSample("GPU-a", 0, "[/red] [@click=app.quit]x[/]", GIB, 96 * GIB, 0.1, 40, 30, 600)
-    async with bench.run_test(size=(120, 24)) as pilot:
-        bench.strip.show(sample(1.0, hostile), 1.0)
-        await pilot.pause()
-        assert "[/red] [@click=app.quit]x[/]" in bench.strip.text
 
 
 class Counting(HeadlessDriver):

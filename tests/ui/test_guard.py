@@ -56,21 +56,28 @@ def guard_line(app: ConsoleApp) -> str:
 
 
 async def test_the_line_and_the_marks(run: RunDir) -> None:
-    async with console(run, scene.guard(run)) as (app, _, _):
-        line = guard_line(app)
-        assert line.startswith("guard ok  RAM full in 61 s")
-        assert "acts at RAM left <5.9 GiB" in line
+    async with console(run, scene.guard(run)) as (app, pilot, _):
+        assert guard_line(app).startswith("guard ok  RAM full in 61 s")
+        assert "5.9 GiB" in guard_line(app)
         ram = next(
             row for row in app.screen.query_one(GaugeStrip).text.splitlines() if "RAM" in row
         )
         assert glyph.UNICODE.mark in ram
         assert app.screen.query_one("#guard", Rows).size.height == 1
+        assert "Breach (b)" in [one.title for one in app.get_system_commands(app.screen)]
+        await pilot.press("b")
+        await settled(pilot, lambda: "No breach" in shown(app))
+        assert "RAM available below 5.9 GiB: kill" in shown(app)
 
 
 async def test_without_a_run_nothing_is_guarded() -> None:
-    async with console(None, NOBODY) as (app, _, _):
+    async with console(None, NOBODY) as (app, pilot, _):
         assert guard_line(app) == "no run, nothing guarded"
         assert glyph.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
+        await pilot.press("b")
+        await settled(pilot, lambda: "No breach" in shown(app))
+        await pilot.press("escape")
+        assert isinstance(app.screen, OperationsScreen)
 
 
 async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path) -> None:
@@ -150,27 +157,6 @@ async def test_an_old_breach_waits_for_its_key(run: RunDir) -> None:
         assert text.index("RAM available 28.0 GiB") < text.index("▲ killed")
         assert "14:14:" in text.splitlines()[-1] or "swap used" in text
         assert all(len(row) <= 120 for row in text.splitlines())
-
-
-async def test_no_breach_says_so_and_what_would_be_one(run: RunDir) -> None:
-    async with console(run, scene.guard(run)) as (app, pilot, _):
-        await pilot.press("b")
-        await settled(pilot, lambda: "No breach" in shown(app))
-        assert "RAM available below 5.9 GiB: kill" in app.screen.query_one(TextView).text
-
-
-async def test_no_run_no_breach() -> None:
-    async with console(None, NOBODY) as (app, pilot, _):
-        await pilot.press("b")
-        await settled(pilot, lambda: "No breach" in shown(app))
-        await pilot.press("escape")
-        assert isinstance(app.screen, OperationsScreen)
-
-
-async def test_the_palette_opens_it(run: RunDir) -> None:
-    async with console(run, scene.guard(run)) as (app, _, _):
-        commands = {one.title: one for one in app.get_system_commands(app.screen)}
-        assert "Breach (b)" in commands
 
 
 async def test_the_host_page_has_every_gauge_with_its_mark(
