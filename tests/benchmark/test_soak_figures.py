@@ -143,13 +143,13 @@ def test_drift_needs_five_rates_in_each_part() -> None:
     assert drift([], 0.0) == (None, 0)
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 3600), st.floats(0, 1e300)), max_size=40
-    ).map(lambda pairs: sorted(pairs)),
-    st.floats(0, 3600),
-)  # fmt: skip
+MOMENTS = st.floats(0, 3600).map(lambda t: round(t, 3))
+FIGURES = st.just(0.0) | st.floats(1e-6, 1e18)
+
+
+@given(st.lists(st.tuples(MOMENTS, FIGURES), max_size=40).map(sorted), MOMENTS)
 def test_nothing_here_is_nan(pairs: list[tuple[float, float]], t: float) -> None:
+    """Of all that can be a rate or a size, at moments as a soak's lines have them."""
     found = [growth(pairs, t), drift(pairs, t)[0], rolling(pairs, t)]
     assert all(value is None or math.isfinite(value) for value in found)
     assert set(spark(pairs, t)) <= set(SPARK) | {" "}
