@@ -207,4 +207,5 @@ def test_the_history_reads_ended_runs_alone(world: World) -> None:
     missing = world.console("logs", "nothing", "--run", two)
     assert missing.code == 2
     assert "say" in missing.err
+    assert world.console("logs", "a**b", "--run", two).code == 2, "a name is no pattern"
     assert world.console("show", "no-such-run").code == 2
