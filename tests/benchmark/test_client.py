@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from console.benchmark import client
 from console.benchmark.client import ChatRequest, endpoint, stream_chat
 from console.benchmark.stream import EventKind, FailureKind
 from tests.benchmark.scripted import (
@@ -228,7 +229,15 @@ def test_proxies_in_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch)
         assert stream_chat(server.url, REQUEST).failure is None
 
 
-def test_no_thread_is_left() -> None:
+def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the one that watches takes its time to end."""
+    real = client._Watch._run
+
+    def lingers(watch: client._Watch) -> None:
+        real(watch)
+        threading.Event().wait(0.05)
+
+    monkeypatch.setattr(client._Watch, "_run", lingers)
     with scripted(streams(reply(4))) as server:
         stream_chat(server.url, REQUEST)
     assert not [t for t in threading.enumerate() if t.name == "stream-watch"]
