@@ -230,7 +230,8 @@ def logs(args: Namespace) -> int:
     """The last lines a service wrote, or a step's output; read from the run's own files."""
     run = find_run(args.run)
     paths = [run.log(args.name)] if "/" not in args.name else []
-    paths += sorted((run.path / "attempts").glob(f"{escape(args.name)}.[0-9]*.log"), reverse=True)[:1]
+    attempts = (run.path / "attempts").glob(f"{escape(args.name)}.[0-9]*.log")
+    paths += sorted(attempts, reverse=True)[:1]
     for path in paths:
         if path.exists():
             lines = read_last(path, max(1, args.lines))
