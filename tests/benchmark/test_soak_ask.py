@@ -52,9 +52,11 @@ def test_each_request_has_a_nonce_of_its_own() -> None:
 
 
 def test_a_short_answer_is_good_and_its_rate_counts() -> None:
-    with scripted(streams(reply(4), 0.002)) as server:
-        answer = ended(Asker(server.url, 128)("Hello")).answer()
-    assert (answer.error, answer.void, answer.sample.void) == ("", "", "")
+    """Its first event brings text already: that is heard as well."""
+    with scripted(streams(reply(4)[1:], 0.002)) as server:
+        out = ended(Asker(server.url, 128)("Hello"))
+        answer = out.answer()
+    assert (answer.error, answer.void, answer.sample.void, out.heard) == ("", "", "", 4)
     assert answer.sample.tok_s is not None
 
 
