@@ -115,14 +115,19 @@ def seen(terminal: Terminal, *words: str) -> None:
     terminal.until(lambda: all(word in terminal.text for word in words))
 
 
-def press_until(terminal: Terminal, key: str, true: Callable[[], object], most: int = 40) -> None:
-    """Press a key again and again, a look at the screen between, until a condition holds."""
-    for _ in range(most):
+def press_until(
+    terminal: Terminal, key: str, true: Callable[[], object], each_s: float = 1.0
+) -> None:
+    """Press a key again and again, a look at the screen between, until a condition holds.
+
+    `each_s` is long where a press that is only late does harm when it comes: it is one too many.
+    """
+    for _ in range(40):
         if true():
             return
         assert terminal.child.poll() is None, terminal.text
         terminal.press(key)
-        terminal.comes(true, 1.0)
+        terminal.comes(true, each_s)
     raise AssertionError(f"{key!r} does not lead there\n{terminal.text}")
 
 
@@ -130,8 +135,8 @@ def answers(terminal: Terminal) -> None:
     """The console is alive: help opens and closes, whatever screen it was on."""
     assert terminal.child.poll() is None, terminal.text
     words = "Emergency: stops the candidates"
-    press_until(terminal, ESC * 3 + "1?", lambda: words in terminal.text)
-    press_until(terminal, "1", lambda: at_home(terminal))  # no Esc that could come late
+    press_until(terminal, ESC * 3 + "1?", lambda: words in terminal.text, 10.0)
+    press_until(terminal, "1", lambda: at_home(terminal), 10.0)  # no Esc that could come late
 
 
 def pick(terminal: Terminal, title: str) -> None:
@@ -160,7 +165,7 @@ def at_home(terminal: Terminal) -> bool:
 def back_home(terminal: Terminal) -> None:
     """Out of dialogs and prompts, to the run on show."""
     terminal.press(ESC * 3 + "1")
-    press_until(terminal, ESC + "1", lambda: at_home(terminal))
+    press_until(terminal, ESC + "1", lambda: at_home(terminal), 5.0)
 
 
 def fresh_modes() -> list[Any]:

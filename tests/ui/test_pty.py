@@ -104,8 +104,16 @@ def test_it_opens_with_baseline_steps_status_and_keys(standing: Place) -> None:
     untouched(standing)
 
 
-def test_it_opens_small_and_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
-    with standing.open(columns=60, rows=20) as terminal:
+@pytest.mark.full
+@pytest.mark.parametrize("size", [(60, 20), (120, 40), (200, 60)])
+def test_it_opens_at_other_sizes(standing: Place, size: tuple[int, int]) -> None:
+    with standing.open(columns=size[0], rows=size[1], see="F12 ROLL BACK") as terminal:
+        seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
+        assert terminal.lines[-1].startswith(" F12 ROLL BACK")
+
+
+def test_it_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
+    with standing.open() as terminal:
         seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
         for columns, rows in ((120, 40), (60, 20), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
