@@ -22,7 +22,18 @@ from widgets.status_line import STATE_TONE
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
 LONG = "id: long, run: [sleep, '600']"
 NOTES = ("id: one, note: first", "id: two, note: second", "id: three, note: third")
-QUIET = ("NO_COLOR", "TEXTUAL", "LC_", "LANG", "COLORTERM", "TERM", "TMUX", "SSH_")
+QUIET = (
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "TEXTUAL",
+    "LC_",
+    "LANG",
+    "COLORTERM",
+    "TERM",
+    "TMUX",
+    "SSH_",
+)
 STATES = tuple(state.replace("_", " ").upper() for state in STATE_TONE)
 LEFT = b"\x1b[?1049l\x1b[?25h"
 """What a terminal is sent at the end: its own screen again, and a cursor."""

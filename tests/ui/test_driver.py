@@ -140,7 +140,8 @@ class StandIn:
         self.place = place
         path = place / "app.py"
         path.write_text(APP)
-        keep = {name: value for name, value in os.environ.items() if not name.startswith("TEXTUAL")}
+        own = ("TEXTUAL", "COLUMNS", "LINES")
+        keep = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         self.terminal = Held(
             [sys.executable, str(path), str(place), *hows],
             {**keep, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **env},

@@ -104,8 +104,7 @@ def test_it_opens_with_baseline_steps_status_and_keys(standing: Place) -> None:
     untouched(standing)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("size", [(60, 20), (120, 40), (200, 60)])
+@pytest.mark.parametrize("size", [(60, 20), *more((120, 40), (200, 60))])
 def test_it_opens_at_other_sizes(standing: Place, size: tuple[int, int]) -> None:
     with standing.open(columns=size[0], rows=size[1], see="F12 ROLL BACK") as terminal:
         seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
