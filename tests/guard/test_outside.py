@@ -155,7 +155,11 @@ def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     start = process.start_time(leader.pid) or 0
     place = enclosure.of_process(leader.pid, start)
     try:
-        until(lambda: len(cgroup.pids(place)) == 2, "it has left")
+
+        def sessions() -> set[int]:
+            return {one.session for pid in cgroup.pids(place) if (one := process.stat(pid))}
+
+        until(lambda: len(sessions()) == 2, "it has left")
         for places, pids in (((place,), 2), ((), 1)):
             (group,) = Groups([(leader.pid, start, places)])()
             assert (group["pid"], group["pids"]) == (leader.pid, pids)

@@ -49,14 +49,18 @@ def test_a_pid_that_passed_to_another_is_nobodys(lair: Den) -> None:
 def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str) -> None:
     """A wrong line in the records must not cost somebody else's process."""
     env = {"PATH": os.environ["PATH"]} | ({cookie: "of before"} if cookie else {})
-    with subprocess.Popen(["sleep", "600"], env=env, start_new_session=True) as child:
+    child = subprocess.Popen(["sleep", "600"], env=env, start_new_session=True)
+    try:
+        until(Path(f"/proc/{child.pid}/environ").read_bytes, "the kernel has set its environment")
         start = process.start_time(child.pid) or 0
         entry = line("process", "cand", (child.pid, start))
         assert find_targets([entry], Deny(since=start), NONE)
         found, refused = sort_out([entry], Deny(since=start + 1), NONE)
         assert len(found) == bool(cookie)
         assert len(found) + len(refused) == 1
+    finally:
         child.kill()
+        child.wait()
 
 
 def test_one_look_at_all_processes_is_enough_for_any_number(
