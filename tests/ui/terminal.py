@@ -52,7 +52,9 @@ class Terminal:
         self.master, slave = pty.openpty()
         _size(slave, columns, rows)
         self.child = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, env=dict(env), cwd=cwd,
+            argv, stdin=slave, stdout=slave, stderr=slave, cwd=cwd,
+            # what runs the tests may say how wide ITS terminal is
+            env={name: env[name] for name in env if name not in ("COLUMNS", "LINES")},
             start_new_session=True, preexec_fn=_own_terminal,
         )  # fmt: skip
         os.close(slave)

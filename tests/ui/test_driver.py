@@ -140,8 +140,7 @@ class StandIn:
         self.place = place
         path = place / "app.py"
         path.write_text(APP)
-        own = ("TEXTUAL", "COLUMNS", "LINES")
-        keep = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        keep = {name: value for name, value in os.environ.items() if not name.startswith("TEXTUAL")}
         self.terminal = Held(
             [sys.executable, str(path), str(place), *hows],
             {**keep, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **env},
