@@ -15,7 +15,6 @@ from console import paths
 from console.errors import UsageError
 from console.text import one_line
 
-
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""
 
