@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,14 +20,9 @@ from console.rollback.plan import Baseline, SealedPlan
 from console.rollback.report import Line
 from console.services import process
 from console.services.base import ProcessSpec
+from tests.ports import free_port
 
 STANDIN = Path(__file__).with_name("standin.py")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @dataclass

@@ -24,7 +24,8 @@ from console.services import process
 from console.services.base import ProcessSpec
 from console.services.engine import RawEngine
 from console.services.probe import Health, health
-from tests.rollback.conftest import Stage, free_port, standin
+from tests.ports import free_port
+from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
 
 

@@ -22,7 +22,8 @@ from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
 from console.services.engine import NoSuchContainer, RawEngine
-from tests.rollback.conftest import free_port, standin
+from tests.ports import free_port
+from tests.rollback.conftest import standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine

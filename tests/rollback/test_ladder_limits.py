@@ -22,7 +22,8 @@ from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
 from console.services.base import ProcessSpec
-from tests.rollback.conftest import Stage, free_port, standin
+from tests.ports import free_port
+from tests.rollback.conftest import Stage, standin
 from tests.rollback.test_ladder import climb
 from tests.waiting import until
 

@@ -14,7 +14,8 @@ import pytest
 from console.rollback import script
 from console.services import process
 from console.services.base import ProcessSpec
-from tests.rollback.conftest import STANDIN, Stage, free_port, standin
+from tests.ports import free_port
+from tests.rollback.conftest import STANDIN, Stage, standin
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 

@@ -22,7 +22,8 @@ from console.rollback.pointer import Pointer
 from console.rollback.pointer import write as write_pointer
 from console.rollback.report import LADDER, Line, read_lines, who_asked
 from console.services import probe, process, relay
-from tests.rollback.conftest import Stage, free_port, kill_now, standin
+from tests.ports import free_port
+from tests.rollback.conftest import Stage, kill_now, standin
 from tests.waiting import until
 
 Warm = Callable[[], subprocess.Popen[bytes]]

@@ -67,12 +67,6 @@ def tidy_up(api: Any, *words: str) -> None:
         api.remove_network(row["Id"])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def fake_daemon(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
     """The address of a unix socket; `answer(connection, over)` has each connection in a thread."""

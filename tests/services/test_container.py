@@ -24,11 +24,11 @@ from console.services.base import (
 from console.services.container import ContainerDriver, labels_of
 from console.services.docker_client import connect, inspect
 from console.services.engine_state import GONE_S
+from tests.ports import free_port
 from tests.services.containers import (
     Recorder,
     also_real,
     busy,
-    free_port,
     only_real,
     service,
     unique,

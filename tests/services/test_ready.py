@@ -18,7 +18,8 @@ from console.services.container import ContainerDriver
 from console.services.deadline import Cancelled
 from console.services.probe import Health
 from console.services.ready import wait_ready
-from tests.services.containers import Recorder, busy, free_port, only_real, service, unique
+from tests.ports import free_port
+from tests.services.containers import Recorder, busy, only_real, service, unique
 
 ALIVE = Status(alive=True, detail="running")
 
