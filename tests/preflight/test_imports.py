@@ -128,7 +128,7 @@ def test_each_kind_of_end_has_its_words(ask: Ask) -> None:
 def test_a_module_that_takes_the_interpreter_along(ask: Ask) -> None:
     left = ask("whole", "leaves", "json")
     assert [one.level for one in left] == [Level.OK, Level.FAIL]
-    assert "7: cannot go on" in left[1].words
+    assert "exit code 7" in left[1].words
     good, loud = ask("whole", "noisy")
     assert good.level is Level.OK, "what another module prints does not hide it"
     assert "nonesuch" in loud.words

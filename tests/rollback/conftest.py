@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         log=str(tmp_path / "base.log"),
     )
     plan = SealedPlan(
-        run_id=f"run-{tmp_path.name}",
+        run_id=f"run-{uuid.uuid4().hex}",  # its cookie: a fence of another worker looks for that
         run_dir=str(run_dir),
         baseline=base,
         memory_file=str(tmp_path / "restore.json"),

@@ -221,7 +221,7 @@ def test_processes_that_do_not_start(
     )  # fmt: skip
     logs = [tmp_path / "log"] * len(specs) + [tmp_path / "no" / "log"]
     found = [
-        said(lambda spec=spec, log=log: process.spawn(spec, log=log, cookie="c"))
+        said(lambda spec=spec, log=log: process.spawn(spec, log=log, cookie="words"))
         for spec, log in zip([*specs, ProcessSpec(("true",))], logs, strict=True)
     ]
     assert found == snapshot

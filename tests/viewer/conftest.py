@@ -139,7 +139,7 @@ def start_warm(stage: Stage) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
             env={**os.environ, "OMNI_RUN": stage.plan.run_id},
         )  # fmt: skip
         begun.append(child)
-        until(lambda: warm.is_warm(stage.plan.rollback_dir))
+        until(lambda: warm.is_warm(stage.plan.rollback_dir), "the warm ladder waits")
         return child
 
     yield go
