@@ -214,21 +214,21 @@ CASES = [
 ]  # fmt: skip
 
 DOCKERFILES = [
-    ("", 1), ("# words\nARG A=1\n", 1), ("FROM\n", 1), ("FROM a b\n", 1),
-    ("FROM x\nFOO bar\nBAR foo\n", 2), ("FROM x\n{{ if a }}\n  FOO bar\n", 3),
-    ("RUN x\nFROM x\n", 1), ("FROM x\nCMD [\n", 2), ("FROM x\nCMD ['a', 'b']\n", 2),
-    ('FROM x\nENTRYPOINT [ "a", b ]\n', 2), ('FROM x\nHEALTHCHECK CMD ["a"\n', 2),
-    ("FROM x\nSHELL bash -c\n", 2), ("FROM x\nRUN <<EOF\na\n", 2),
-    ("FROM x\nRUN a \\\n && echo 'b\n", 3),
+    "", "# words\nARG A=1\n", "FROM\n", "FROM a b\n", "FROM x\nFOO bar\nBAR foo\n",
+    "FROM x\n{{ if a }}\n  FOO bar\n", "RUN x\nFROM x\n", "FROM x\nCMD [\n",
+    "FROM x\nCMD ['a', 'b']\n", 'FROM x\nENTRYPOINT [ "a", b ]\n',
+    'FROM x\nHEALTHCHECK CMD ["a"\n', "FROM x\nSHELL bash -c\n", "FROM x\nRUN <<EOF\na\n",
+    "FROM x\nRUN a \\\n && echo 'b\n",
 ]  # fmt: skip
-"""Texts that no builder takes, and the line where each is wrong."""
+"""Texts that no builder takes."""
+COMMENT = "# omni: ignore"
 COMMENTS = [
-    "# omni: ignore",
-    "# omni: ignore no-such-rule F-001 because",
-    "# omni: ignore pkill-f-as-rollback",
-    "# omni: ignore pkill-f-as-rollback because I say so",
-    "# omni: ignore pkill-f-as-rollback F-003 of another rule",
-    "# omni: ignore pkill-f-as-rollback D-003",
+    COMMENT,
+    f"{COMMENT} no-such-rule F-001 because",
+    f"{COMMENT} pkill-f-as-rollback",
+    f"{COMMENT} pkill-f-as-rollback because I say so",
+    f"{COMMENT} pkill-f-as-rollback F-003 of another rule",
+    f"{COMMENT} pkill-f-as-rollback D-003",
 ]
 """Comments that would put a finding aside without a lesson or a reason."""
 NOT_YAML = [

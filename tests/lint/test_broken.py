@@ -6,7 +6,6 @@ import pytest
 
 from console.lint.run import BROKEN
 from tests.lint.facts import NOTHING, found
-from tests.lint.faults import DOCKERFILES
 
 
 def broken(name: str, text: str) -> list[tuple[int, int, str]]:
@@ -15,12 +14,6 @@ def broken(name: str, text: str) -> list[tuple[int, int, str]]:
         for one in found(name, text, NOTHING)
         if one.rule == BROKEN and str(one.severity) == "error"
     ]
-
-
-def test_of_a_dockerfile() -> None:
-    wanted = [line for _, line in DOCKERFILES]
-    found = [[row[0] for row in broken("Dockerfile", text)] for text, _ in DOCKERFILES]
-    assert found == [[line] for line in wanted]
 
 
 GOOD = """\
@@ -50,14 +43,6 @@ LABEL a="b"
 
 def test_of_a_good_dockerfile_nothing() -> None:
     assert broken("Dockerfile", GOOD) == []
-
-
-def test_of_a_script() -> None:
-    for text, place in (
-        ("echo\nif true; then\n  echo a\n", (3, 8)), ('echo a\necho "b\nls\n', (2, 6)),
-        ("echo $(a\n", (1, 8)),
-    ):  # fmt: skip
-        assert [one[:2] for one in broken("x.sh", text)] == [place]
 
 
 def test_what_only_a_grammar_does_not_know_is_not_said() -> None:

@@ -10,7 +10,6 @@ import pytest
 from console.cli import main
 from console.errors import Exit
 from console.lint.facts import facts_of
-from console.lint.rule import rules
 from console.lint.run import lint
 from console.site.load import load_site
 from tests.test_architecture import HEAVY, ROOT, loaded
@@ -31,26 +30,9 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_finding_is_a_line_with_its_reason_and_its_fix(
-    script: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["lint", str(script)]) == Exit.LINT
-    out, err = capsys.readouterr()
-    first, why, fix, *_ = out.splitlines()
-    assert first.startswith(f"{script}:1:7: error: ")
-    assert why.strip() == rules()["ggml-cuda-no-vmm"].why
-    assert rules()["ggml-cuda-no-vmm"].fix in fix
-    assert err
-
-
 def test_info_alone_ends_well(script: Path) -> None:
     script.write_text("docker build -t mine .\n")
     assert main(["lint", str(script)]) == Exit.OK
-
-
-def test_without_a_path_it_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint"]) == Exit.USAGE
-    assert "lint --rules" in capsys.readouterr().err
 
 
 def test_json_has_every_part_and_what_is_suppressed(
@@ -66,11 +48,6 @@ def test_json_has_every_part_and_what_is_suppressed(
     assert (first["rule"], first["line"], first["suppressed"]) == (
         "ggml-cuda-no-vmm", 2, "F-003: measured",
     )  # fmt: skip
-
-
-def test_two_forms_at_once_are_refused(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lint", "--json", "--sarif", str(script)]) == Exit.USAGE
-    assert capsys.readouterr().out
 
 
 def test_sarif_names_rule_level_place_and_suppression(

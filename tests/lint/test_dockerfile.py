@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,22 @@ def test_continued_lines_are_one_and_comments_between_them_are_gone() -> None:
     assert four.place == Place(6, 6)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "RUN <<-A\n\tone\n\tA\nRUN three\nCOPY <<B <<C /\ntwo\nB\nfour\nC\nRUN five\n",
+            ["one", "three", "five"],
+        ),
+        ("RUN <<EOF\n#!/usr/bin/env python3\nimport torch\nEOF\n", []),
+        ("RUN <<EOF\none\ntwo", ["one", "two"]),
+        ('SHELL ["powershell", "-c"]\nRUN Get-Item x | pkill -f y\n', []),
+    ],
+)
+def test_a_here_document_is_a_script_where_a_shell_reads_it(text: str, found: list[str]) -> None:
+    assert words(f"FROM x\n{text}") == [[word] for word in found]
+
+
 def test_another_escape_character_is_honoured() -> None:
     found, _, escape = instructions("# escape=`\nFROM x\nRUN dir `\n  C:\\\nCMD x\n")
     assert escape == "`"
@@ -42,24 +59,11 @@ def test_another_escape_character_is_honoured() -> None:
     assert found[1].args.text.split() == ["dir", "C:\\"]
 
 
-def test_a_here_document_is_a_script_and_ends_at_its_name() -> None:
-    text = "FROM x\nRUN <<-A\n\tone\n\tA\nRUN three\nCOPY <<B <<C /\ntwo\nB\nfour\nC\nRUN five\n"
-    assert words(text) == [["one"], ["three"], ["five"]]
-
-
 def test_a_here_document_for_a_program_is_what_it_reads() -> None:
     (command,) = unit("FROM x\nRUN python3 - <<EOF\nimport torch\nEOF\n").commands
     assert command.stdin is not None
     assert command.stdin.text == "import torch\n"
     assert command.stdin.at(7) == Place(3, 8)
-
-
-def test_a_body_for_another_interpreter_is_no_shell() -> None:
-    assert words("FROM x\nRUN <<EOF\n#!/usr/bin/env python3\nimport torch\nEOF\n") == []
-
-
-def test_an_unfinished_here_document_takes_the_rest() -> None:
-    assert words("FROM x\nRUN <<EOF\none\ntwo") == [["one"], ["two"]]
 
 
 def test_the_list_form_is_no_shell() -> None:
@@ -76,10 +80,6 @@ def test_stages_inherit_and_arguments_are_filled_in() -> None:
     assert [(stage.base, stage.roots) for stage in stages] == [
         ("a:1", ()), ("a:1", ("one",)), ("b:2", ()),
     ]  # fmt: skip
-
-
-def test_a_shell_that_is_none_is_not_read() -> None:
-    assert words('FROM x\nSHELL ["powershell", "-c"]\nRUN Get-Item x | pkill -f y\n') == []
 
 
 def test_a_value_that_doubles_itself_does_not_grow_for_ever() -> None:

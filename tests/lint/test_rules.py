@@ -6,7 +6,7 @@ from collections import Counter
 
 from console.lint.facts import Facts
 from console.lint.rule import rules
-from tests.lint.facts import EQUAL, NOTHING, UNEQUAL, said
+from tests.lint.facts import UNEQUAL, said
 from tests.lint.faults import CASES, SGLANG, C, Case, stack
 
 
@@ -25,34 +25,6 @@ def test_the_fault_is_found_where_it_stands_and_the_same_done_right_is_not() -> 
 
 def test_every_rule_has_a_fault() -> None:
     assert set(rules()) == set(Counter(case.rule for case in CASES))
-
-
-def test_every_rule_can_be_told_and_cited() -> None:
-    for rule in rules().values():
-        assert rule.lessons
-        assert rule.title
-        assert rule.why.endswith(".")
-        assert rule.fix
-        assert not rule.fix.endswith(".")
-
-
-NEEDY = [case for case in CASES if rules()[case.rule].needs]
-
-
-def test_without_facts_a_rule_that_needs_them_is_silent_or_says_info() -> None:
-    loud = [case.rule for case in NEEDY
-            if not {one[1] for one in ours(case, case.wrong, NOTHING)} <= {"info"}
-            and "ENV CPUINFER" not in case.wrong and "whl" not in case.wrong]  # fmt: skip
-    assert loud == []
-
-
-def test_on_another_machine_it_is_no_fault() -> None:
-    assert [case.rule for case in NEEDY if ours(case, case.wrong, EQUAL)] == []
-
-
-def test_a_file_that_names_the_architecture_needs_no_site() -> None:
-    text = "FROM nvidia/cuda:12.4.1-devel\nRUN cmake -DCMAKE_CUDA_ARCHITECTURES=120 .\n"
-    assert ("cuda-too-old-for-sm120", "error", 1, 6) in said("Dockerfile", text, NOTHING)
 
 
 def test_entrypoint_and_command_of_a_service_are_one_argv() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.lint.suppress import BAD, UNUSED
 from tests.lint.facts import found, said
-from tests.lint.faults import COMMENTS
 
 GOOD = "# omni: ignore pkill-f-as-rollback D-003 one server on this box"
 KILL = "pkill -f sglang"
@@ -19,18 +17,6 @@ def test_on_the_line_or_above_it(text: str) -> None:
     (one,) = found("x.sh", text)
     assert one.suppressed == "D-003: one server on this box"
     assert said("x.sh", text) == []
-
-
-@pytest.mark.parametrize("comment", COMMENTS)
-def test_without_lesson_or_reason_it_counts_for_nothing(comment: str) -> None:
-    rows = found("x.sh", f"{comment}\n{KILL}\n")
-    assert [(one.rule, one.suppressed) for one in rows] == [(BAD, ""), ("pkill-f-as-rollback", "")]
-
-
-def test_one_that_nothing_needs_is_told() -> None:
-    assert said("x.sh", f"{GOOD}\necho\n\n{KILL}\n") == [
-        (UNUSED, "info", 1, 1), ("pkill-f-as-rollback", "warning", 4, 1),
-    ]  # fmt: skip
 
 
 def test_in_a_dockerfile_it_covers_the_instruction() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.lint.finding import Place
-from console.lint.tree import NotYaml, parse
-from tests.lint.faults import NOT_YAML
+from console.lint.tree import parse
 
 TEXT = """\
 # top # not two
@@ -55,13 +54,6 @@ def test_a_word_in_a_value_stands_where_it_is_written(key: str, word: str, place
 def test_comments_are_those_that_are_no_part_of_a_value() -> None:
     found = [(one.text, one.place, one.own) for one in parse(TEXT).comments]
     assert found == [("# top # not two", Place(1, 1), True), ("# behind", Place(2, 14), False)]
-
-
-@pytest.mark.parametrize("text", NOT_YAML, ids=range(len(NOT_YAML)))
-def test_what_cannot_be_used_is_refused_in_words(text: str) -> None:
-    with pytest.raises(NotYaml) as caught:
-        parse(text)
-    assert str(caught.value)
 
 
 def test_a_bomb_of_aliases_is_no_bomb() -> None:

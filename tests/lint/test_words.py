@@ -44,7 +44,7 @@ def test_each_fault(snapshot: SnapshotAssertion) -> None:
 
 
 def test_what_no_program_can_read(snapshot: SnapshotAssertion) -> None:
-    texts = [(D, text) for text, _ in DOCKERFILES] + [(S, text) for text in SCRIPTS]
+    texts = [(D, text) for text in DOCKERFILES] + [(S, text) for text in SCRIPTS]
     assert [[one.text for one in found(name, text, NOTHING)] for name, text in texts] == snapshot
 
 

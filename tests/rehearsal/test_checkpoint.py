@@ -20,20 +20,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def test_safetensors_with_a_true_header_over_holes() -> None:
-    path = checkpoint.put(gguf=False) / "model.safetensors"
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        table = json.loads(file.read(length))
-    assert max(one["data_offsets"][1] for one in table.values()) == path.stat().st_size - 8 - length
-    assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
-
-
-def test_a_gguf_that_llama_cpp_would_read() -> None:
-    (file,) = checkpoint.put(gguf=True).iterdir()
-    assert read_header(str(file)).header.architecture == "llama"
-
-
 def test_a_path_that_was_moved_has_a_made_up_checkpoint_too() -> None:
     asked = {"engine": "llama.cpp", "repo": str(place.work() / "nvme/models/deepseek-r1")}
     tree = {
@@ -56,3 +42,14 @@ def test_only_the_word_is_replaced_and_the_plan_says_so(engine: str, kind: str) 
     assert made == {"engine": engine, "ctx": 8, "repo": str(place.work() / "checkpoint" / kind)}
     assert real == {**asked, "repo": "a/b"}
     assert [note.partition(":")[0] for note in rewriter.notes] == ["step fits"]
+
+
+def test_true_headers_over_holes() -> None:
+    path = checkpoint.put(gguf=False) / "model.safetensors"
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        table = json.loads(file.read(length))
+    assert max(one["data_offsets"][1] for one in table.values()) == path.stat().st_size - 8 - length
+    assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
+    (weights,) = checkpoint.put(gguf=True).iterdir()
+    assert read_header(str(weights)).header.architecture == "llama"

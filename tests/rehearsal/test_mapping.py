@@ -26,23 +26,6 @@ def test_no_real_tag_is_ever_taken(image: str, tag: str) -> None:
     assert stands_for(image) == tag
 
 
-def test_loopback_ports_move_and_other_numbers_stay() -> None:
-    mapping = Mapping("base", ports={"8000": 18000, "8004": 18004})
-    text = "curl http://127.0.0.1:8004/x localhost:8000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
-    moved = "curl http://127.0.0.1:18004/x localhost:18000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
-    assert mapping.text(text, {}) == moved
-    assert (mapping.port(8000), mapping.port("8004"), mapping.port(9)) == (18000, "18004", 9)
-
-
-def test_images_are_replaced_as_whole_names() -> None:
-    images = {"omni/kt:1": "omni-rehearsal/omni-kt:1"}
-    text = "docker run omni/kt:1 omni/kt:12 my/omni/kt:1 omni/kt:1;"
-    moved = Mapping("base").text(text, images)
-    assert moved == (
-        "docker run omni-rehearsal/omni-kt:1 omni/kt:12 my/omni/kt:1 omni-rehearsal/omni-kt:1;"
-    )
-
-
 def test_a_port_that_is_taken_is_passed_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -72,3 +55,14 @@ def test_an_image_carries_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (name, settings()) == (VARIABLE, told)
     assert "sm_120" not in told.architectures
     assert "sm_120" in Settings().architectures
+
+
+def test_ports_of_loopback_and_whole_names_of_images_are_replaced() -> None:
+    mapping = Mapping("base", ports={"8000": 18000, "8004": 18004})
+    text = "curl http://127.0.0.1:8004/x localhost:8000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
+    moved = "curl http://127.0.0.1:18004/x localhost:18000 10.0.0.1:8000 -n 8000 127.0.0.1:80001"
+    assert mapping.text(text, {}) == moved
+    assert (mapping.port(8000), mapping.port("8004"), mapping.port(9)) == (18000, "18004", 9)
+    text = "docker run {} omni/kt:12 my/omni/kt:1 {};"
+    real, ours = "omni/kt:1", "omni-rehearsal/omni-kt:1"
+    assert mapping.text(text.format(real, real), {real: ours}) == text.format(ours, ours)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import subprocess
 import sys
 import time
@@ -25,49 +24,30 @@ time.sleep(600)
 """
 
 
-@pytest.fixture
-def holder(tmp_path: Path) -> subprocess.Popen[str]:
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
-    return child
-
-
-def end(child: subprocess.Popen[str]) -> None:
-    child.send_signal(signal.SIGKILL)
-    child.wait(timeout=60)
-    assert child.stdout is not None
-    child.stdout.close()
-
-
 def test_memory_goes_with_its_holder_even_by_kill_9(
-    tmp_path: Path, holder: subprocess.Popen[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert held(tmp_path) == {"GPU-1": 700}
-    with pytest.raises(OutOfMemory, match="300 free"):
-        hold(tmp_path, {"GPU-1": 400}, {"GPU-1": 1000})
-    end(holder)
-    assert held(tmp_path) == {}, "the file is still there, its lock is not"
-    assert list(tmp_path.glob("*.hold"))
-
-
-def test_the_gauges_read_it_as_a_driver_would_say_it(
-    tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """And the gauges read it as a driver would say it."""
     cards = [
         {"uuid": "GPU-1", "name": "RTX PRO 6000", "total": 1000},
         {"uuid": "GPU-2", "name": "RTX 5090", "total": 500},
     ]
     monkeypatch.setenv(VARIABLE, packed(Settings(cards=cards)))
     monkeypatch.setenv(HOLDS_VARIABLE, str(tmp_path))
-    library = importlib.import_module("console.rehearsal.standins.pynvml")
-    session = Session(lambda: library)
-    gpus, trouble = session.look(time.monotonic())
-    assert trouble == ""
-    seen = [(gpu.uuid, gpu.used_bytes, gpu.total_bytes, gpu.why) for gpu in gpus]
-    assert seen == [("GPU-1", 700, 1000, ""), ("GPU-2", 0, 500, "")]
-    end(holder)
+    session = Session(lambda: importlib.import_module("console.rehearsal.standins.pynvml"))
+    argv = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        assert held(tmp_path) == {"GPU-1": 700}
+        with pytest.raises(OutOfMemory, match="300 free"):
+            hold(tmp_path, {"GPU-1": 400}, {"GPU-1": 1000})
+        gpus, trouble = session.look(time.monotonic())
+        assert trouble == ""
+        seen = [(gpu.uuid, gpu.used_bytes, gpu.total_bytes, gpu.why) for gpu in gpus]
+        assert seen == [("GPU-1", 700, 1000, ""), ("GPU-2", 0, 500, "")]
+        child.kill()
+    assert held(tmp_path) == {}, "the file is still there, its lock is not"
+    assert list(tmp_path.glob("*.hold"))
     gpus, _ = session.look(time.monotonic())
     assert [gpu.used_bytes for gpu in gpus] == [0, 0]

@@ -19,8 +19,15 @@ from console.rehearsal.fault import FAULTS
 from console.rehearsal.mapping import Mapping
 from console.rehearsal.rewrite import Rewriter
 from tests.rehearsal.test_calibrate import Box
-from tests.rehearsal.test_command import SITE
 from tests.rehearsal.test_rewrite import BOOK, PORTS
+
+SITE = """\
+schema: omni.site/v1
+name: ws
+baseline: {container: base, url: "http://127.0.0.1:8000"}
+services: {fast: {process: {argv: [x]}, url: "http://127.0.0.1:8001"},
+           slow: {process: {argv: [x]}, url: "http://127.0.0.1:8002"}}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +44,14 @@ def test_what_cannot_be_rehearsed(
 ) -> None:
     told = {}
     for argv in (
-        "run demo --rehearse --fault meteor", "run demo --fault slow", "plan demo --rehearse",
-        "rollback --rehearse",
+        "run demo --rehearse --fault meteor", "plan demo --rehearse --fault meteor",
+        "run demo --fault slow", "plan demo --fault slow",
+        "run demo --rehearse", "plan demo --rehearse", "rollback --rehearse",
     ):  # fmt: skip
         code = main(argv.split())
         told[argv] = [code, capsys.readouterr().err.replace(str(tmp_path), "HERE")]
     assert told == snapshot
+    assert not (tmp_path / "XDG_STATE_HOME/omni-console/runs").exists()
 
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])
