@@ -63,4 +63,4 @@ def attempts() -> list[tuple[RunView, str]]:
     for number, (made, _) in enumerate(found):
         made.run_id, made.created = f"r-{number:04}", made.created + number * 86_400
         made.inputs = {"split": "layer" if number % 2 else "graph", "port": 8001}
-    return found
+    return found[::-1]

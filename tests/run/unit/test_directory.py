@@ -31,15 +31,6 @@ def made(name: str) -> RunDir:
     return run
 
 
-def test_what_is_created_is_found() -> None:
-    run = create("x", META, "text: ünï\r\n", "site: 漢\n")
-    assert (run.meta().run_id, run.meta().inputs) == (run.id, {"port": "8001"})
-    assert run.playbook.read_bytes() == "text: ünï\r\n".encode()
-    assert run.site.read_text("utf-8") == "site: 漢\n"
-    assert [r.id for r in all_runs()] == [run.id]
-    assert {p.name for p in run.path.iterdir() if p.is_dir()} == {"rollback", "logs", "attempts"}
-
-
 def test_the_text_is_utf_8_whatever_the_locale_says() -> None:
     code = (
         "from console.run.directory import RunMeta, create\n"
@@ -53,33 +44,6 @@ def test_the_text_is_utf_8_whatever_the_locale_says() -> None:
     assert (Path(done.stdout.strip()) / "playbook.yaml").read_bytes() == b"a: \xe2\x89\xa5"
 
 
-def test_two_runs_in_one_second_are_two() -> None:
-    ids = {create("x", META, "", "").id for _ in range(5)}
-    assert len(ids) == len(all_runs()) == 5
-
-
-def test_other_users_may_not_look() -> None:
-    """A site file or an argv may hold keys; the pointer says whose run it is."""
-    run = create("x", META, "", "")
-    assert stat.S_IMODE(run.path.stat().st_mode) & 0o077 == 0
-
-
-def test_newest_first_and_only_runs() -> None:
-    for name in ("20250101-000000-a-1111", "20260101-000000-b-2222", "20250601-000000-c-3333"):
-        made(name)
-    (paths.runs_dir() / "20270101-000000-empty").mkdir()
-    (paths.runs_dir() / "stray.txt").write_text("x")
-    assert [r.id[:4] + r.id[15:18] for r in all_runs()] == ["2026-b-", "2025-c-", "2025-a-"]
-    assert find_run(None).id == "20260101-000000-b-2222"
-
-
-def test_a_run_by_its_beginning_or_end() -> None:
-    made("20250101-000000-a-1111")
-    made("20260101-000000-b-2222")
-    asked = {"20250101-000000-a-1111": "a", "1111": "a", "b-2222": "b", "2026": "b"}
-    assert {text: find_run(text).id.split("-")[2] for text in asked} == asked
-
-
 @pytest.mark.parametrize("text", ["20", "zzz", "\x1b[31m"])
 def test_a_run_nobody_can_tell(text: str) -> None:
     made("20250101-000000-a-1111")
@@ -88,18 +52,6 @@ def test_a_run_nobody_can_tell(text: str) -> None:
         find_run(text)
     assert "20260101-000000-b-2222" in caught.value.detail
     assert "\x1b" not in "".join(caught.value.lines())
-
-
-def test_a_whole_id_is_not_taken_for_the_beginning_of_another() -> None:
-    made("20250101-000000-a")
-    made("20250101-000000-a-2")
-    assert find_run("20250101-000000-a").id == "20250101-000000-a"
-
-
-def test_no_run_yet() -> None:
-    assert all_runs() == []
-    with pytest.raises(UsageError):
-        find_run(None)
 
 
 def test_a_run_by_its_directory(tmp_path: Path) -> None:
@@ -124,11 +76,6 @@ def test_a_log_never_leaves_the_directory() -> None:
         assert (path.parent, path.name.endswith(".2.log")) == (Path("/runs/r/attempts"), True)
 
 
-def test_the_description_is_json_without_secrets() -> None:
-    data = json.loads((create("x", META, "", "").path / "run.json").read_text())
-    assert set(data) == set(RunMeta.__dataclass_fields__)
-
-
 @pytest.mark.parametrize(
     ("wanted", "name", "step", "dies"),
     [
@@ -148,3 +95,31 @@ def test_fault_points(
     fault.point(name, step)
     assert killed == ([9] if dies else [])
     assert name in fault.POINTS
+
+
+def test_what_is_created_is_found_and_nobody_else_may_look() -> None:
+    assert all_runs() == []
+    with pytest.raises(UsageError):
+        find_run(None)
+    run = create("x", META, "text: ünï\r\n", "site: 漢\n")
+    assert (run.meta().run_id, run.meta().inputs) == (run.id, {"port": "8001"})
+    assert run.playbook.read_bytes() == "text: ünï\r\n".encode()
+    assert run.site.read_text("utf-8") == "site: 漢\n"
+    assert {p.name for p in run.path.iterdir() if p.is_dir()} == {"rollback", "logs", "attempts"}
+    assert stat.S_IMODE(run.path.stat().st_mode) & 0o077 == 0, "an argv may hold keys"
+    data = json.loads((run.path / "run.json").read_text())
+    assert set(data) == set(RunMeta.__dataclass_fields__)
+    ids = {run.id, *(create("x", META, "", "").id for _ in range(4))}
+    assert ids == {r.id for r in all_runs()}
+    assert len(ids) == 5, "of one second"
+
+
+def test_newest_first_and_found_by_beginning_or_end() -> None:
+    a, b, c = "20250101-000000-a", "20260101-000000-b-2222", "20250101-000000-a-2"
+    for name in (a, b, c):
+        made(name)
+    (paths.runs_dir() / "20270101-000000-empty").mkdir()
+    (paths.runs_dir() / "stray.txt").write_text("x")
+    assert [r.id for r in all_runs()] == [b, c, a]
+    asked = {None: b, a: a, "a-2": c, "b-2222": b, "2026": b}
+    assert {text: find_run(text).id for text in asked} == asked

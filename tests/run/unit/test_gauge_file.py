@@ -65,13 +65,6 @@ def test_after_thinning_a_line_stands_for_twice_as_many_looks(path: Path) -> Non
     assert [one["at"] for one in read_lines(path)] == [3, 6, 8], "a line is four looks by now"
 
 
-def test_what_is_not_known_is_left_out(path: Path) -> None:
-    file = GaugeFile(path, 2)
-    for at in range(3):
-        file.add({"at": at, "step": "a", "gpu": {}})
-    assert read_lines(path) == [{"at": at, "step": "a", "gpu": {}} for at in (1, 2)]
-
-
 def test_a_second_runner_goes_on_and_a_torn_line_stays_alone(path: Path) -> None:
     first = GaugeFile(path, 10)
     first.add(line(0))

@@ -69,26 +69,10 @@ def test_a_breach_is_written_down_as_one(bench: Bench) -> None:
     assert (str(view.state), view.reason, view.outage) == ("rolled_back", "guard", False)
     assert (str(step.state), step.cause) == ("cancelled", "guard")
     assert "RAM available below 2.0 GiB" in step.detail
+    assert str(step_of(bench, "restore").state) == "succeeded"
     assert (view.verbs[-1]["who"], view.verbs[-1]["why"]) == ("the sentinel", view.guards[0].words)
     assert view.breach is not None
     assert view.breach.data["killed"][0]["name"] == "cand (pid 7)"
-
-
-def test_the_restore_is_done_when_the_rollback_did_it(bench: Bench) -> None:
-    bench.breach()
-    climbed(bench)
-    close_after_rollback(bench.context)
-    step = step_of(bench, "restore")
-    assert str(step.state) == "succeeded"
-
-
-def test_a_lease_is_written_down_as_one(bench: Bench) -> None:
-    bench.breach(cause="lease", reason="nobody was attached for 1800 s")
-    climbed(bench)
-    close_after_rollback(bench.context)
-    view = bench.context.view
-    step = step_of(bench, "up")
-    assert (view.reason, step.cause) == ("lease", "expired")
 
 
 def test_an_emergency_later_is_nobodys_breach(bench: Bench) -> None:
@@ -100,22 +84,6 @@ def test_an_emergency_later_is_nobodys_breach(bench: Bench) -> None:
     view = bench.context.view
     assert len(view.guards) == 1, "written once"
     assert view.verbs[-1]["who"] == "the emergency key"
-
-
-def test_without_a_breach_it_is_an_emergency(bench: Bench) -> None:
-    climbed(bench)
-    close_after_rollback(bench.context)
-    view = bench.context.view
-    step = step_of(bench, "up")
-    assert (view.reason, step.cause, view.guards) == ("emergency", "", ())
-
-
-def test_a_breach_whose_rollback_failed(bench: Bench) -> None:
-    bench.breach()
-    climbed(bench, serving=False)
-    close_after_rollback(bench.context)
-    assert str(bench.context.view.state) == "rollback_failed"
-    assert bench.context.view.reason == "guard"
 
 
 # -- the sheet -------------------------------------------------------------------------------------
@@ -147,11 +115,6 @@ def test_a_baseline_that_is_a_process_is_spared_by_its_record(bench: Bench, tmp_
     base = Baseline("baseline", "process", "http://127.0.0.1:1", process=spec,
                     records_dir=str(records))  # fmt: skip
     assert sheet(bench, SealedPlan("run", "", base)).spare_pids == (mine(),)
-
-
-def test_a_disk_that_is_not_there_yet_is_the_one_above(tmp_path: Path) -> None:
-    assert guard_sheet.existing(tmp_path / "a" / "b") == tmp_path
-    assert guard_sheet.existing(tmp_path) == tmp_path
 
 
 ENVELOPE = Envelope((Point("serving", 9.0, 12 * GIB, vram=(("RTX 5090", GIB), ("odd", 1))),))
@@ -188,16 +151,6 @@ def test_the_nearest_lease_counts(bench: Bench, tmp_path: Path) -> None:
     assert guard_sheet.lease_of(leased, 0.0) == 0.0, "--lease 0 takes it away"
 
 
-@pytest.mark.parametrize(("text", "seconds"), [(None, None), ("0", 0.0), ("30m", 1800.0)])
-def test_a_lease_on_the_command_line(text: str | None, seconds: float | None) -> None:
-    assert lease_of(Namespace(lease=text)) == seconds
-
-
-def test_no_lease_on_the_command_line() -> None:
-    with pytest.raises(UsageError, match="--lease 30"):
-        lease_of(Namespace(lease="30"))
-
-
 def test_a_machine_says_which_guards_do_not_fit(bench: Bench) -> None:
     limits = (Limit("host.ram_available", below=2 * GIB, source="a"),
               Limit("host.ram_available", below=9 * GIB, source="b"),
@@ -221,3 +174,35 @@ def test_a_limit_that_never_acts(bench: Bench) -> None:
     ):
         held = replace(plan, playbook=replace(plan.playbook, guards=(limit,)))
         assert len(guard_sheet.misfits(held, machine)) == never, limit
+
+
+def test_a_disk_that_is_not_there_yet_is_the_one_above(tmp_path: Path) -> None:
+    assert guard_sheet.existing(tmp_path / "a" / "b") == tmp_path
+    assert guard_sheet.existing(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("breach", "serving", "state", "reason", "cause"),
+    [
+        ({"cause": "lease"}, True, "rolled_back", "lease", "expired"),
+        (None, True, "rolled_back", "emergency", ""),
+        ({}, False, "rollback_failed", "guard", "guard"),
+    ],
+)
+def test_what_else_a_rollback_is_written_down_as(
+    bench: Bench, breach: dict[str, str] | None, serving: bool, state: str, reason: str, cause: str
+) -> None:
+    if breach is not None:
+        bench.breach(**breach)
+    climbed(bench, serving)
+    close_after_rollback(bench.context)
+    view = bench.context.view
+    assert (str(view.state), view.reason, step_of(bench, "up").cause) == (state, reason, cause)
+    assert len(view.guards) == (breach is not None)
+
+
+def test_a_lease_on_the_command_line() -> None:
+    for text, seconds in ((None, None), ("0", 0.0), ("30m", 1800.0)):
+        assert lease_of(Namespace(lease=text)) == seconds
+    with pytest.raises(UsageError, match="--lease 30"):
+        lease_of(Namespace(lease="30"))

@@ -46,18 +46,6 @@ def test_points_end_with_the_figure_that_was_judged() -> None:
     assert curve.points == ((0.5, 3 * GIB), (1.5, 2 * GIB), (2.0, 7))
 
 
-def test_names_and_units() -> None:
-    line = found(
-        {"log": "cand", "matches": "x", "count": 2}, {"log": "cand", "of": "cand"}, value=2
-    )
-    assert line is not None
-    assert (line.name, line.unit, line.level) == ("lines in the log of cand", "", 2)
-    limit = {"metric": "host.swap_in_rate", "above": 5}
-    rate = found(limit, {"metric": "host.swap_in_rate", "points": [[1.0, 4]]})
-    assert rate is not None
-    assert (rate.name, rate.unit) == ("swapped in, a second", "B/s")
-
-
 @pytest.mark.parametrize(
     "curve",
     [None, {}, {"column": 9}, {"column": True, "points": 3}, {"points": [[1.0, None]]}, "x"],

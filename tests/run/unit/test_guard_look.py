@@ -32,11 +32,6 @@ def put(run: RunDir, name: str, value: object) -> None:
     (run.guard / name).write_bytes(data)
 
 
-def test_nothing_is_there(run: RunDir) -> None:
-    assert (ready(run), look(run, (1, 1)), breach_of(run)) == (None, None, None)
-    assert not tell(run, {"do": "beat"})
-
-
 def test_what_is_no_word_of_a_sentinel(run: RunDir) -> None:
     for value in (
         b"", b"{", b"[]", b'"x"', {"pid": 0, "start": 1}, {"pid": 5}, {"pid": "x", "start": 1},
@@ -45,42 +40,6 @@ def test_what_is_no_word_of_a_sentinel(run: RunDir) -> None:
         put(run, "sentinel.json", value)
         put(run, "breach.json", value)
         assert (ready(run), breach_of(run)) == (None, None), value
-
-
-def test_a_fifo_in_a_files_place_is_not_waited_for(run: RunDir) -> None:
-    os.mkfifo(run.guard / "sentinel.json")
-    assert ready(run) is None
-
-
-def test_who_watches(run: RunDir) -> None:
-    put(run, "sentinel.json", {"pid": 77, "start": 5, "memory": "all pages locked"})
-    assert ready(run) == (77, 5)
-
-
-def test_a_message_reaches_an_inbox(run: RunDir) -> None:
-    inbox = Inbox(run.guard / "inbox")
-    try:
-        assert tell(run, {"do": "outage", "on": True})
-        assert inbox.read() == [{"do": "outage", "on": True}]
-    finally:
-        inbox.close()
-    assert not tell(run, {"do": "beat"}), "nobody reads any more"
-
-
-def test_a_full_inbox_holds_nobody_up(run: RunDir) -> None:
-    inbox = Inbox(run.guard / "inbox")
-    try:
-        told = [tell(run, {"do": "beat"}) for _ in range(20_000)]
-    finally:
-        inbox.close()
-    assert told[0]
-    assert not told[-1]
-
-
-def test_no_message_into_a_plain_file(run: RunDir) -> None:
-    put(run, "inbox", b"")
-    assert not tell(run, {"do": "beat"})
-    assert (run.guard / "inbox").read_bytes() == b""
 
 
 @pytest.fixture
@@ -132,6 +91,10 @@ def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
     assert len(kept) <= MOST_POINTS + 1
     assert (kept[0], kept[-1]) == (WINDOW["fast"][0], WINDOW["fast"][-1])
     assert found.data["killed"][0]["write_s"] == 0.018
+    put(run, "breach.json", {**BREACH, "cause": "lease"})
+    found = breach_of(run)
+    assert found is not None
+    assert (found.cause, found.data["cause"]) == (Cause.EXPIRED, "lease")
 
 
 def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
@@ -160,13 +123,6 @@ def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
     assert len(curve["points"]) <= MOST_POINTS + 1
 
 
-def test_a_lease_that_ran_out(run: RunDir) -> None:
-    put(run, "breach.json", {**BREACH, "cause": "lease"})
-    found = breach_of(run)
-    assert found is not None
-    assert (found.cause, found.data["cause"]) == (Cause.EXPIRED, "lease")
-
-
 def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:
     changes: tuple[dict[str, Any], ...] = (
         {"reasons": 3}, {"limit": []}, {"killed": "x"}, {"killed": [3, None]}, {"window": []},
@@ -182,3 +138,27 @@ def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:
         assert found.words
         assert found.words.isprintable()
         json.dumps(found.data)
+
+
+def test_who_watches_and_nobody_is_waited_for(run: RunDir) -> None:
+    assert (ready(run), look(run, (1, 1)), breach_of(run)) == (None, None, None)
+    put(run, "sentinel.json", {"pid": 77, "start": 5, "memory": "all pages locked"})
+    assert ready(run) == (77, 5)
+    (run.guard / "sentinel.json").unlink()
+    os.mkfifo(run.guard / "sentinel.json")
+    assert ready(run) is None
+    put(run, "inbox", b"")
+    assert not tell(run, {"do": "beat"})
+    assert (run.guard / "inbox").read_bytes() == b"", "a plain file is no inbox"
+
+
+def test_a_message_reaches_an_inbox_and_a_full_one_holds_nobody_up(run: RunDir) -> None:
+    assert not tell(run, {"do": "beat"})
+    inbox = Inbox(run.guard / "inbox")
+    try:
+        assert tell(run, {"do": "outage", "on": True})
+        assert inbox.read() == [{"do": "outage", "on": True}]
+        assert not [tell(run, {"do": "beat"}) for _ in range(20_000)][-1]
+    finally:
+        inbox.close()
+    assert not tell(run, {"do": "beat"}), "nobody reads any more"

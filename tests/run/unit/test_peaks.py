@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from console.clock import FakeClock
 from console.gauges import sampler
@@ -89,30 +87,6 @@ def test_the_most_of_each_figure(bench: Bench) -> None:
     assert bench.peaks.figures()["n"] == 5
 
 
-@given(st.lists(st.tuples(st.integers(0, 96), st.integers(0, 32)), min_size=1, max_size=40))
-def test_a_figure_that_was_looked_at_all_the_time_is_the_maximum(
-    tmp_path_factory: Any, looks: list[tuple[int, int]]
-) -> None:
-    bench = Bench(tmp_path_factory.mktemp("run"))
-    for a, b in looks:
-        bench.tick(a * GB, b * GB)
-    assert bench.gpu["GPU-a"]["used"] == max(a for a, _ in looks) * GB
-    assert bench.gpu["GPU-b"]["used"] == max(b for _, b in looks) * GB
-
-
-def test_before_the_first_look_nothing_is_sure(bench: Bench) -> None:
-    found = bench.peaks.figures()
-    assert (found["gpu"], found["n"], found["host"]["ram_used"]) == ({}, 0, None)
-    assert found["host"]["why"]["ram_used"] == "not read yet"
-    assert found["host"]["seen"] == {}
-
-
-def test_without_a_driver_there_is_no_card_and_the_reason_is_said(bench: Bench) -> None:
-    found = bench.tick(trouble=NO_DRIVER).peaks.figures()
-    assert (found["gpu"], found["trouble"]) == ({}, NO_DRIVER)
-    assert found["host"]["ram_used"] == 100 * GB
-
-
 @pytest.mark.parametrize(
     "more", [{}, {"why": "unified memory: the card uses the host's RAM"}, {"trouble": NO_DRIVER}]
 )
@@ -146,14 +120,6 @@ def test_a_card_that_was_never_read_is_none_with_its_reason(bench: Bench) -> Non
     assert bench.gpu["GPU-a"]["why"]["used"] == f"not read in 21 s: {LOST}"
 
 
-def test_a_card_that_answers_late_was_not_looked_at_before(bench: Bench) -> None:
-    for _ in range(30):
-        bench.tick(trouble="NVML does not answer")
-    assert bench.tick(10 * GB).gpu["GPU-a"]["used"] is None
-    assert bench.gpu["GPU-a"]["why"]["used"] == "not read in 31 s"
-    assert bench.gpu["GPU-a"]["seen"]["used"] == 10 * GB
-
-
 def test_nvml_that_hangs_is_a_gap_and_an_old_report_is_no_look(bench: Bench) -> None:
     bench.tick(10 * GB).hung(5)
     assert bench.gpu["GPU-a"]["used"] == 10 * GB
@@ -161,26 +127,6 @@ def test_nvml_that_hangs_is_a_gap_and_an_old_report_is_no_look(bench: Bench) -> 
     assert bench.gpu["GPU-a"]["used"] is None
     assert bench.host["ram_used"] == 100 * GB
     assert bench.tick(10 * GB).gpu["GPU-a"]["used"] is None
-
-
-def test_a_runner_that_stood_still_saw_nothing(bench: Bench) -> None:
-    bench.tick(10 * GB).tick(10 * GB, seconds=60)
-    assert (bench.gpu["GPU-a"]["used"], bench.host["ram_used"]) == (None, None)
-    assert bench.host["why"]["ram_used"] == "not read for 60 s in a row"
-
-
-def test_figures_grow_old_without_another_look(bench: Bench) -> None:
-    bench.tick(10 * GB)
-    bench.clock.time += GAP_S + 0.5
-    assert (bench.gpu["GPU-a"]["used"], bench.host["ram_used"]) == (None, None)
-
-
-def test_a_kernel_without_pressure_costs_that_figure_alone(bench: Bench) -> None:
-    for _ in range(15):
-        bench.tick(1, pressure_some=None)
-    assert bench.host["pressure"] is None
-    assert bench.host["ram_used"] == 100 * GB
-    assert list(bench.host["why"]) == ["pressure"]
 
 
 def test_a_resumed_run_keeps_what_was_seen_and_says_that_nobody_looked(bench: Bench) -> None:
@@ -194,10 +140,6 @@ def test_a_resumed_run_keeps_what_was_seen_and_says_that_nobody_looked(bench: Be
     third = Bench(bench.run.path, again.peaks.figures())
     assert third.gpu["GPU-a"]["seen"]["used"] == 90 * GB
     assert third.gpu["GPU-b"]["seen"]["used"] == 3 * GB
-
-
-def test_a_run_that_died_before_its_first_event_has_the_gap_as_well(tmp_path: Path) -> None:
-    assert Bench(tmp_path, {}).tick(1 * GB).gpu["GPU-a"]["used"] is None
 
 
 def test_what_is_worth_an_event() -> None:
@@ -269,14 +211,6 @@ def test_a_gate_waits_for_a_silent_card_until_it_is_not_sure_and_no_longer(bench
     assert bench.clock.time - begun < 2, "it is lost: nothing more to wait for"
 
 
-def test_a_gate_that_is_cancelled_does_not_wait(bench: Bench) -> None:
-    cancelled = threading.Event()
-    cancelled.set()
-    begun = bench.clock.time
-    bench.peaks.settle(cancelled)
-    assert bench.clock.time == begun
-
-
 def test_no_thread_left_is_no_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -333,5 +267,33 @@ def test_steps_in_which_nothing_rose_leave_no_event(bench: Bench) -> None:
     assert runner.view.peaks["gpu"]["GPU-a"]["used"] is None
 
 
-def test_a_run_in_which_nobody_looks_records_nothing() -> None:
-    assert Runner(None).ends("a", exact=True) == 0
+def test_what_nobody_looked_at_is_not_sure(bench: Bench) -> None:
+    found = bench.peaks.figures()
+    assert (found["gpu"], found["n"], found["host"]["ram_used"]) == ({}, 0, None)
+    assert (found["host"]["why"]["ram_used"], found["host"]["seen"]) == ("not read yet", {})
+    found = bench.tick(trouble=NO_DRIVER).peaks.figures()
+    assert (found["gpu"], found["trouble"]) == ({}, NO_DRIVER)
+    assert found["host"]["ram_used"] == 100 * GB
+    for _ in range(14):
+        bench.tick(trouble=NO_DRIVER, pressure_some=None)
+    assert list(bench.host["why"]) == ["pressure"], "a kernel without it costs that figure alone"
+    late = bench.tick(10 * GB).gpu["GPU-a"]
+    assert (late["used"], late["seen"]["used"]) == (None, 10 * GB)
+    assert late["why"]["used"] == "not read in 16 s"
+    assert Bench(bench.run.path, {}).tick(1 * GB).gpu["GPU-a"]["used"] is None, "it died early"
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_a_runner_that_stood_still_saw_nothing(bench: Bench, looked: bool) -> None:
+    bench.tick(10 * GB)
+    if looked:
+        bench.tick(10 * GB, seconds=60)
+        assert bench.host["why"]["ram_used"] == "not read for 60 s in a row"
+    else:
+        bench.clock.time += GAP_S + 0.5
+    assert (bench.gpu["GPU-a"]["used"], bench.host["ram_used"]) == (None, None)
+    cancelled = threading.Event()
+    cancelled.set()
+    begun = bench.clock.time
+    bench.peaks.settle(cancelled)
+    assert bench.clock.time == begun, "who is cancelled does not wait for a look"

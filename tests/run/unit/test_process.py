@@ -109,34 +109,26 @@ def test_nothing_is_done_where_nothing_is_owed(bench: Bench, climb: Climb, how: 
     assert (word["detail"], climb.free) == ("see its log", [])
 
 
+# -- a runner that fails ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_no_other_run_begins_while_the_baseline_is_brought_back(
+    bench: Bench, climb: Climb, monkeypatch: pytest.MonkeyPatch, up: bool
+) -> None:
+    monkeypatch.setattr(runners, "_begin", lambda context, **_: None)
+    monkeypatch.setattr(runners, "_look", lambda context, resumed: None)
+    monkeypatch.setattr(runners, "_end", lambda context, server: None)
+    monkeypatch.setattr(runners, "Runner", Broken)
+    bench.context.record("outage", down=up)
+    assert run(bench, resume=False)[0] == Exit.INTERNAL
+    assert climb.free == ([False, True] if up else [])
+    assert is_free()
+
+
 def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: Climb) -> None:
     bench.context.record("outage", down=True)
     held = HostLock()
     assert run(bench, resume=True)[0] == Exit.BUSY
     assert climb.free == []
     held.release()
-
-
-# -- a runner that fails ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners, "_begin", lambda context, **_: None)
-    monkeypatch.setattr(runners, "_look", lambda context, resumed: None)
-    monkeypatch.setattr(runners, "_end", lambda context, server: None)
-    monkeypatch.setattr(runners, "Runner", Broken)
-
-
-@pytest.mark.usefixtures("failing")
-def test_no_other_run_begins_while_the_baseline_is_brought_back(bench: Bench, climb: Climb) -> None:
-    bench.context.record("outage", down=True)
-    assert run(bench, resume=False)[0] == Exit.INTERNAL
-    assert climb.free == [False, True]
-
-
-@pytest.mark.usefixtures("failing")
-def test_with_nothing_up_the_host_is_let_go_of(bench: Bench, climb: Climb) -> None:
-    assert run(bench, resume=False)[0] == Exit.INTERNAL
-    assert climb.free == []
-    assert is_free()

@@ -6,58 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from console.run.promote_text import measured, on_port, site_lines
+from console.run.promote_text import measured, on_port
 from console.run.view import RunView
 from console.services.base import (
     ComposeSpec,
-    ContainerSpec,
     ProcessSpec,
-    Ready,
     Runs,
-    ServiceSpec,
 )
 from console.site.load import load_site
+from tests.run.unit.cases import PROMOTED, promoted
 
 URL = "http://127.0.0.1:8000"
-
-
-def spec(runs: Runs) -> ServiceSpec:
-    return ServiceSpec("ik", "http://127.0.0.1:8001", runs, Ready("/ready", 90.0))
-
-
-def view(rate: float | None = 20.4) -> RunView:
-    found = RunView(run_id="r1")
-    if rate is not None:
-        found.benchmarks["bench"] = {"service": "ik"}
-        found.metrics["bench"] = {"tok_s": {"value": rate}}
-    return found
-
-
-@pytest.mark.parametrize(
-    "runs",
-    [
-        ProcessSpec(("serve", "--port", "8001", "-m", 'a "b"'), (("K", "v"),), "/opt/ik"),
-        ContainerSpec("ik:sm120", ("--x",)),
-        ComposeSpec((Path("/s/omni-stack.yaml"),), "ik", ("phase2",), "omni"),
-    ],
-)
-def test_the_lines_are_a_site_file(tmp_path: Path, runs: Runs) -> None:
-    file = tmp_path / "site.yaml"
-    head = "schema: omni.site/v1\nname: ws\n"
-    file.write_text(head + "\n".join(site_lines(spec(runs), URL, view())) + "\n")
-    made = load_site(file)
-    base = made.model.baseline
-    assert (base.url, base.ready.http, base.ready.timeout) == (URL, "/ready", 90.0)
-    assert base.reference is not None
-    assert base.reference.tok_s == 20.4
-    found = made.baseline_spec().runs
-    if isinstance(runs, ProcessSpec):
-        argv = tuple("8000" if word == "8001" else word for word in runs.argv)
-        assert found == ProcessSpec(argv, runs.env, runs.cwd)
-    if isinstance(runs, ComposeSpec):
-        assert found == runs
-    if isinstance(runs, ContainerSpec):
-        assert base.container == "ik-baseline"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +32,27 @@ def test_a_port_in_an_argv(argv: tuple[str, ...], found: tuple[str, ...] | None)
     assert on_port(argv, 8001, 8000) == (found or argv, found is not None)
 
 
+@pytest.mark.parametrize("runs", [PROMOTED[0], PROMOTED[2], PROMOTED[4]])
+def test_the_lines_are_a_site_file(tmp_path: Path, runs: Runs) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text("schema: omni.site/v1\nname: ws\n" + "\n".join(promoted(runs)[0]) + "\n")
+    made = load_site(file)
+    base = made.model.baseline
+    assert (base.url, base.ready.http, base.ready.timeout) == (URL, "/ready", 90.0)
+    assert base.reference is not None
+    assert base.reference.tok_s == 2.0
+    found = made.baseline_spec().runs
+    if isinstance(runs, ProcessSpec):
+        argv = tuple("8000" if word == "8001" else word for word in runs.argv)
+        assert found == ProcessSpec(argv, runs.env, runs.cwd)
+    elif isinstance(runs, ComposeSpec):
+        assert found == runs
+    else:
+        assert base.container == "ik-baseline"
+
+
 def test_another_services_figures_are_not_its_own() -> None:
-    found = view()
-    found.benchmarks["bench"] = {"service": "other"}
-    assert measured("ik", found) is None
+    rate = {"bench": {"tok_s": {"value": 20.4}}}
+    view = RunView("r1", benchmarks={"bench": {"service": "other"}}, metrics=rate)
+    assert measured("ik", view) is None
+    assert measured("other", view) == 20.4

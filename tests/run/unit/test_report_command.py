@@ -10,8 +10,6 @@ import pytest
 
 from console.cli import main
 from console.run.directory import RunDir
-from console.run.read import read_view
-from console.run.report import evidence, markdown, write_report
 from tests.run.unit import reported
 
 Caught = pytest.CaptureFixture[str]
@@ -25,29 +23,6 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
         reported.kept(reported.no_go_rows()),
         reported.kept(reported.soaked_rows(), inputs={"split": "layer", "port": 8001}),
     ]
-
-
-def test_one_run_is_its_report(two: list[RunDir], capsys: Caught) -> None:
-    assert main(["report", two[0].id]) == 0
-    view = read_view(two[0])
-    assert capsys.readouterr().out == markdown(view, evidence(two[0], view)) + "\n"
-    write_report(two[0], read_view(two[0]))
-    assert main(["report", two[0].id]) == 0
-    assert f"]({two[0].path}/report/memory.svg)" in capsys.readouterr().out
-
-
-def test_several_runs_are_a_table_of_attempts(two: list[RunDir], capsys: Caught) -> None:
-    ids = [run.id for run in two]
-    assert main(["report", *ids]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("# 2 attempts\n")
-    assert main(["report", "--json", *ids]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [run["run"] for run in found["runs"]] == ids
-    drawn = ["samples-bench", "soak-soak", "soak-memory-soak", "memory"]
-    assert found["runs"][1]["charts"] == drawn
-    attempts = {one["run"]: one["inputs"] for one in found["comparison"]["attempts"]}
-    assert attempts == {ids[0]: {"split": "graph"}, ids[1]: {"split": "layer"}}
 
 
 def test_at_a_terminal_the_table_fits_it(

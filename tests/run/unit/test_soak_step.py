@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from console.benchmark.soak import SoakPlan
-from console.journal.store import Event
 from console.playbook.measuring import SoakStep
 from console.run.executors.soak import patience_for, plan_of
-from console.run.view import fold
 
 
 def test_a_step_as_the_loop_takes_it() -> None:
@@ -21,21 +19,6 @@ def test_a_step_as_the_loop_takes_it() -> None:
     )  # fmt: skip
     assert plan_of(step) == SoakPlan(3600.0, 5.0, "fixed", ("a",), 0)
     assert len(plan_of(SoakStep.model_validate({"service": "x", "duration": "1h"})).prompts) == 3
-
-
-def test_the_view_keeps_the_newest_attempt_s_account() -> None:
-    def event(seq: int, **data: object) -> Event:
-        return Event(seq, 1.0, "metrics", "night", seq, {"scope": "night", **data})
-
-    view = fold(
-        [
-            event(1, metrics={"hangs": {"value": 1}}, soak={"gaps": [], "hangs": [{"t": 3}]}),
-            event(2, metrics={"hangs": {"value": 0}}, soak={"gaps": [[1, 2]], "hangs": []}),
-            event(3, metrics={}),
-        ]
-    )
-    assert view.soaks == {"night": {"gaps": [[1, 2]], "hangs": []}}
-    assert view.metrics["night"]["hangs"]["value"] == 0
 
 
 @pytest.mark.parametrize(

@@ -172,14 +172,6 @@ def test_only_lines_that_come_later_count(tmp_path: Path) -> None:
     assert log.close() == ("out of memory, without an end",)
 
 
-def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log = CriticalLog(path, PATTERN)
-    assert log.read() is None, "no log is not a log without errors"
-    append(path, "CUDA error: one\nCUDA error: two\n")
-    assert log.read() == ("CUDA error: one", "CUDA error: two")
-
-
 def test_a_log_that_is_replaced_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
     append(path, "a\n")
@@ -189,10 +181,6 @@ def test_a_log_that_is_replaced_goes_on(tmp_path: Path) -> None:
     append(fresh, "b\nCUDA error: two\n")
     fresh.replace(path)
     assert log.read() == ("CUDA error: one", "CUDA error: two")
-
-
-def test_a_directory_is_no_log(tmp_path: Path) -> None:
-    assert CriticalLog(tmp_path, PATTERN).read() is None
 
 
 # -- /metrics ----------------------------------------------------------------------------------
@@ -223,3 +211,11 @@ def test_when_a_server_started_by_its_own_word(status: int, told: str) -> None:
             server.shutdown()
             thread.join()
     assert start_header(url) == "", "nobody listens"
+
+
+def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = CriticalLog(path, PATTERN)
+    assert log.read() is None, "no log is not a log without errors"
+    append(path, "CUDA error: one\nCUDA error: two\n")
+    assert log.read() == ("CUDA error: one", "CUDA error: two")

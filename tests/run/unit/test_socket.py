@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
 import stat
 import threading
@@ -55,17 +56,6 @@ def raw(path: Path, *parts: bytes) -> Any:
     return json.loads(answer) if answer else None
 
 
-def test_a_verb_and_its_answer(server: Server, path: Path, desk: Desk) -> None:
-    answer = send(path, {"verb": "pause", "step": "bench", "attempt": 1})
-    assert (answer["ok"], answer["error"], answer["step"]) == (True, "", "bench")
-    assert desk.pause_asked
-
-
-def test_status(server: Server, path: Path) -> None:
-    answer = send(path, {"verb": "status"})
-    assert (answer["ok"], answer["state"], answer["attempt"]) == (True, "running", 1)
-
-
 @pytest.mark.parametrize(
     ("message", "there"),
     [({"verb": "status"}, False), ({"verb": "status", "attached": True}, True),
@@ -85,14 +75,15 @@ def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk:
     assert not desk.pause_asked
 
 
-def test_who_is_asked_of_the_kernel_and_not_of_the_client(
+def test_what_was_seen_and_who_asks_are_not_taken_from_the_arguments(
     server: Server, path: Path, desk: Desk
 ) -> None:
-    import pwd
-
     seen: list[str] = []
     desk.on_verb = lambda verb, step, attempt: seen.append(verb.who)
-    send(path, {"verb": "pause", "who": "somebody else", "args": {"who": "me"}})
+    desk.set(state=RunState.WAITING_APPROVAL, evidence="e1")
+    assert send(path, {"verb": "approve", "args": {"evidence": "e0"}})["ok"] is False
+    answer = send(path, {"verb": "approve", "evidence": "e1", "who": "x", "args": {"who": "me"}})
+    assert (answer["ok"], answer["error"], answer["step"]) == (True, "", "bench")
     assert seen == [pwd.getpwuid(os.getuid()).pw_name]
 
 
@@ -107,15 +98,6 @@ def test_somebody_else_is_refused(
 def test_the_socket_is_its_owners(server: Server, path: Path) -> None:
     mode = path.stat().st_mode
     assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
-
-
-def test_the_evidence_of_an_approval_cannot_be_hidden_in_its_arguments(
-    server: Server, path: Path, desk: Desk
-) -> None:
-    desk.set(state=RunState.WAITING_APPROVAL, evidence="e1")
-    answer = send(path, {"verb": "approve", "args": {"evidence": "e0"}})
-    assert answer["ok"] is False
-    assert send(path, {"verb": "approve", "evidence": "e1"})["ok"] is True
 
 
 GARBAGE = (

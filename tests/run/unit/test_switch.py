@@ -1,4 +1,4 @@
-"""A cutover on a site: its rows in the plan, the relay as a service, what does not fit."""
+"""A cutover on a site: the relay as a service, and what does not fit."""
 
 from __future__ import annotations
 
@@ -7,36 +7,14 @@ import socket
 import pytest
 
 from console.run import switch
-from console.run.plan import Plan
 from console.services import relay
 from console.services.base import ProcessSpec
+from tests.run.unit.cases import UP
 from tests.run.unit.conftest import MakePlan
 
-UP = "{id: up, service: {start: cand}}"
-SIDE = "{id: up, service: {start: beside}}"
 
-
-def cut(more: str = "", to: str = "cand") -> str:
-    return f"{{id: cut, cutover: {{to: {to}{more}}}}}"
-
-
-def rows(plan: Plan) -> list[str]:
-    return [("!" if step.baseline_down else "") + step.id for step in plan.steps]
-
-
-def test_the_way_back_is_a_row_and_ends_the_outage(plan: MakePlan) -> None:
-    made = plan(UP, cut(), "{id: note, note: x}")
-    assert rows(made) == ["!baseline:stop", "!up", "!cut", "baseline:restore-1", "note", "restore"]
-
-
-def test_a_candidate_beside_the_baseline_stops_it_at_the_cutover(plan: MakePlan) -> None:
-    made = plan(SIDE, cut(to="beside"))
-    assert rows(made) == ["up", "!baseline:stop", "!cut", "baseline:restore-1", "restore"]
-
-
-def test_one_that_stays_keeps_the_outage_and_says_so(plan: MakePlan) -> None:
-    made = plan(UP, cut(", then: stay"), "{id: note, note: x}")
-    assert rows(made) == ["!baseline:stop", "!up", "!cut", "!note", "restore"]
+def cut(more: str = "") -> str:
+    return f"{{id: cut, cutover: {{to: cand{more}}}}}"
 
 
 def test_the_relay_is_a_service_of_the_run(plan: MakePlan) -> None:
