@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from console.command.doctor import last_line, lines
-from console.doctor.model import GROUPS, Finding, Level
+from console.doctor.model import GROUPS
 from console.errors import Exit
 from tests.doctor.conftest import CONTAINER, HEAD
 from tests.ground.harmful import harmful
@@ -164,29 +163,6 @@ def test_where_everything_hangs_the_page_comes(
         )
     for check in ("machine.kernel", "baseline.site", "console.who"):
         assert found[check]["level"] == "ok"
-
-
-def test_a_finding_wraps_under_its_own_words() -> None:
-    found = Finding("gpu.cards", Level.FAILED, "cards", "word " * 20, "do this\n  two: deeper")
-    text = lines(found, 60)
-    assert text[0][:28] == "  FAIL  cards" + 11 * " " + "word"
-    assert all(line.startswith(" " * 24 + "word") for line in text[1:-2])
-    assert text[-2:] == ["        -> do this", "             two: deeper"]
-    assert lines(Finding("gpu.cards", Level.OK, "cards", ""), 60) == ["   ok   cards"]
-
-
-@pytest.mark.parametrize(
-    ("levels", "said"),
-    [
-        ([("warning", "w"), ("failed", ""), ("failed", "f")], "2 failed, 1 warning. Next, x: f"),
-        ([("warning", "w\nmore"), ("note", "n")], "0 failed, 1 warning. Next, x: w"),
-        ([("note", "n"), ("ok", "")], "0 failed, 0 warnings. Next: omni-console opens"),
-        ([("failed", "")], "1 failed, 0 warnings. Next: omni-console doctor again when"),
-    ],
-)  # fmt: skip
-def test_the_last_line(levels: list[tuple[str, str]], said: str) -> None:
-    findings = [Finding("gpu.x", Level(level), "x", "", hint) for level, hint in levels]
-    assert last_line(findings).startswith(said)
 
 
 def test_a_real_engine(tmp_path: Path, docker_env: dict[str, str], busy_image: str) -> None:

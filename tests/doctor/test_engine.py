@@ -13,7 +13,7 @@ import pytest
 from console.doctor.facts import Facts
 from console.doctor.model import Level
 from console.doctor.run import iterate
-from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
+from tests.doctor.conftest import BY_ID, HEAD, PATIENT_S, Look
 from tests.services.test_engine_raw import Answer, daemon, reply, silent
 
 VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
@@ -39,19 +39,6 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "e.sock"
 
 
-def test_an_engine_that_answers(path: Path, look: Look) -> None:
-    with daemon(path, routes(version=VERSION)):
-        (found,) = look("engine.answers")
-    assert found.level is Level.OK
-    assert all(word in found.detail for word in ("28.2.2", "1.50", str(path)))
-
-
-def test_an_engine_that_is_too_old(path: Path, look: Look) -> None:
-    with daemon(path, routes(version={"Version": "19.03.8", "ApiVersion": "1.40"})):
-        (found,) = look("engine.answers")
-    assert (found.level, "20.10" in found.hint) == (Level.FAILED, True)
-
-
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("accepts", [True, False])
 def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
@@ -67,23 +54,6 @@ def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
     assert found.level is Level.FAILED
     assert "0.50 s" in found.detail
     assert found.hint
-
-
-@pytest.mark.parametrize(
-    ("site", "level"), [(None, Level.NOTE), (PROCESS, Level.NOTE), (CONTAINER, Level.FAILED)]
-)
-def test_no_engine_is_bad_only_where_it_is_needed(
-    path: Path, look: Look, site: str | None, level: Level
-) -> None:
-    (found,) = look("engine.answers", site)
-    assert (found.level, str(path) in found.detail) == (level, True)
-    assert "systemctl start docker" in found.hint
-
-
-def test_an_engine_that_is_not_on_this_machine(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
-    (found,) = look("engine.answers", CONTAINER)
-    assert (found.level, "tcp://10.0.0.1:2375" in found.detail) == (Level.FAILED, True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -119,28 +89,6 @@ class _Demo(Facts):
 COMPOSE = HEAD + "baseline: {compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:9'}\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "site", "level", "said"),
-    [
-        ("echo 2.40.3-desktop.1", None, Level.OK, "version 2.40.3-desktop.1"),
-        ("echo v2.6.0", COMPOSE, Level.OK, "version v2.6.0"),
-        ("echo 2.5.1", COMPOSE, Level.FAILED, "version 2.5.1"),
-        ("echo 1.29.2", None, Level.NOTE, "version 1.29.2"),
-        ("echo \"docker: 'compose' is not a docker command.\" >&2; exit 1", COMPOSE,
-         Level.FAILED, "the docker command has no compose plugin"),
-        ("echo 'unknown flag: --short' >&2; exit 125", PROCESS, Level.NOTE,
-         "the docker command has no compose plugin"),
-        ("printf '\\033[31mboom' >&2; exit 3", None, Level.NOTE, "`docker compose version`: boom"),
-    ],
-)  # fmt: skip
-def test_compose(
-    path_of: Script, look: Look, script: str, site: str | None, level: Level, said: str
-) -> None:
-    path_of("docker", script)
-    (found,) = look("engine.compose", site)
-    assert (found.level, found.detail) == (level, said)
-
-
 @pytest.mark.usefixtures("impatient")
 def test_a_docker_command_that_hangs(path_of: Script, look: Look) -> None:
     path_of("docker", "exec sleep 60")
@@ -152,21 +100,3 @@ def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look
     monkeypatch.setenv("PATH", str(tmp_path))
     assert look("engine.compose")[0].level is Level.NOTE
     assert look("engine.compose", COMPOSE)[0].level is Level.FAILED
-
-
-@pytest.mark.parametrize(
-    ("info", "level"),
-    [
-        ({"Runtimes": {"runc": {}, "nvidia": {}}}, Level.OK),
-        ({"Runtimes": {"runc": {}},
-          "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, Level.OK),
-        ({"Runtimes": {"runc": {}}}, Level.WARNING),
-        (None, Level.WARNING),
-    ],
-)  # fmt: skip
-def test_the_nvidia_runtime(path: Path, look: Look, info: Any, level: Level) -> None:
-    with daemon(path, routes(version=VERSION, info=info)):
-        (found,) = look("engine.nvidia", CONTAINER + GPUS)
-        assert look("engine.nvidia", CONTAINER) == []
-        assert look("engine.nvidia", PROCESS + GPUS) == []
-    assert found.level is level

@@ -30,8 +30,6 @@ from tests.doctor.test_login import LINES, TERMS
 from tests.doctor.test_machine import FIGURES
 from tests.services.test_engine_raw import daemon
 
-COMPOSED = HEAD + "baseline: {compose: {file: c.yaml, service: llm}, url: 'http://127.0.0.1:9'}\n"
-
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Callable[[Iterable[Finding]], list[str]]:
@@ -51,6 +49,8 @@ def test_the_site_file(tell: Tell, look: Look, snapshot: SnapshotAssertion) -> N
     many = CONTAINER + "".join(f"k{n}: 1\n" for n in range(30))
     found = [look("baseline.site"), look("baseline.site", INVALID), look("baseline.site", many)]
     assert [tell(one) for one in found] == snapshot
+    for check in ("service", "models", "health", "restore", "proof", "reference"):
+        assert look(f"baseline.{check}", INVALID) == []
 
 
 def test_the_baseline(
@@ -58,27 +58,38 @@ def test_the_baseline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
-    for words in ("argv: [no-such-program]", "argv: [./notes]", "argv: [./tool], cwd: nowhere"):
-        (tmp_path / "notes").touch(0o644)
+    (tmp_path / "notes").touch(0o644)
+    (tmp_path / "tool").touch(0o755)
+    for words in (
+        "argv: [no-such-program]", "argv: [./notes]", "argv: [./tool], cwd: nowhere",
+        "argv: [./tool]",
+    ):  # fmt: skip
         text = HEAD + f"baseline: {{process: {{{words}}}, url: 'http://127.0.0.1:9'}}\n"
         said[words] = tell(look("baseline.service", text))
+    (found,) = tell(look("baseline.service", PROCESS))
+    assert found.startswith("ok service: the program /"), "in PATH, wherever that is"
     said["no engine"] = tell(look("baseline.service", CONTAINER))
-    said["no file"] = tell(look("baseline.service", COMPOSED))
+    said["no file"] = tell(look("baseline.service", COMPOSE))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/e")
     (tmp_path / "c.yaml").touch()
-    labels = {"com.docker.compose.project.config_files": f"{tmp_path}/c.yaml"}
+    labels = {"com.docker.compose.project.config_files": f"/other,{tmp_path}/c.yaml"}
     row = {"Id": "2", "Names": ["/stack-llm-1"], "State": "exited", "Labels": labels}
+    other = {"Id": "1", "Names": ["/other-llm-1"], "State": "running", "Labels": {}}
     for name, base, image, rows in (
-        ("there", BASE, {}, [row]), ("no image", BASE, None, []), ("none", None, {}, []),
+        ("there", BASE, {}, [other, row]), ("no image", BASE, None, [other]),
+        ("none", None, {}, []),
     ):  # fmt: skip
         (tmp_path / "e").unlink(missing_ok=True)
         with daemon(tmp_path / "e", engine_of(base=base, image=image, rows=rows)):
             said[name] = tell(look("baseline.service", CONTAINER))
-            said[f"{name}, composed"] = tell(look("baseline.service", COMPOSED))
+            said[f"{name}, composed"] = tell(look("baseline.service", COMPOSE))
     models = PROCESS.replace("9'}", "9', models: [a.gguf, b.gguf], reference: {tok_s: 10.9}}")
     (tmp_path / "a.gguf").touch()
     for check in ("models", "restore", "proof", "reference", "health"):
         said[check] = tell(look(f"baseline.{check}", models))
+    (tmp_path / "b.gguf").touch()
+    said["models are there"] = tell(look("baseline.models", models))
+    assert look("baseline.models", PROCESS) == []
     restore.remember(restore_file("ws"), "baseline", 74.0, time.time())
     said["measured"] = tell(look("baseline.restore", PROCESS))
     said["no reference"] = tell(look("baseline.reference", PROCESS))
@@ -99,22 +110,28 @@ def test_the_engine(
         said[f"none, {name}"] = tell(look("engine.answers", text))
     socket = tmp_path / "e.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
+    card = {"Source": "cdi", "ID": "nvidia.com/gpu=0"}
     for name, version, info in (
         ("new", VERSION, {"Runtimes": {"runc": {}, "nvidia": {}}}),
         ("old", {"Version": "19.03.8", "ApiVersion": "1.40"}, {"Runtimes": {"runc": {}}}),
+        ("CDI", VERSION, {"Runtimes": {"runc": {}}, "DiscoveredDevices": [card]}),
+        ("silent", VERSION, None),
     ):
         socket.unlink(missing_ok=True)
         with daemon(socket, routes(version=version, info=info)):
             said[name] = tell(look("engine.answers"))
             said[f"{name}, cards"] = tell(look("engine.nvidia", CONTAINER + GPUS))
+            assert look("engine.nvidia", CONTAINER) == look("engine.nvidia", PROCESS + GPUS) == []
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
     said["far"] = tell(look("engine.answers", CONTAINER))
     for script in (
-        "echo 2.40.3-desktop.1", "echo 2.5.1", "echo 'unknown flag: --short' >&2; exit 125",
+        "echo 2.40.3-desktop.1", "echo 2.5.1", "echo v2.6.0", "echo 1.29.2",
+        "echo 'unknown flag: --short' >&2; exit 125",
+        "echo \"docker: 'compose' is not a docker command.\" >&2; exit 1",
         "printf '\\033[31mboom' >&2; exit 3",
     ):  # fmt: skip
         path_of("docker", script)
-        said[script] = [tell(look("engine.compose", text)) for text in (PROCESS, COMPOSE)]
+        said[script] = [tell(look("engine.compose", text)) for text in (None, PROCESS, COMPOSE)]
     assert said == snapshot
 
 
@@ -123,7 +140,7 @@ def test_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
-    for name, (check, files, _, _) in FIGURES.items():
+    for name, (check, files) in FIGURES.items():
         said[name] = tell(look(f"machine.{check}", facts=tree(tmp_path / name, **files)))
     bare = tree(tmp_path / "bare", proc__cpuinfo="".join(CPU.format(n, n) for n in range(2)))
     for facts in (bare, tree(tmp_path / "nothing")):
@@ -147,7 +164,7 @@ def test_the_guard(
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
     monkeypatch.setattr("console.guard.helper_client.is_there", lambda: False)
-    for check, capabilities, most, _ in PRIVILEGES:
+    for check, capabilities, most in PRIVILEGES:
         monkeypatch.setattr(resource, "getrlimit", lambda which, most=most: (most, most))
         facts = privileged(tmp_path, capabilities)
         said[f"{check} {capabilities} {most}"] = tell(look(f"guard.{check}", facts=facts))
@@ -155,7 +172,9 @@ def test_the_guard(
         monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
         facts = [privileged(tmp_path / str(n), one) for n, one in enumerate((NONE, ALL))]
         said[f"docker {member}"] = [tell(look("guard.signals", facts=one)) for one in facts]
-    for name, (files, _) in GROUPS.items():
+    monkeypatch.setattr("console.guard.helper_client.is_there", lambda: True)
+    said["helper"] = [tell(look("guard.signals", facts=one)) for one in facts]
+    for name, files in GROUPS.items():
         said[name] = tell(look("guard.cgroup", facts=tree(tmp_path / name, **files)))
     for name, files in (("PSI", {"proc__pressure__memory": PSI}), ("no PSI", {})):
         said[name] = tell(look("guard.pressure", facts=tree(tmp_path / name, **files)))
@@ -174,12 +193,15 @@ def test_the_login(
     for term in TERMS:
         monkeypatch.setenv("TERM", term)
         said[f"terminal {term}"] = tell(look("login.terminal"))
-    for more in ({"COLORTERM": "truecolor"}, {"NO_COLOR": "1"}, {}):
+    for more in (
+        {"COLORTERM": "truecolor"}, {"NO_COLOR": "1"}, {}, {"TERM": "xterm-256color"},
+        {"TERM": "xterm-direct"}, {"TERM": "xterm-256color", "NO_COLOR": "1"},
+    ):  # fmt: skip
         said[f"colours {more}"] = login.colours({"TERM": "xterm", **more})
     for lang in ("C", "C.utf8"):
         monkeypatch.setenv("LC_ALL", lang)
         said[f"text {lang}"] = tell(look("login.text"))
-    for env, warning, _ in LINES:
+    for env, warning in LINES:
         with monkeypatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
@@ -216,4 +238,7 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
         Finding("gpu.x", Level.WARNING, "x", "", "w\nmore"), Finding("gpu.x", Level.OK, "y", "z"),
     ]  # fmt: skip
     assert [line for one in found for line in lines(one, 60)] == snapshot
-    assert [last_line(found[n:]) for n in range(3)] == snapshot
+    found += [Finding("gpu.x", Level.FAILED, "x", ""), Finding("gpu.x", Level.NOTE, "x", "", "n")]
+    chosen = (found, found[1:], found[1:3], found[2:3], found[3:], [found[1], found[3], found[0]])
+    assert [last_line(some) for some in chosen] == snapshot
+    assert lines(Finding("gpu.cards", Level.OK, "cards", ""), 60) == ["   ok   cards"]
