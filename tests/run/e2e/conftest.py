@@ -29,14 +29,14 @@ ONE_OF_EACH_KIND = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin puts what is alone on one worker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here holds an engine; `make test` runs one of each kind, `make test-all` all."""
+    """`make test` runs one test of each kind, one at a time beside the rest; `make test-all` runs
+    all, and those of host processes beside each other: each has a world of its own."""
     for item in items:
-        if item.path.parent != HERE:
-            continue
-        item.add_marker(pytest.mark.alone)
-        if item.name not in ONE_OF_EACH_KIND:
-            item.add_marker(pytest.mark.full)
+        if item.path.parent == HERE:
+            chosen = item.name in ONE_OF_EACH_KIND
+            item.add_marker(pytest.mark.alone if chosen else pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
