@@ -153,9 +153,7 @@ def a_playbook_without_a_gate() -> RunView:
 
 
 def figures_that_a_step_printed_and_llama_bench() -> RunView:
-    cards = {
-        reported.BIG: {"sm_mhz": {"min": 2300.0, "max": 2300.4}, "power_w": {}, "memory_mhz": 3}
-    }
+    card = {"sm_mhz": {"min": 2300.0, "max": 2300.4}, "power_w": {}, "memory_mhz": 3}
     bench = {
         "protocol": {"runs": 5, "max_tokens": 256, "max_runs": 9, "warmup": 1},
         "voids": ["odd", {"reason": "odd"}],

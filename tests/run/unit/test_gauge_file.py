@@ -30,16 +30,6 @@ def opened() -> set[str]:
     return {os.readlink(link) for link in links if link.is_symlink()}
 
 
-def test_a_line_is_kept_as_it_is_and_the_file_is_private(path: Path) -> None:
-    file = GaugeFile(path)
-    for at in range(3):
-        file.add(line(at))
-    file.close()
-    assert read_lines(path) == [line(0), line(1), line(2)]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=200), st.integers(2, 30))
 def test_bounded_and_the_peak_stays(tmp_path_factory: Any, rams: list[int], most: int) -> None:
     path = tmp_path_factory.mktemp("f") / "samples" / "gauges.jsonl"
@@ -78,12 +68,6 @@ def test_a_second_runner_goes_on_and_a_torn_line_stays_alone(path: Path) -> None
     for at in range(4, 20):
         second.add(line(at))
         assert path.read_bytes().count(b"\n") <= 10
-
-
-def test_lines_that_are_no_lines_are_passed_over(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_bytes(b'[1]\n{"at": "x"}\n\xff\xfe\n\n{"at": 1}\n' + b"[" * 5000 + b"\n")
-    assert read_lines(path) == [{"at": 1}]
 
 
 def test_a_full_disk_costs_lines_and_nothing_else(path: Path) -> None:
@@ -127,3 +111,15 @@ def test_a_thinning_that_fails_is_tried_again_later_and_the_bound_holds(
     kept = [one["at"] for one in read_lines(path)]
     assert kept[:2] == [1, 3]
     assert 1000 <= kept[2] <= 1003
+
+
+def test_a_line_is_kept_as_it_is_and_what_is_none_is_passed_over(path: Path) -> None:
+    file = GaugeFile(path)
+    for at in range(3):
+        file.add(line(at))
+    file.close()
+    assert read_lines(path) == [line(0), line(1), line(2)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.write_bytes(b'[1]\n{"at": "x"}\n\xff\xfe\n\n{"at": 1}\n' + b"[" * 5000 + b"\n")
+    assert read_lines(path) == [{"at": 1}]

@@ -58,11 +58,6 @@ def test_a_third_attempt_has_both_gaps(run: RunDir) -> None:
     assert file.tally.t == 200.0
 
 
-def test_a_runner_that_died_before_it_began_changes_nothing(run: RunDir) -> None:
-    left(run, 1, BEGAN, GOOD)
-    assert SoakFile(run, "soak", 3, 1200.0).resumed, "there is no file of attempt 2"
-
-
 def test_what_ended_by_itself_is_not_gone_on_with(run: RunDir) -> None:
     first = SoakFile(run, "soak", 1, 1000.0)
     first.keep(BEGAN)
@@ -75,17 +70,23 @@ def test_what_ended_by_itself_is_not_gone_on_with(run: RunDir) -> None:
     assert len(list(read_lines(first.path))) == 2
 
 
-def test_a_file_without_a_beginning_is_nothing_to_go_on_with(run: RunDir) -> None:
-    left(run, 1, GOOD)
-    assert not SoakFile(run, "soak", 2, 1200.0).resumed
-
-
-def test_a_clock_that_was_set_back_makes_no_negative_gap(run: RunDir) -> None:
-    left(run, 1, BEGAN, GOOD)
-    assert SoakFile(run, "soak", 2, 900.0).tally.gaps == [[60.0, 60.0]]
-
-
 def test_rubbish_between_lines_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b'\xff\n[1]\n{"t": "x"}\n' + json.dumps(GOOD).encode() + b"\n\n{}\n")
     assert list(read_lines(path)) == [GOOD]
+
+
+@pytest.mark.parametrize(
+    ("lines", "attempt", "now", "gaps"),
+    [
+        ((BEGAN, GOOD), 3, 1200.0, [[60.0, 200.0]]),  # there is no file of attempt 2
+        ((BEGAN, GOOD), 2, 900.0, [[60.0, 60.0]]),  # the clock was set back
+        ((GOOD,), 2, 1200.0, []),  # without a beginning there is nothing to go on with
+    ],
+)
+def test_what_is_gone_on_with(
+    run: RunDir, lines: tuple[Line, ...], attempt: int, now: float, gaps: list[list[float]]
+) -> None:
+    left(run, 1, *lines)
+    file = SoakFile(run, "soak", attempt, now)
+    assert (file.resumed, file.tally.gaps) == (bool(gaps), gaps)

@@ -50,40 +50,6 @@ def large(eyes: ProcessEyes) -> tuple[int, str]:
     return until(look, "the server of the script has its memory")
 
 
-def test_the_memory_of_a_process_is_that_of_all_it_started(script: Handle) -> None:
-    eyes = ProcessEyes(script)
-    large(eyes)
-    until(lambda: eyes.look() == eyes.look(), "it has all that it wants")
-    memory, _ = eyes.look()
-    assert memory["rss"] is not None
-    assert memory["anon"] is not None
-    assert 64 * MIB < memory["rss"] < 200 * MIB
-    assert 56 * MIB < memory["anon"] <= memory["rss"], "the kernel counts by the handful"
-
-
-def test_a_server_that_its_script_starts_again_is_another_one(script: Handle) -> None:
-    large(ProcessEyes(script))
-    eyes = ProcessEyes(script)
-    _, before = large(eyes)
-    pid, start = (int(part) for part in before.split())
-    assert pid != script.pid
-    assert eyes.look()[1]["process"] == before
-    assert ProcessEyes(script, before).look()[1]["process"] == before
-    process.send(pid, start, signal.SIGKILL)
-    until(lambda: not process.alive(pid, start), "the server is dead")
-    assert eyes.look()[1].get("process") != before
-    assert ProcessEyes(script, before).look()[1].get("process") != before
-
-
-def test_a_stopped_process_says_so(script: Handle) -> None:
-    eyes = ProcessEyes(script)
-    _, server = large(eyes)
-    pid, start = (int(part) for part in server.split())
-    process.send(pid, start, signal.SIGSTOP)
-    until(lambda: eyes.state() == "stopped by a signal", "the stop is seen", where=eyes.state)
-    process.send(pid, start, signal.SIGCONT)
-
-
 def test_a_process_that_is_gone_has_no_memory_at_all() -> None:
     child = subprocess.Popen(["true"])
     start = process.start_time(child.pid) or 1
@@ -219,3 +185,24 @@ def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
     assert log.read() is None, "no log is not a log without errors"
     append(path, "CUDA error: one\nCUDA error: two\n")
     assert log.read() == ("CUDA error: one", "CUDA error: two")
+
+
+def test_a_process_is_all_that_it_started(script: Handle) -> None:
+    """Its memory is theirs; and a server that its script starts again is another one."""
+    eyes = ProcessEyes(script)
+    _, before = large(eyes)
+    until(lambda: eyes.look() == eyes.look(), "it has all that it wants")
+    memory, now = eyes.look()
+    assert memory["rss"] is not None
+    assert memory["anon"] is not None
+    assert 64 * MIB < memory["rss"] < 200 * MIB
+    assert 56 * MIB < memory["anon"] <= memory["rss"], "the kernel counts by the handful"
+    pid, start = (int(part) for part in before.split())
+    assert pid != script.pid
+    assert now["process"] == ProcessEyes(script, before).look()[1]["process"] == before
+    process.send(pid, start, signal.SIGSTOP)
+    until(lambda: eyes.state() == "stopped by a signal", "the stop is seen", where=eyes.state)
+    process.send(pid, start, signal.SIGKILL)
+    until(lambda: not process.alive(pid, start), "the server is dead")
+    for later in (eyes, ProcessEyes(script, before)):
+        assert later.look()[1].get("process") != before

@@ -68,13 +68,6 @@ def test_who_sits_in_front_of_a_run_says_so(
     assert desk.is_attended(time.monotonic(), 3600.0) is there
 
 
-def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:
-    answer = send(path, {"verb": "pause", "step": "build"})
-    assert answer["ok"] is False
-    assert answer["step"] == "bench"
-    assert not desk.pause_asked
-
-
 def test_what_was_seen_and_who_asks_are_not_taken_from_the_arguments(
     server: Server, path: Path, desk: Desk
 ) -> None:
@@ -93,11 +86,6 @@ def test_somebody_else_is_refused(
     monkeypatch.setattr(control, "_who", lambda peer: None)
     assert raw(path, b'{"verb": "pause"}\n') == {"ok": False, "error": "not permitted"}
     assert not desk.pause_asked
-
-
-def test_the_socket_is_its_owners(server: Server, path: Path) -> None:
-    mode = path.stat().st_mode
-    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
 
 
 GARBAGE = (
@@ -129,11 +117,6 @@ def test_a_message_that_makes_no_sense_is_refused(server: Server, path: Path, de
         assert not desk.pause_asked
 
 
-def test_a_message_in_pieces(server: Server, path: Path, desk: Desk) -> None:
-    assert raw(path, b'{"ver', b'b": "pa', b'use"}', b"\n")["ok"] is True
-    assert desk.pause_asked
-
-
 def test_a_client_that_leaves_at_once_costs_nothing(server: Server, path: Path) -> None:
     for _ in range(20):
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as peer:
@@ -141,25 +124,6 @@ def test_a_client_that_leaves_at_once_costs_nothing(server: Server, path: Path) 
                 peer.connect(address)
             peer.sendall(b'{"verb": "status"}\n')
     assert send(path, {"verb": "status"})["ok"] is True
-
-
-def test_a_path_longer_than_an_address(tmp_path: Path, desk: Desk) -> None:
-    path = tmp_path.joinpath(*["d" * 50] * 8, "control.sock")
-    path.parent.mkdir(parents=True)
-    assert len(str(path)) > 400
-    server = Server(path, desk)
-    assert send(path, {"verb": "status"})["ok"] is True
-    server.close()
-    assert not path.exists()
-
-
-def test_a_stale_socket_is_replaced(path: Path, desk: Desk) -> None:
-    old = Server(path, Desk())
-    old._socket.close()
-    assert path.exists()
-    server = Server(path, desk)
-    assert send(path, {"verb": "status"})["step"] == "bench"
-    server.close()
 
 
 @pytest.mark.parametrize("kind", ["missing", "no directory", "file", "nobody listens"])
@@ -196,3 +160,26 @@ def test_an_answer_that_is_garbled(path: Path, answer: bytes) -> None:
         with pytest.raises(ControlError, match="garbled"):
             send(path, {"verb": "status"})
         thread.join(60)
+
+
+def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:
+    answer = send(path, {"verb": "pause", "step": "build"})
+    assert (answer["ok"], answer["step"], desk.pause_asked) == (False, "bench", False)
+    assert raw(path, b'{"ver', b'b": "pa', b'use"}', b"\n")["ok"] is True, "in pieces"
+    assert desk.pause_asked
+
+
+def test_a_stale_socket_is_replaced_whatever_the_length_of_its_path(
+    tmp_path: Path, desk: Desk
+) -> None:
+    path = tmp_path.joinpath(*["d" * 50] * 8, "control.sock")
+    path.parent.mkdir(parents=True)
+    old = Server(path, Desk())
+    old._socket.close()
+    assert path.exists()
+    server = Server(path, desk)
+    mode = path.stat().st_mode
+    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
+    assert send(path, {"verb": "status"})["step"] == "bench"
+    server.close()
+    assert not path.exists()
