@@ -137,9 +137,3 @@ def streams(parts: list[bytes], pause_s: float = 0.0) -> Answer:
 
 def answers(status: int, body: bytes, kind: str = "application/json") -> Answer:
     return lambda handler: handler.send(status, body, kind)
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

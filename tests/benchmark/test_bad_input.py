@@ -58,6 +58,12 @@ CASES: dict[str, tuple[Answer, str]] = {
     "no key": (answers(401, b'{"error":{"message":"Invalid API Key"}}'), "refused"),
     "no such path": (answers(404, b'{"error":{"message":"File Not Found"}}'), "refused"),
     "a crash": (answers(500, b"\xff\x00 boom"), "server error"),
+    "a long web page": (answers(500, b"<html>" + b"x" * 200_000), "server error"),
+    "a document": (answers(200, b'{"choices":[]}'), "not a stream"),
+    "another place": (answers(302, b""), "refused"),
+    "a long prompt": (answers(400, b'{"error":{"message":"exceeds the context"}}'), "refused"),
+    "an odd prompt": (answers(422, b'{"detail":"prompt"}'), "refused"),
+    "a key with an escape": (answers(401, b"no\x1b[2J key"), "refused"),
     "loading": (answers(503, b'{"error":{"message":"Loading model"}}'), "server error"),
     "a reset": (Handler.reset, "transport"),
     "a reset in mid-stream": (_reset, "transport"),
@@ -96,6 +102,8 @@ def test_every_run_is_void_and_nothing_is_a_figure(name: str) -> None:
         protocol = Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0, endpoint=endpoint)
         with scripted(answer) as server:
             result = run_benchmark(server.url, protocol)
+        asked = [body for body in server.requests if "max_tokens" in body]
+        assert len(asked) == (4 if "twice" in name else 2), "once for each run"
         assert len(result.voids) == len(result.runs) == 2
         for found in result.voids:
             assert found["reason"].startswith(void)
@@ -103,15 +111,6 @@ def test_every_run_is_void_and_nothing_is_a_figure(name: str) -> None:
             assert len(found["reason"]) < 260
         assert [result.metrics[name].value for name in PER_SAMPLE] == [None] * len(PER_SAMPLE)
         json.dumps(result.to_json(), allow_nan=False)
-
-
-def test_one_empty_400_is_one_retry_that_is_counted() -> None:
-    with scripted(answers(400, b""), streams(reply(TOKENS))) as server:
-        result = run_benchmark(
-            server.url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2, warmup=0)
-        )
-    assert (result.transport_retries, result.voids) == (1, [])
-    assert [sample.transport_retries for sample in result.runs] == [1, 0]
 
 
 @pytest.mark.parametrize("last", [[FINISH], [FINISH, sse({"usage": usage(TOKENS)})]])

@@ -18,15 +18,14 @@ from tests.benchmark.scripted import (
     Handler,
     answers,
     delta,
-    free_port,
     reply,
     scripted,
     sse,
     streams,
     usage,
 )
+from tests.ports import free_port
 
-K = FailureKind
 REQUEST = ChatRequest("Hello", 4)
 EMPTY_400 = answers(400, b"")
 
@@ -134,40 +133,6 @@ def test_refused_extras_are_left_out_once(status: int, body: bytes) -> None:
     assert got.extras_refused
     assert "cache_prompt" not in server.requests[1]
     assert server.requests[1]["stream_options"] == {"include_usage": True}
-
-
-def _reset_after_one(handler: Handler) -> None:
-    handler.stream([ROLE, delta(content="a")])
-    handler.reset()
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "asked", "token"),
-    [
-        (answers(400, b'{"error":{"message":"exceeds the context"}}'), K.REFUSED, 1, "context"),
-        (answers(401, b"no\x1b[2J key"), K.REFUSED, 1, "HTTP 401 no key"),
-        (answers(404, b""), K.REFUSED, 1, "HTTP 404"),
-        (answers(302, b""), K.REFUSED, 1, "HTTP 302"),
-        (answers(422, b'{"detail":"prompt"}'), K.REFUSED, 1, "prompt"),
-        (answers(503, b'{"error":{"message":"Loading","code":503}}'), K.SERVER, 1, "Loading"),
-        (answers(500, b"<html>" + b"x" * 200_000), K.SERVER, 1, "HTTP 500"),
-        (answers(200, b'{"choices":[]}'), K.PROTOCOL, 1, ""),
-        (answers(200, b"<html>", "text/html; charset=utf-8"), K.PROTOCOL, 1, "text/html"),
-        (streams([b"data: \x00\xff\xfe{\n\n"]), K.PROTOCOL, 1, ""),
-        (streams([ROLE, delta(content="a")]), K.TRUNCATED, 1, ""),
-        (EMPTY_400, K.TRANSPORT, 2, "HTTP 400"),
-        (Handler.reset, K.TRANSPORT, 1, ""),
-        (_reset_after_one, K.TRANSPORT, 1, ""),
-    ],
-)
-def test_error_classes(answer: Answer, kind: FailureKind, asked: int, token: str) -> None:
-    with scripted(answer) as server:
-        got = stream_chat(server.url, REQUEST)
-    assert got.failure is not None
-    assert (got.failure.kind, len(server.requests)) == (kind, asked)
-    assert token in got.failure.text
-    assert "\x1b" not in str(got.failure)
-    assert len(got.failure.text) <= 200
 
 
 def test_nobody_listens() -> None:

@@ -15,8 +15,6 @@ from console.command import bench
 from tests.benchmark.machine import NoWatch, still
 from tests.benchmark.scripted import Answer, answers, reply, scripted, streams
 
-NOWHERE = "http://127.0.0.1:1"
-
 
 @pytest.fixture(autouse=True)
 def _on_a_still_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,24 +31,6 @@ def test_a_crowd_is_told_beside_the_single_stream(capsys: pytest.CaptureFixture[
     assert re.search(r"^tok_s +[0-9]", out, re.MULTILINE)
     assert re.search(r"^3 streams .*\(9 of 9 ", out, re.MULTILINE)
     assert "run 2/2" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([NOWHERE, "--concurrency", "0"], "2 to 64"),
-        ([NOWHERE, "--runs", "0"], "at least one"),
-        ([NOWHERE, "--runs", "3", "--max-runs", "2"], "--runs 3"),
-        ([NOWHERE, "--timeout", "90"], "--timeout"),
-        ([NOWHERE, "--timeout", "0s"], "--timeout"),
-        (["ftp://x"], "URL"),
-    ],
-)
-def test_nothing_is_sent_for_bad_usage(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *words]) == 2
-    assert said in capsys.readouterr().err
 
 
 def _unsteady(runs: int) -> list[Answer]:

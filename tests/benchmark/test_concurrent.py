@@ -76,19 +76,6 @@ def test_a_long_list_of_prompts_is_sent_in_part() -> None:
     assert level.requests == 6
 
 
-def test_cancel_ends_all_streams() -> None:
-    cancelled = threading.Event()
-
-    def send(prompt: str, over: threading.Event) -> Sample | None:
-        cancelled.set()
-        over.wait(30)
-        return None
-
-    level = measure_level(send, PROMPTS, 3, cancelled=cancelled)
-    assert (level.requests, level.tok_s) == (0, None)
-    assert len(level.flags) == 1
-
-
 def test_a_deadline_ends_all_streams_and_is_raised() -> None:
     seen: list[str] = []
 

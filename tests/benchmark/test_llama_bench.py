@@ -176,12 +176,6 @@ def test_a_sweep_gives_its_first_row(text: str) -> None:
     assert (tg["test"].split()[0], pp["test"].split()[0]) == ("tg128", "pp512")
 
 
-def test_deeper_rows_of_a_sweep_are_told() -> None:
-    flags = read_figures(SWEEP, "sweep-bench").flags
-    rates = [float(told.split()[-2]) for told in flags]
-    assert rates == [67.55, 61.81, 433, 392.4]
-
-
 def test_a_long_sweep_is_told_in_part() -> None:
     row = "|   512 |    128 | {:6d} |    1.100 |   465.51 |    2.311 |    55.38 |\n"
     rows = "".join(row.format(512 * depth) for depth in range(64))
@@ -210,11 +204,6 @@ def test_a_cell_that_is_no_rate_is_no_figure(bad: str) -> None:
 def test_output_without_a_result_says_so(text: str, form: Form) -> None:
     with pytest.raises(ValueError, match=form):
         read_figures(text, form)
-
-
-def test_only_entries_of_both_kinds_at_once_are_no_result() -> None:
-    with pytest.raises(ValueError, match="no result"):
-        read_figures(lines(entry(512, 128, [30.0])), "llama-bench")
 
 
 @given(

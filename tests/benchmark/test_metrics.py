@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.metrics import METRICS, PER_SAMPLE, Sample, measure, repeated
+from console.benchmark.metrics import METRICS, PER_SAMPLE, Sample, measure
 from console.benchmark.stream import (
     Event,
     EventKind,
@@ -157,10 +157,6 @@ def test_an_unknown_cache_gives_no_prompt_rate() -> None:
     assert measure(made(timings=server, cached_tokens=0), 128).prompt_tok_s == pytest.approx(200)
 
 
-def test_short_output_is_void() -> None:
-    assert "100 of 128" in measure(made(100), 128).void
-
-
 def test_an_error_is_void_and_an_error() -> None:
     failure = Failure(FailureKind.TRUNCATED, "the end")
     sample = measure(made(failure=failure), 128)
@@ -209,10 +205,6 @@ def test_all_in_one_read_has_no_rate() -> None:
     reply = made(128)
     events = tuple(replace(event, at_ns=10**9) for event in reply.events)
     assert measure(replace(reply, events=events), 128).decode_tok_s is None
-
-
-def test_refused_extras_are_flagged() -> None:
-    assert "cache_prompt" in measure(made(extras_refused=True), 128).flags[0]
 
 
 def test_a_stall_is_the_longest_pause_between_chunks() -> None:
@@ -268,13 +260,3 @@ def test_more_tokens_than_bytes_make_the_rate_an_estimate(text: str, flagged: bo
     sample = measure(replace(made(), raw_text=text), 128)
     assert ["127 bytes" in flag for flag in sample.flags] == [True] * flagged
     assert sample.void == ""
-
-
-@pytest.mark.parametrize(
-    ("count", "asked", "flags"), [(0, 6, 0), (6, 6, 2), (1, 100, 1), (2, 100, 2)]
-)
-def test_requests_that_were_sent_twice_are_said(count: int, asked: int, flags: int) -> None:
-    """Above one in a hundred the transport is broken."""
-    said = repeated(count, asked)
-    assert len(said) == flags
-    assert not said or said[0].startswith(f"{count} of {asked} ")

@@ -16,13 +16,13 @@ from tests.benchmark.scripted import (
     Handler,
     answers,
     delta,
-    free_port,
     reply,
     scripted,
     sse,
     streams,
     usage,
 )
+from tests.ports import free_port
 from tests.waiting import LIMIT_S, until
 
 

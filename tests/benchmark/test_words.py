@@ -28,6 +28,7 @@ from tests.benchmark.test_bad_input import CASES, TOKENS
 from tests.benchmark.test_llama_bench import ENTRIES, SWEEP, TABLE, array, entry, lines
 from tests.benchmark.test_metrics import made, timings
 
+REPEATED = ((0, 6), (6, 6), (1, 100), (2, 100), (1, 9), (3, 9))
 LOAD: dict[str, dict[str, Any]] = {
     "a compiler": {"p300": 1.5}, "compilers that are gone": {"unseen": 8.0},
     "the baseline": {"p200": 3.5}, "an engine and a compiler": {"p400": 0.3, "p300": 2.0},
@@ -92,7 +93,7 @@ def test_streams_at_once(snapshot: SnapshotAssertion) -> None:
         return None
 
     level = measure_level(send, PROMPTS, 3, cancelled=cancelled, say=told.append)
-    assert [level.flags, told[:1]] == snapshot
+    assert [level.requests, level.tok_s, level.flags, told[:1]] == snapshot
 
 
 def test_what_is_said_of_a_reply(snapshot: SnapshotAssertion) -> None:
@@ -107,7 +108,7 @@ def test_what_is_said_of_a_reply(snapshot: SnapshotAssertion) -> None:
     }  # fmt: skip
     said = {name: measure(one, 128) for name, one in replies.items()}
     assert {name: [one.void, *one.flags] for name, one in said.items()} == snapshot
-    assert [repeated(*counts) for counts in ((1, 100), (1, 9), (3, 9))] == snapshot
+    assert [repeated(*counts) for counts in REPEATED] == snapshot
 
 
 def test_what_is_said_of_a_benchs_output(snapshot: SnapshotAssertion) -> None:

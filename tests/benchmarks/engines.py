@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.demo.model import write_llama
-from tests.benchmark.scripted import free_port
 from tests.benchmarks.surroundings import CannotRun
 from tests.benchmarks.yard import until_healthy
+from tests.ports import free_port
 from tests.testbed.cache import Shared
 from tests.testbed.engine import SESSIONS, Engine, ensure_engine
 from tests.testbed.image import ensure_llama_image

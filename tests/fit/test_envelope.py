@@ -11,7 +11,7 @@ from console.fit.flags import llama_plan
 from console.fit.from_gguf import from_gguf
 from console.fit.verdict import assess
 from tests.fit import shapes
-from tests.fit.site import BASELINE, GIB, LARGE, SITE, SMALL
+from tests.fit.site import BASELINE, GIB, SITE
 
 Q3 = assess(from_gguf(shapes.deepseek_r1("Q3_K_M")), BASELINE, SITE).envelope
 RESIDENT = assess(
@@ -74,17 +74,6 @@ def test_what_was_predicted_is_inside() -> None:
     assert Q3.outside(Sample()) is None
     assert Q3.outside(sample(page_cache=900 * GIB)) is None
     assert Envelope().outside(sample(ram=900 * GIB)) is None
-
-
-def test_a_load_that_leaves_it_is_told_in_words() -> None:
-    cards = ((LARGE.name, 94 * GIB), (SMALL.name, 5 * GIB))
-    for seen, named in (
-        (sample(ram=60 * GIB), "60.0 GiB"), (sample(vram=cards), LARGE.name),
-        (sample(swap=4 * GIB), "swap"), (sample(vram=(("another", 9 * GIB),)), "another"),
-    ):  # fmt: skip
-        found = Q3.outside(seen) or ""
-        assert named in found
-        assert SMALL.name not in found
 
 
 def test_slack_is_a_tenth_or_two_gib() -> None:

@@ -225,21 +225,6 @@ def test_a_conversion_tells_its_peak_its_hours_and_its_disk() -> None:
     assert assess(INT8, replace(plan, source_here=True), full).verdict is Verdict.GO
 
 
-def test_a_converter_takes_no_gguf() -> None:
-    found = assess(Q4, ConversionPlan(), replace(SITE, ram_available=2000 * GIB))
-    assert found.verdict is Verdict.NO_GO
-    assert "GGUF" in found.because
-    kernel = assess(Q4, KT, replace(SITE, ram_available=2000 * GIB))
-    assert "kt-kernel" in kernel.because
-
-
-def test_a_cpu_build_that_repacks_may_be_told_to_map() -> None:
-    bare = Machine(ram_available=16 * GIB, disk_read_bps=1e9)
-    found = assess(DISTILL, served("-c 4096 --cache-ram 0"), bare)
-    assert (found.verdict, found.strategy) == (Verdict.NO_GO, Strategy.RESIDENT)
-    assert any("--no-repack" in words for words in found.would_make_it_go)
-
-
 def test_what_is_not_known_is_never_a_go() -> None:
     plan = served("-ngl 99 -c 4096")
     blind = Machine(cards=(Card("RTX"),), ram_available=64 * GIB)
@@ -254,12 +239,6 @@ def test_what_is_not_known_is_never_a_go() -> None:
     assert "llama.attention.x" in assess(gap, plan, SITE).because
     # what is refused by what is known stays refused
     assert assess(replace(Q4, missing=("x",)), BASELINE, SITE).verdict is Verdict.NO_GO
-
-
-def test_free_memory_that_is_not_known_is_said() -> None:
-    machine = replace(SITE, cards=(replace(LARGE, free=None), SMALL))
-    found = assess(DISTILL, served("-c 8192"), machine)
-    assert any(LARGE.name in note for note in found.notes)
 
 
 def test_a_context_beyond_the_models_own_is_refused() -> None:
@@ -291,18 +270,6 @@ def test_a_server_left_to_itself_fits() -> None:
     assert none.strategy is Strategy.RESIDENT
 
 
-def test_two_cards_of_one_name_are_told_apart() -> None:
-    twins = replace(SITE, cards=(SMALL, SMALL))
-    found = assess(DISTILL, served("-ngl 99 -c 8192"), twins)
-    assert {"RTX 5090 #0", "RTX 5090 #1"} <= {one.where for one in found.limits}
-
-
-def test_more_ranks_than_cards() -> None:
-    found = assess(DISTILL_BF16, sglang("--tp 4"), SITE)
-    assert found.verdict is Verdict.NO_GO
-    assert "4 ranks" in found.because
-
-
 def test_too_many_gpu_experts_are_counted_down() -> None:
     facts = INT8.scaled(200 * GIB)
     roomy = replace(SITE, ram_available=900 * GIB)
@@ -325,9 +292,3 @@ def test_a_reference_alone_changes_no_verdict() -> None:
     plain = assess(facts, LlamaPlan(), SITE)
     told = assess(facts, LlamaPlan(), SITE, reference=Reference("another"))
     assert plain.verdict is told.verdict is Verdict.GO
-
-
-def test_where_figures_are_from_is_said() -> None:
-    declared = replace(SITE, given={"ram_available": "declared by the site"})
-    found = assess(INT8, KT, declared)
-    assert any("ram_available" in note for note in found.notes)

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from console.gauges.gpu_text import gpu_rows, short_name
-from console.gauges.host_text import host_brief, host_rows
-from console.gauges.layout import all_rows, one_row
+from console.gauges.host_text import host_rows
+from console.gauges.layout import all_rows
 from console.gauges.nvml import LOST, MIG, UNIFIED
 from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.gauges.text import Row, Signs, age_words, amount, cells, fitted, pair, plain, width_of
@@ -156,11 +156,6 @@ FULL = Sample(
 def test_fewer_rows_say_less_and_keep_what_is_worst() -> None:
     assert [len(rows(FULL, 80, 0.0, most)) for most in (0, 5, 4, 3, 2, 1)] == [5, 5, 3, 3, 2, 1]
     assert rows(FULL, 80, 0.0, 3)[2].startswith("DISK ~/models/hub 100 GiB")
-
-
-def test_one_line_for_all() -> None:
-    assert "stale 30 s" in plain(one_row(sample(PRO), 30.0, SIGNS))
-    assert "stale 30 s" in plain(host_brief(sample(), 30.0, SIGNS, 60))
 
 
 @pytest.mark.parametrize(

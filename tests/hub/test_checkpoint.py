@@ -7,7 +7,7 @@ import pytest
 from console.hub import checkpoint, names
 from console.hub.checkpoint import Format, read
 from console.hub.config import Index, read_index
-from console.hub.errors import HubError, RepositoryEmpty
+from console.hub.errors import HubError
 from console.hub.listing import Listing, RemoteFile
 from tests.hub.conftest import listing
 
@@ -81,13 +81,6 @@ def test_missing_shards_are_named() -> None:
     assert not one.whole
 
 
-def test_a_pattern_that_cuts_a_set_is_told_apart_from_a_hole() -> None:
-    (one,) = read(listing(*shards("m", 3)), ["*-00002-*", "*-00003-*"]).sets
-    assert one.missing == ()
-    assert one.left_out == (range(1, 2),)
-    assert "1 of 3" in one.gap
-
-
 def test_patterns_are_the_downloaders_own() -> None:
     """`hf download` decides with this function what it fetches."""
     from huggingface_hub.utils._paths import filter_repo_objects
@@ -101,20 +94,6 @@ def test_patterns_are_the_downloaders_own() -> None:
                 paths, allow_patterns=include or None, ignore_patterns=exclude or None
             )
             assert ours == list(theirs)
-
-
-def test_nothing_matches() -> None:
-    with pytest.raises(RepositoryEmpty) as caught:
-        read(listing(("m-Q8_0.gguf", 1)), ["*Q4_K_M*"])
-    assert "GGUF Q8_0" in caught.value.detail
-    assert "*Q4_K_M*" in caught.value.detail
-
-
-def test_no_weights() -> None:
-    found = read(listing(("README.md", 1), ("tokenizer.model", 2), ("optimizer.bin", 3)))
-    assert found.sets == ()
-    with pytest.raises(RepositoryEmpty, match="weights"):
-        found.choose()
 
 
 def test_consolidated_beside_shards_counts_once() -> None:
@@ -188,15 +167,6 @@ def test_directories_with_different_checkpoints_are_a_choice() -> None:
     assert read(held, ["fp8/*"]).choose().quantization == "FP8"
     original = listing(("model.safetensors", 2), ("original/consolidated.00.pth", 2))
     assert read(original).choose().stem == "model"
-
-
-def test_an_unknown_size_makes_no_sum() -> None:
-    held = listing(("m-00001-of-00002.gguf", 5), ("m-00002-of-00002.gguf", None))
-    found = read(held)
-    assert found.size is None
-    assert found.sets[0].size is None
-    assert "unknown" in found.sets[0].line
-    assert "m-00002-of-00002.gguf" in found.notes[-1]
 
 
 def test_hostile_shard_numbers_take_no_room() -> None:

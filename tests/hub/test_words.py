@@ -63,7 +63,7 @@ def test_checkpoints(snapshot: SnapshotAssertion) -> None:
         "an index that lies": read(listing(*both), index=Index(named, 350 * GB)),
         "an index of more": read(listing(*both), index=Index(named | {"other.safetensors"})),
         "no size": read(listing(("m-00001-of-00002.gguf", 5), ("m-00002-of-00002.gguf", None))),
-        "no weights": read(listing(("README.md", 1))),
+        "no weights": read(listing(("README.md", 1), ("tokenizer.model", 2), ("optimizer.bin", 3))),
     }  # fmt: skip
     said: dict[str, Any] = {}
     for name, one in found.items():

@@ -58,58 +58,23 @@ def test_it_lies_beside_the_module() -> None:
     assert TABLE.parent == Path(compatibility.__file__).parent
 
 
-@pytest.mark.parametrize("format_", ["AMXINT8", "AMXINT4", "MOE_INT8"])
-def test_gguf_is_no_input_for_the_converter(format_: str) -> None:
-    (found,) = of(Question("kt-kernel", "gguf", "deepseek2", method=format_), "format")
-    assert found.level is Level.FAIL
-    (other,) = of(Question("kt-kernel", "gguf", "deepseek2", method="LLAMAFILE"), "format")
-    assert other.level is Level.WARN, "its CPU side does read GGUF"
-
-
-def test_amx_kernels_on_a_processor_without_amx() -> None:
-    (found,) = of(Question("kt-kernel", method="AMXINT8", machine=WORKSTATION), "method")
-    assert (found.level, found.lessons) == (Level.FAIL, ("S-013",))
-    assert "AMD" in found.words
-    xeon = Machine(cpu_flags=XEON)
-    (good,) = of(Question("kt-kernel", method="AMXINT8", machine=xeon), "method")
-    assert good.level is Level.OK
-    for machine in (None, Machine()):
-        (unknown,) = of(Question("kt-kernel", method="AMXINT8", machine=machine), "method")
-        assert unknown.level is Level.UNKNOWN
-
-
 MET = [
-    (Question("exllamav3", "exl3", "deepseek2"), "architecture", Level.WARN, "F-026"),
-    (Question("exllamav3", "exl3", "Qwen3MoeForCausalLM"), "architecture", Level.OK, "F-026"),
-    (Question("sglang", "gguf", "deepseek2"), "format", Level.FAIL, ""),
-    (Question("sglang", "safetensors", "DeepseekV3ForCausalLM", "int8"), "quantization",
-     Level.WARN, "F-022"),
-    (Question("vllm", "safetensors", "deepseek_v3", "fp8", machine=WORKSTATION),
-     "quantization", Level.FAIL, "S-013"),
-    (Question("kt-kernel", "safetensors", "deepseek_v3", "fp8", "AMXINT8"), "quantization",
-     Level.FAIL, "F-019"),
-    (Question("ktransformers", "gguf", "deepseek2", "ud"), "quantization", Level.FAIL,
-     "F-009"),
-    (Question("ktransformers", "gguf", "deepseek2"), "imports", Level.WARN, "F-023"),
-    (Question("ktransformers", architecture="deepseek32", machine=WORKSTATION),
-     "architecture", Level.FAIL, "F-009"),
-    (Question("ik_llama.cpp", "gguf", "deepseek2", split="graph", machine=WORKSTATION),
-     "split", Level.FAIL, "F-024"),
-    (Question("ik_llama.cpp", "gguf", "llama", machine=WORKSTATION), "cards", Level.WARN,
-     "F-002"),
-    (Question("dynamo", machine=WORKSTATION), "cards", Level.FAIL, "F-025"),
-    (Question("llama.cpp", "safetensors", "deepseek_v3"), "format", Level.FAIL, ""),
-    (Question("llama.cpp", "gguf", "deepseek2", "q3_k_m", machine=WORKSTATION), "compute",
-     Level.OK, "S-001"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("question", "about", "level", "lesson"), MET)
-def test_what_the_operator_met(question: Question, about: str, level: Level, lesson: str) -> None:
-    found = of(question, about)
-    assert found[0].level is level, found
-    assert not lesson or lesson in found[0].lessons
-    assert found[0].source
+    Question("exllamav3", "exl3", "deepseek2"),
+    Question("exllamav3", "exl3", "Qwen3MoeForCausalLM"),
+    Question("sglang", "gguf", "deepseek2"),
+    Question("sglang", "safetensors", "DeepseekV3ForCausalLM", "int8"),
+    Question("vllm", "safetensors", "deepseek_v3", "fp8", machine=WORKSTATION),
+    Question("kt-kernel", "safetensors", "deepseek_v3", "fp8", "AMXINT8"),
+    Question("ktransformers", "gguf", "deepseek2", "ud"),
+    Question("ktransformers", "gguf", "deepseek2"),
+    Question("ktransformers", architecture="deepseek32", machine=WORKSTATION),
+    Question("ik_llama.cpp", "gguf", "deepseek2", split="graph", machine=WORKSTATION),
+    Question("ik_llama.cpp", "gguf", "llama", machine=WORKSTATION),
+    Question("dynamo", machine=WORKSTATION),
+    Question("llama.cpp", "safetensors", "deepseek_v3"),
+    Question("llama.cpp", "gguf", "deepseek2", "q3_k_m", machine=WORKSTATION),
+]
+"""What the operator met; the answers are held by the test of words."""
 
 
 def test_equal_cards_are_no_unequal_cards() -> None:
@@ -118,26 +83,6 @@ def test_equal_cards_are_no_unequal_cards() -> None:
     unknown = Machine(cards=(PRO, Card("?")))
     (found,) = of(Question("dynamo", machine=unknown), "cards")
     assert found.level is Level.UNKNOWN
-
-
-def test_what_no_rule_speaks_of_is_unknown() -> None:
-    question = Question("sglang", "safetensors", "brand_new", "int3", machine=WORKSTATION)
-    silent = {one.title for one in check(question) if one.level is Level.UNKNOWN}
-    assert silent >= {"sglang, architecture brand_new", "sglang, quantization int3"}
-    (nobody,) = check(Question("tgi"))
-    assert nobody.level is Level.UNKNOWN
-    assert "sglang" in nobody.words
-
-
-def test_a_refusal_that_could_not_be_tried_is_said() -> None:
-    (found,) = of(Question("kt-kernel", "gguf", "deepseek2"), "method")
-    assert found.level is Level.UNKNOWN
-
-
-def test_an_objection_leaves_no_ok_beside_it() -> None:
-    found = of(Question("vllm", "safetensors", "deepseek_v3", "fp8", machine=WORKSTATION),
-               "quantization")  # fmt: skip
-    assert Level.OK not in {one.level for one in found}
 
 
 @given(

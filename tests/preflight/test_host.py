@@ -7,48 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from console.fit.machine import Card, Machine
 from console.preflight import host, machine
-from console.preflight.cards import Cards
 from console.preflight.finding import Level
-from tests.benchmark.scripted import free_port
+from tests.ports import free_port
 from tests.testbed.engine import Engine
-
-ZEN5 = frozenset(["avx2", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"])
-
-
-def test_the_processor_and_a_method() -> None:
-    zen = Machine(cpu_flags=ZEN5, cpu_name="AMD Ryzen Threadripper PRO 9995WX 96-Cores")
-    (plain,) = host.processor(zen)
-    assert "AVX-512 VNNI" in plain.words
-    assert "without AMX" in plain.words
-    _, method = host.processor(zen, "AMXINT8")
-    assert (method.level, method.lessons) == (Level.FAIL, ("S-013",))
-    assert host.processor(zen, "FP8")[1].level is Level.OK
-    assert host.processor(zen, "NEWEST")[1].level is Level.UNKNOWN
-    old = Machine(cpu_flags=frozenset({"avx2"}))
-    assert host.processor(old, "FP8")[1].level is Level.FAIL
-    assert host.processor(old, "LLAMAFILE")[1].level is Level.OK
-    dark = Machine(given={"cpu_flags": "/proc/cpuinfo: Permission denied"})
-    assert [one.level for one in host.processor(dark, "AMXINT8")] == [Level.UNKNOWN] * 2
-
-
-def test_sched_ext_is_two_things(tmp_path: Path) -> None:
-    assert host.kernel(release="6.8.0-45-generic").level is Level.OK
-    old = host.kernel(sched_ext=True, root=tmp_path, release="6.8.0-45-generic")
-    assert (old.level, old.lessons) == (Level.FAIL, ("F-018", "F-023"))
-    assert "6.12" in old.words
-    bare = host.kernel(sched_ext=True, root=tmp_path, release="6.14.0")
-    assert "CONFIG_SCHED_CLASS_EXT" in bare.words
-    (tmp_path / "sys/kernel/sched_ext").mkdir(parents=True)
-    assert host.kernel(sched_ext=True, root=tmp_path, release="6.14.0").level is Level.OK
-
-
-def test_nodes() -> None:
-    assert host.numa(Machine(numa_nodes=1)).level is Level.OK
-    many = host.numa(Machine(numa_nodes=4))
-    assert (many.level, many.lessons) == (Level.WARN, ("S-005",))
-    assert host.numa(Machine()).level is Level.UNKNOWN
 
 
 def test_ports() -> None:
@@ -85,23 +47,6 @@ def test_a_real_disk(tmp_path: Path) -> None:
     found = host.disk(tmp_path / "not/yet", 1 << 60)
     assert found.level is Level.FAIL
     assert machine.disk_free(tmp_path) > 0
-
-
-def test_named_cards() -> None:
-    there = Cards((Card("a", "GPU-1"), Card("b", "GPU-2")))
-    assert host.cards_present(["GPU-1"], there)[0].level is Level.OK
-    (missing,) = host.cards_present(["GPU-1", "GPU-9"], there)
-    assert missing.level is Level.FAIL
-    assert "GPU-1, GPU-2" in missing.hint
-    (dark,) = host.cards_present(["GPU-1"], Cards(words="no NVIDIA driver"))
-    assert dark.level is Level.UNKNOWN
-    assert host.cards_present([], there) == ()
-
-
-def test_no_engine(tmp_path: Path) -> None:
-    found = host.engine(f"unix://{tmp_path}/no.sock")
-    assert found.level is Level.FAIL
-    assert found.hint
 
 
 @pytest.mark.engine

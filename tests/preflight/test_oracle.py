@@ -119,11 +119,6 @@ def test_what_is_no_name_is_refused_unasked(name: str) -> None:
     assert verdict.finding().text.isprintable()
 
 
-def test_a_projector_is_told_apart() -> None:
-    said = Said(False, "CLIP cannot be used as main model, use it with --mmproj instead")
-    assert "--mmproj" in accepts("clip", Build({"clip": said})).hint
-
-
 def test_a_verdict_is_remembered_by_build_and_name(store: Path) -> None:
     build = Build({"x": YES, "y": NO}, like=("x",))
     first = accepts("x", build)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,9 @@ from console.preflight.names import Presence
 from console.preflight.oracle import accepts
 from console.preflight.oracle_host import HostProgram
 from console.preflight.probe import Said
-from tests.preflight.test_compatibility import MET, WORKSTATION, XEON
+from tests.preflight.test_compatibility import MET, WORKSTATION, XEON, ZEN5
 from tests.preflight.test_example_site import BAD_WORDS
 from tests.preflight.test_gpu import ADA, DARK, DRIVERS, PRO
-from tests.preflight.test_host import ZEN5
 from tests.preflight.test_oracle import NO, YES, Build
 
 
@@ -35,9 +35,11 @@ def shown(found: Iterable[Finding]) -> list[str]:
 
 
 def test_the_table(snapshot: SnapshotAssertion) -> None:
-    asked = [row[0] for row in MET]
+    asked = list(MET)
     asked += [
-        Question("kt-kernel", "gguf", "deepseek2", method="AMXINT8"),
+        *(Question("kt-kernel", "gguf", "deepseek2", method=method)
+          for method in ("AMXINT8", "AMXINT4", "MOE_INT8", "")),
+        Question("kt-kernel", method="AMXINT8", machine=Machine()),
         Question("kt-kernel", "gguf", "deepseek2", method="LLAMAFILE"),
         Question("kt-kernel", method="AMXINT8", machine=WORKSTATION),
         Question("kt-kernel", method="AMXINT8", machine=Machine(cpu_flags=XEON)),
@@ -53,10 +55,13 @@ def test_cards_and_drivers(snapshot: SnapshotAssertion) -> None:
         check_archs([PRO, ADA], ("sm_75", "sm_86", "sm_89"), "PyTorch 2.1"),
         check_archs([PRO, ADA], ("sm_86", "sm_120"), "PyTorch"), check_archs([PRO], (), "PyTorch"),
         check_archs([PRO], None, "PyTorch"), check_archs([PRO, DARK], ("sm_120",), "PyTorch"),
+        check_archs([DARK], ("sm_120",), "PyTorch"), *check_cuda([PRO, ADA], (12, 8), "x"),
         *check_cuda([PRO, ADA], (12, 4), "image x"), *check_cuda([PRO], None, "image"),
         *check_cuda([Card("new", compute=(15, 0))], (13, 0), "image"),
     ]  # fmt: skip
     found += [check_driver(*asked[:3], least=asked[3]) for asked in DRIVERS]
+    assert all(one.text.isprintable() for one in found)
+    assert check_cuda([DARK], (12, 8), "image") == ()
     assert shown(found) == snapshot
 
 
@@ -66,19 +71,27 @@ def test_the_host(
     zen = Machine(cpu_flags=ZEN5, cpu_name="AMD Ryzen Threadripper PRO 9995WX 96-Cores")
     old = Machine(cpu_flags=frozenset({"avx2"}))
     dark = Machine(given={"cpu_flags": "/proc/cpuinfo: Permission denied"})
-    found = [one for machine in (zen, old, dark) for method in ("AMXINT8", "FP8", "NEWEST", "")
+    methods = ("AMXINT8", "FP8", "LLAMAFILE", "NEWEST", "")
+    found = [one for machine in (zen, old, dark) for method in methods
              for one in host.processor(machine, method)]  # fmt: skip
     for release in ("6.8.0-45-generic", "6.14.0"):
         found += [
             host.kernel(sched_ext=more, root=tmp_path, release=release) for more in (False, True)
         ]
+    (tmp_path / "sys/kernel/sched_ext").mkdir(parents=True)
+    found += [host.kernel(sched_ext=True, root=tmp_path, release="6.14.0")]
     found += [host.numa(Machine(numa_nodes=nodes)) for nodes in (1, 4, None)]
     for free, need in ((100, 10), (100, 101), (100, 99), (100, None)):
         monkeypatch.setattr(host, "disk_free", lambda path, free=free: free << 30)
         found.append(host.disk(Path("/models"), need and need << 30))
     there = Cards((Card("a", "GPU-1"), Card("b", "GPU-2")))
-    for uuids, cards in ((["GPU-1"], there), (["GPU-9"], there), (["GPU-1"], Cards(words="none"))):
+    for uuids, cards in (
+        (["GPU-1"], there),
+        (["GPU-1", "GPU-9"], there),
+        (["GPU-1"], Cards(words="none")),
+    ):
         found += host.cards_present(uuids, cards)
+    assert host.cards_present([], there) == ()
     found += [*host.ports([70_000]), host.engine("unix:///nowhere/no.sock")]
     assert shown(found) == snapshot
 
@@ -104,13 +117,16 @@ def test_an_architecture(snapshot: SnapshotAssertion, monkeypatch: pytest.Monkey
     for name in ("", "a b", "llama"):
         said[f"name {name}"] = shown([accepts(name, Build(presence=None, key="")).finding()])
     for argv in (["/nowhere/llama-server"], ["sleep", "0"]):
-        said[argv[0]] = shown([accepts("llama", HostProgram(argv)).finding()])
+        [line] = shown([accepts("llama", HostProgram(argv)).finding()])
+        said[argv[0]] = re.sub(r"sha256 \w+", "sha256 …", line)
     assert said == snapshot
 
 
 def test_bad_words(
-    snapshot: SnapshotAssertion, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    snapshot: SnapshotAssertion, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)  # where `../../etc` is no directory of this machine's
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     said = {}
     for argv in BAD_WORDS:
