@@ -68,6 +68,7 @@ def test_a_damaged_description_is_said() -> None:
         (run.path / "run.json").write_bytes(content)
         with pytest.raises(UsageError):
             run.meta()
+        assert not run.readable
 
 
 def test_a_log_never_leaves_the_directory() -> None:
