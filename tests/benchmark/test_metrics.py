@@ -157,12 +157,6 @@ def test_an_unknown_cache_gives_no_prompt_rate() -> None:
     assert measure(made(timings=server, cached_tokens=0), 128).prompt_tok_s == pytest.approx(200)
 
 
-def test_an_error_is_void_and_an_error() -> None:
-    failure = Failure(FailureKind.TRUNCATED, "the end")
-    sample = measure(made(failure=failure), 128)
-    assert sample.void == sample.error == str(failure)
-
-
 def test_an_empty_reply_has_no_figures() -> None:
     sample = measure(Reply(failure=Failure(FailureKind.TRANSPORT, "refused")), 128)
     assert [getattr(sample, name) for name in PER_SAMPLE] == [None] * len(PER_SAMPLE)

@@ -107,7 +107,7 @@ def test_what_is_said_of_a_reply(snapshot: SnapshotAssertion) -> None:
         "no extras": made(extras_refused=True), "nothing": Reply(),
     }  # fmt: skip
     said = {name: measure(one, 128) for name, one in replies.items()}
-    assert {name: [one.void, *one.flags] for name, one in said.items()} == snapshot
+    assert {name: [one.void, one.error, *one.flags] for name, one in said.items()} == snapshot
     assert [repeated(*counts) for counts in REPEATED] == snapshot
 
 

@@ -123,28 +123,11 @@ def test_a_pointer_of_somebody_else(look: Look) -> None:
     assert (found.level, "r2 of op" in found.detail) == (Level.NOTE, True)
 
 
-def test_runs(look: Look) -> None:
-    assert [one.detail for one in look("console.runs")] == ["none yet"]
-    history("20260101-over", ("run.state", {"state": "succeeded"}))
-    assert [one.level for one in look("console.runs")] == [Level.OK]
-    history("20260102-lost", RUNNING)
-    (found,) = look("console.runs")
-    assert (found.level, found.detail) == (Level.WARNING, "20260102-lost was interrupted")
-    assert "omni-console resume lost" in found.hint
-
-
 def test_a_run_whose_runner_lives_is_not_interrupted(look: Look) -> None:
     run = history("20260102-live", RUNNING)
     (run.path / "rollback").mkdir()
     append(Path(run.live), Live("runner", "runner", os.getpid(), _start()))
     assert [one.level for one in look("console.runs")] == [Level.OK]
-
-
-def test_a_run_that_left_the_baseline_down(look: Look) -> None:
-    history("20260102-down", RUNNING, ("outage", {"down": True}))
-    (found,) = look("console.runs")
-    assert (found.level, "baseline down" in found.detail) == (Level.FAILED, True)
-    assert "omni-console rollback" in found.hint
 
 
 def test_a_run_that_cannot_be_read(look: Look) -> None:

@@ -27,7 +27,6 @@ POINTER = (
     b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 41234567890\n" + b" " * 80
 )
 ALIGNMENT = b"general.alignment"
-SCALE = b"x.scale"
 
 CASES: dict[str, tuple[bytes, Kind]] = {
     "string array of 2^63": (header(array(b"tokens", T.STRING, HUGE), LLAMA), Kind.MALFORMED),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from console.demo.model import Tensor, Value, write_gguf
 from console.demo.tokenizer import tokenizer_metadata, vocabulary
+from tests.fit.tiny import deepseek32
 from tests.testbed import models as testbed
 
 BLOCKS, WIDTH, HEADS, NARROW, HIDDEN, EXPERTS = 2, 64, 4, 32, 96, 4
@@ -88,29 +89,10 @@ def write_deepseek(path: Path, architecture: str = "deepseek2") -> Path:
     return path
 
 
-def write_deepseek32(path: Path) -> Path:
-    """The same with the sparse attention of DeepSeek-V3.2; its indexer wants 64 wide keys."""
-    metadata = testbed._deepseek_metadata("deepseek32", "tiny")
-    index = {"head_count": 2, "key_length": 64, "top_k": 64}
-    metadata |= {f"deepseek32.attention.indexer.{key}": value for key, value in index.items()}
-    tensors = testbed._deepseek_tensors()
-    for number in range(testbed.BLOCKS):
-        block = f"blk.{number}.indexer"
-        tensors += [
-            Tensor(f"{block}.k_norm.weight", (64,), "norm"),
-            Tensor(f"{block}.k_norm.bias", (64,), "norm"),
-            Tensor(f"{block}.proj.weight", (2, testbed.WIDTH)),
-            Tensor(f"{block}.attn_k.weight", (64, testbed.WIDTH)),
-            Tensor(f"{block}.attn_q_b.weight", (128, testbed.Q_RANK)),
-        ]
-    write_gguf(path, metadata, tensors, seed=3)
-    return path
-
-
 WRITERS: dict[str, Callable[[Path], Path]] = {
     **{name: lambda path, name=name: write(path, name) for name in FAMILIES},  # type: ignore[misc]
     "deepseek2": write_deepseek,
-    "deepseek32": write_deepseek32,
+    "deepseek32": lambda path: deepseek32().write(path),
     # Whole files again, under names that builds do not load.
     "deepseek3_2": lambda path: write_deepseek(path, "deepseek3_2"),
     "deepseek3": lambda path: write_deepseek(path, "deepseek3"),
