@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-# A job in a shell's background inherits an ignored SIGINT, and every child of it would too: a test
-# that presses Ctrl-C would wait for ever.
+# A job in a shell's background inherits an ignored SIGINT, one under nohup an ignored SIGHUP, and
+# every child of it would too: a test that presses Ctrl-C or hangs up would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Both change what a screen looks like, before Textual is imported.
 for name in ("NO_COLOR", "TEXTUAL_THEME"):
