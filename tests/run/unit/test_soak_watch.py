@@ -189,6 +189,7 @@ def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
 
 def test_a_process_is_all_that_it_started(script: Handle) -> None:
     """Its memory is theirs; and a server that its script starts again is another one."""
+    large(ProcessEyes(script))  # eyes keep to the process that was the largest at their first look
     eyes = ProcessEyes(script)
     _, before = large(eyes)
     until(lambda: eyes.look() == eyes.look(), "it has all that it wants")
