@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
+import httpx
 import pytest
 
 from console.benchmark import client
@@ -139,6 +140,15 @@ def test_nobody_listens() -> None:
     got = stream_chat(f"http://127.0.0.1:{free_port()}", REQUEST)
     assert got.failure is not None
     assert got.failure.kind is FailureKind.TRANSPORT
+
+
+def test_a_silence_is_told_apart_from_an_end() -> None:
+    """Which of the two a deadline meets first is a matter of moments."""
+    silence = client._transport(httpx.ReadTimeout("x"), streaming=True)
+    assert (silence.kind, silence.text) == (FailureKind.TRANSPORT, "timeout, ReadTimeout")
+    ended = httpx.RemoteProtocolError("peer closed")
+    found = [client._transport(ended, streaming).kind for streaming in (True, False)]
+    assert found == [FailureKind.TRUNCATED, FailureKind.TRANSPORT]
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://x", "http://[::bad", "http://\x00"])

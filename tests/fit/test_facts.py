@@ -62,9 +62,13 @@ def test_other_sizes_of_the_same_model_are_scaled() -> None:
 
 
 @pytest.mark.parametrize(
-    "lacks", [["block_count"], ["attention.head_count", "attention.head_count_kv",
-                                "attention.key_length"]]
-)  # fmt: skip
+    "lacks",
+    [
+        ["block_count"],
+        ["attention.head_count", "attention.head_count_kv", "attention.key_length"],
+        ["attention.key_length", "attention.head_count"],
+    ],
+)
 def test_what_is_missing_is_named(lacks: list[str]) -> None:
     gone = [f"llama.{key}" for key in lacks]
     kv = {key: value for key, value in header_of(llama()).kv.items() if key not in gone}
