@@ -25,6 +25,7 @@ from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
+HELLO = [{"role": "user", "content": "Hello there."}]
 START_S = 60.0
 real = pytest.mark.alone
 """These start an engine."""
@@ -40,11 +41,9 @@ def _command(model: Path, port: int) -> list[str]:
     return [*engine, "--port", str(port), "--threads", "1", "--ctx", "1024", "--alias", "demo"]
 
 
-def _start(model: Path, log: Path, port: int = 0) -> subprocess.Popen[bytes]:
+def _start(model: Path, log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
-        return subprocess.Popen(
-            _command(model, port), cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(_command(model, 0), cwd=ROOT, stdout=output, stderr=output)
 
 
 def _fails(model: Path, port: int = 0) -> str:
@@ -84,13 +83,8 @@ def _served(model: Path, directory: Path) -> Iterator[httpx.Client]:
 
 
 def _complete(client: httpx.Client, tokens: int, **extra: Any) -> dict[str, Any]:
-    body = {
-        "messages": [{"role": "user", "content": "Hello there."}],
-        "max_tokens": tokens,
-        "temperature": 0,
-        **extra,
-    }
-    answer = client.post("/v1/chat/completions", json=body)
+    asked = {"messages": HELLO, "max_tokens": tokens, "temperature": 0, **extra}
+    answer = client.post("/v1/chat/completions", json=asked)
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     return document
@@ -241,13 +235,9 @@ def test_the_engine_answers_like_llama_server(tiny: httpx.Client) -> None:
 
 @real
 def test_a_stream_ends_with_usage_and_timings(tiny: httpx.Client) -> None:
-    body = {
-        "messages": [{"role": "user", "content": "Hello."}],
-        "max_tokens": 16,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    with tiny.stream("POST", "/v1/chat/completions", json=body) as answer:
+    body = {"messages": HELLO, "max_tokens": 16, "stream": True}
+    asked = {**body, "stream_options": {"include_usage": True}}
+    with tiny.stream("POST", "/v1/chat/completions", json=asked) as answer:
         events = [line[6:] for line in answer.iter_lines() if line.startswith("data: ")]
     assert events.pop() == "[DONE]"
     chunks = [json.loads(event) for event in events]
@@ -266,7 +256,7 @@ def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
     engine = _start(demo_models["slow"], log)
     try:
         address = _address(engine, log)
-        body = {"messages": [{"role": "user", "content": "Hi."}], "stream": True}
+        body = {"messages": HELLO, "stream": True}
         with httpx.stream("POST", f"{address}/v1/chat/completions", json=body) as answer:
             next(answer.iter_lines())
             engine.send_signal(number)
@@ -292,8 +282,7 @@ def test_the_engine_listens_on_loopback_only_and_shares_no_port(
 
 def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:
     model = tmp_path / "absent.gguf"
-    expected = f"engine: cannot read the model {model}: No such file or directory\n"
-    assert _fails(model) == expected
+    assert _fails(model) == f"engine: cannot read the model {model}: No such file or directory\n"
 
 
 def test_a_missing_package_says_what_to_install(tmp_path: Path) -> None:

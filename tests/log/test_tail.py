@@ -15,7 +15,6 @@ from console.log.source import BEHIND_LIMIT, BLOCK, END_LIMIT
 from console.log.tail import BATCH, Tail
 from console.services.logfile import keep_end
 from console.services.logs import CappedFile
-from tests.ground.harmful import harmful
 from tests.waiting import until
 
 POLL_S = 0.01
@@ -172,26 +171,6 @@ def test_a_line_without_its_end_is_shown_after_a_while_and_replaced(
     until(lambda: reader.texts == ["done", "model? "])
     add(path, b"llama\n")
     until(lambda: reader.texts == ["done", "model? llama"])
-
-
-def test_a_progress_bar_is_one_line(path: Path, reader: Reader, follow: Follow) -> None:
-    tail = follow()
-    for percent in range(0, 101, 10):
-        add(path, b"\r%3d%%|####" % percent)
-        looks(tail, 1)
-    until(lambda: reader.texts == ["100%|####"])
-    add(path, b"\nloaded\n")
-    until(lambda: reader.texts == ["100%|####", "loaded"])
-
-
-def test_hostile_bytes_are_harmless(path: Path, reader: Reader, follow: Follow) -> None:
-    add(path, HOSTILE + b"A" * 1_000_000 + b"\nend\n")
-    follow()
-    until(lambda: reader.texts[-1:] == ["end"])
-    assert len(reader.texts) == HOSTILE.count(b"\n") + 2
-    assert [c for text in reader.texts for c in harmful(text)] == []
-    assert "[/] [red]markup[/red] [@click=app.quit]" in reader.texts
-    assert len(reader.texts[-2]) == 4096
 
 
 def test_a_capped_file_is_read_on_without_a_gap_or_a_repetition(

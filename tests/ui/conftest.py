@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from console.run.directory import RunDir
 from console.viewer.catalog import Entry
 from tests.ui import scene
 from tests.ui.opened import Asked, at_rest
+from tests.ui.place import Place, placed
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,13 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDir:
     """A run's directory with a step's output and a service's log in it."""
     return scene.run_dir(tmp_path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A site of stand-in servers whose baseline serves."""
+    with placed(tmp_path / "place") as made:
+        yield made
 
 
 @pytest.fixture

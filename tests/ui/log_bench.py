@@ -20,10 +20,7 @@ from widgets.log_prompt import Words
 class Bench(App[None]):
     """A pane and nothing else, with keys of its own that the pane must keep to itself."""
 
-    BINDINGS = [
-        Binding("n,N,e,f,g,G,w", "spoilt", "Spoilt"),
-        Binding("escape", "back", "Back"),
-    ]
+    BINDINGS = [Binding("n,N,e,f,g,G,w", "spoilt", "Spoilt"), Binding("escape", "back", "Back")]
 
     def __init__(self) -> None:
         super().__init__()

@@ -151,16 +151,10 @@ def baseline(word: str = "serving", **changes: Any) -> BaselineView:
 def sample(at: float = 100.0) -> Sample:
     """Two cards, one of them hot and full; RAM under pressure."""
     cards = (
-        GpuSample(
-            "GPU-a", 0, "NVIDIA RTX PRO 6000", 91 * GIB, 96 * GIB, 0.87, 64.0, 412.0, 600.0
-        ),
-        GpuSample(
-            "GPU-b", 1, "NVIDIA GeForce RTX 5090", 27 * GIB, 32 * GIB, 0.35, 84.0, 350.0, 575.0
-        ),
-    )  # fmt: skip
-    memory = MemorySample(
-        377 * GIB, 58 * GIB, 207 * GIB, 3 * GIB, 0.0, 1_200_000.0, 2.3, 0.4,
-    )  # fmt: skip
+        GpuSample("GPU-a", 0, "NVIDIA RTX PRO 6000", 91 * GIB, 96 * GIB, 0.87, 64, 412, 600),
+        GpuSample("GPU-b", 1, "NVIDIA GeForce RTX 5090", 27 * GIB, 32 * GIB, 0.35, 84, 350, 575),
+    )
+    memory = MemorySample(377 * GIB, 58 * GIB, 207 * GIB, 3 * GIB, 0.0, 1_200_000.0, 2.3, 0.4)
     disks = (DiskSample("/", 3_600 * GIB, 812 * GIB),)
     return Sample(at, memory, disks, GpuReport(at, cards))
 
@@ -189,12 +183,7 @@ class StandInDesk:
     """Watchers that say what the scene says, once: the boundary where real watchers plug in."""
 
     def __init__(
-        self,
-        scene: Snapshot,
-        base: BaselineView | None,
-        look: Sample | None,
-        *,
-        readonly: bool = False,
+        self, scene: Snapshot, base: BaselineView, look: Sample, readonly: bool = False
     ) -> None:
         self.site: str | None = None
         self.readonly = readonly
@@ -221,10 +210,8 @@ class StandInDesk:
 
     def start(self, tell: Any, base: Any, look: Any) -> None:
         self.tell = tell
-        if self.base is not None:
-            base(self.base)
-        if self.look is not None:
-            look(self.look)
+        base(self.base)
+        look(self.look)
 
     def aim(self, scene: Snapshot) -> None:
         self.logs = scene.logs
@@ -237,25 +224,16 @@ class Climb:
     """A rollback that is done."""
 
     def __init__(self) -> None:
-        self._lines = [
-            {
-                "rung": "fence",
-                "state": "ok",
-                "t": 0.02,
-                "detail": "runner 4711 and 2 of its processes ended",
-            },
-            {
-                "rung": "stop",
-                "state": "ok",
-                "t": 3.41,
-                "detail": "container omni-candidate stopped",
-            },
-            {"rung": "memory", "state": "ok", "t": 4.05, "detail": "GPU memory in use: 1.2 GiB"},
-            {"rung": "start", "state": "ok", "t": 4.31, "detail": "container deepseek-r1 started"},
-            {"rung": "ready", "state": "ok", "t": 73.2, "detail": "ready after 68.9 s"},
-            {"rung": "completion", "state": "ok", "t": 74.0, "detail": "answered 8 tokens"},
-            {"rung": "serving", "state": "ok", "t": 74.0, "detail": "the baseline serves"},
+        rungs = [
+            ("fence", 0.02, "runner 4711 and 2 of its processes ended"),
+            ("stop", 3.41, "container omni-candidate stopped"),
+            ("memory", 4.05, "GPU memory in use: 1.2 GiB"),
+            ("start", 4.31, "container deepseek-r1 started"),
+            ("ready", 73.2, "ready after 68.9 s"),
+            ("completion", 74.0, "answered 8 tokens"),
+            ("serving", 74.0, "the baseline serves"),
         ]
+        self._lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in rungs]
 
     def lines(self) -> list[dict[str, Any]]:
         found, self._lines = self._lines, []

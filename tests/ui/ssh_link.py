@@ -5,25 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import Empty, Full, Queue
 
-CHUNK = 4096
-AHEAD = 16
-"""Chunks on the line; more, and the sender has to wait."""
+MOST = 65536
 
 
 class Link:
-    """One line with two directions. `up` and `down` count bytes to and from the server."""
+    """A line to a server on loopback: `delay_s` each way, `bytes_s` in each direction."""
 
     def __init__(self, server_port: int, *, delay_s: float, bytes_s: float) -> None:
         self._server_port = server_port
         self._delay_s = delay_s
         self._bytes_s = bytes_s
-        self.up = 0
-        self.down = 0
         self._over = threading.Event()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -51,47 +43,21 @@ class Link:
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [client, server]
-            self._one_way(client, server, "up")
-            self._one_way(server, client, "down")
+            for source, sink in ((client, server), (server, client)):
+                self._spawn(self._carry, source, sink)
 
-    def _one_way(self, source: socket.socket, sink: socket.socket, name: str) -> None:
-        line: Queue[tuple[float, bytes]] = Queue(AHEAD)
-        self._spawn(self._take, source, line)
-        self._spawn(self._give, sink, line, name)
-
-    def _take(self, source: socket.socket, line: Queue[tuple[float, bytes]]) -> None:
-        while True:
-            try:
-                data = source.recv(CHUNK)
-            except OSError:
-                data = b""
-            due = time.monotonic() + self._delay_s
-            while not self._over.is_set():
-                try:
-                    line.put((due, data), timeout=0.2)
-                    break
-                except Full:  # the sender has to wait, but not for a line that was cut
-                    continue
-            if not data or self._over.is_set():
-                return
-
-    def _give(self, sink: socket.socket, line: Queue[tuple[float, bytes]], name: str) -> None:
-        free = 0.0
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        """What has come while the line was taken goes on in one piece."""
         while not self._over.is_set():
             try:
-                due, data = line.get(timeout=0.2)
-            except Empty:
-                continue
-            free = max(due, free) + len(data) / self._bytes_s
-            self._over.wait(max(0.0, free - time.monotonic()))
-            try:
+                data = source.recv(MOST)
+                self._over.wait(self._delay_s + len(data) / self._bytes_s)
                 if not data:
                     sink.shutdown(socket.SHUT_WR)
                     return
                 sink.sendall(data)
             except OSError:
                 return
-            setattr(self, name, getattr(self, name) + len(data))
 
     def close(self) -> None:
         """Cut the line; returns when its threads have ended."""
@@ -107,13 +73,3 @@ class Link:
         for thread in self._threads:
             thread.join(30)
         assert not any(thread.is_alive() for thread in self._threads)
-
-
-@contextmanager
-def slow_line(server_port: int, *, delay_s: float, bytes_s: float) -> Iterator[Link]:
-    """A line to a server on loopback; `delay_s` each way, `bytes_s` in each direction."""
-    made = Link(server_port, delay_s=delay_s, bytes_s=bytes_s)
-    try:
-        yield made
-    finally:
-        made.close()

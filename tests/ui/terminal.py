@@ -32,7 +32,10 @@ KEYS = {
 
 
 class Terminal:
-    """A command in a pty of its own. `raw` keeps every byte it sent; `lines` is the screen."""
+    """A command in a pty of its own. `raw` keeps every byte it sent; `lines` is the screen.
+
+    Nobody reads what it sends while `reads` is clear.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,8 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.raw = bytearray()
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._over, self.reads = threading.Event(), threading.Event()
+        self.reads.set()
         self.master, slave = pty.openpty()
         _size(slave, columns, rows)
         self.child = subprocess.Popen(
@@ -63,6 +67,8 @@ class Terminal:
 
     def _read(self) -> None:
         while not self._over.is_set():
+            if not self.reads.wait(0.02):
+                continue
             try:
                 if not select.select([self.master], [], [], 0.05)[0]:
                     continue

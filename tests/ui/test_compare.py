@@ -67,25 +67,8 @@ async def test_marked_runs_are_compared(
         await pilot.press("escape")
         assert app.screen is page
         assert asked == []
-
-
-async def test_a_mark_is_taken_away_and_follows_its_run(run: RunDir, three: list[RunDir]) -> None:
-    async with console(scene.ended(), run) as (app, pilot, _):
-        await pilot.press("3")
-        page = app.screen
-        assert isinstance(page, RunsScreen)
-        await settled(pilot, lambda: len(page.rows) == 3)
-        at = [row.id for row in page.rows].index(three[0].id)
-        await pilot.press(*"j" * at, "space")
-        assert page.marked == {three[0].id}
         page._loaded([row for row in page.rows if row.id != three[1].id])
-        assert page.marked == {three[0].id}
-        page._loaded([])
-        assert page.marked == set()
-
-
-async def test_a_run_that_went_bad_meanwhile_is_said(run: RunDir, three: list[RunDir]) -> None:
-    async with console(scene.ended(), run) as (app, pilot, _):
+        assert page.marked == {three[0].id}, "a mark goes with its run"
         app.push_screen(CompareScreen([one.id for one in three]))
         await settled(pilot, lambda: app.screen.query("#compare"))
         view = app.screen.query_one("#compare", TextView)

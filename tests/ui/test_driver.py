@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import termios
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -110,29 +108,6 @@ def full(*case: object) -> Any:
     return pytest.param(*case, marks=pytest.mark.full)
 
 
-class Held(Terminal):
-    """A terminal that can stop reading what it is sent."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self.reads = threading.Event()
-        self.reads.set()
-        super().__init__(*args, **more)
-
-    def _read(self) -> None:
-        while not self._over.is_set():
-            if not self.reads.wait(0.02):
-                continue
-            try:
-                if not select.select([self.master], [], [], 0.05)[0]:
-                    continue
-                data = os.read(self.master, 4096)
-            except (OSError, ValueError):
-                return
-            with self._lock:
-                self.raw += data
-                self._stream.feed(self._decode(data))
-
-
 class StandIn:
     """The stand-in app in a terminal, and what it has noted."""
 
@@ -141,7 +116,7 @@ class StandIn:
         path = place / "app.py"
         path.write_text(APP)
         keep = {name: value for name, value in os.environ.items() if not name.startswith("TEXTUAL")}
-        self.terminal = Held(
+        self.terminal = Terminal(
             [sys.executable, str(path), str(place), *hows],
             {**keep, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **env},
             cwd=str(place),
@@ -320,25 +295,6 @@ def test_no_byte_ends_the_reading(start: Callable[..., StandIn]) -> None:
     one.terminal.child.send_signal(signal.SIGTERM)
     assert ended(one.terminal) == 143
     restored(one.terminal)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("stalled", [False, True])
-def test_a_paste_without_an_end_does_not_keep_the_key(
-    start: Callable[..., StandIn], stalled: bool
-) -> None:
-    one = start()
-    if stalled:
-        one.stall()
-    one.send(f"{OPEN}abc")
-    until(lambda: one.noted("pastes") == ["'abc'"])
-    one.presses(F12)
-    one.send(f"{OPEN}def")
-    one.ticks(8)  # a pause: what comes after it is no part of the paste
-    one.presses(CTRL_BACKSLASH)  # before the paste is over: it acts when that is
-    until(lambda: one.noted("pastes") == ["'abc'", "'def'"])
-    one.send("k")
-    until(lambda: one.noted("keys") == ["f12", "ctrl+backslash", "k"])
 
 
 def test_a_whole_paste_with_the_key_in_it_presses_nothing(start: Callable[..., StandIn]) -> None:

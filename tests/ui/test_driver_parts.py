@@ -129,11 +129,8 @@ def test_frames_are_dropped_whole_and_modes_are_kept(monkeypatch: pytest.MonkeyP
     for at, frame in enumerate(frames):
         if at == 40:
             until(pipe.full, "the terminal takes nothing more")
-        pipe.writer.write("\x1b[?2026h")
-        pipe.writer.write(frame)
-        pipe.writer.write("\x1b[?2026l")
-        pipe.writer.write("\x1b[?25h")
-        pipe.writer.write("\x1b[?25l")
+        for data in ("\x1b[?2026h", frame, "\x1b[?2026l", "\x1b[?25h", "\x1b[?25l"):
+            pipe.writer.write(data)
         assert pipe.writer._waiting <= LIMIT
         assert len(pipe.writer._queue) < 5 * LIMIT / 4000
     got = bytearray()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,8 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
 from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
-from console.gauges.text import plain
 from tests.ui.opened import settled
-from widgets import glyph
 from widgets.gauge_strip import GaugeStrip
-from widgets.gauge_text import gauge_rows
 
 GIB = 1024**3
 MEMORY = MemorySample(377 * GIB, 354 * GIB, 207 * GIB, 0, 0.0, 0.0, 0.0, 0.0)
@@ -32,13 +28,6 @@ def sample(at: float = 1.0, *gpus: GpuSample) -> Sample:
     return Sample(at, MEMORY, disks, GpuReport(at, gpus or GPUS))
 
 
-@pytest.fixture
-def ascii_signs() -> Iterator[None]:
-    glyph.use_ascii(True)
-    yield
-    glyph.use_ascii(False)
-
-
 class Bench(App[None]):
     """Only the strip."""
 
@@ -48,15 +37,6 @@ class Bench(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.strip
-
-
-@pytest.mark.usefixtures("ascii_signs")
-def test_an_ascii_terminal_gets_ascii() -> None:
-    cut = GpuSample("GPU-c", 2, "X" * 80, why="lost: " + "x" * 200)
-    for width in (60, 80, 120):
-        rows = gauge_rows(sample(1.0, *GPUS, cut), 50.0, width, {})
-        assert "".join(plain(row) for row in rows).isascii()
-    assert "".join(text for text, _ in gauge_rows(None, 1.0, 80, {})[0]).isascii()
 
 
 @pytest.mark.parametrize(("size", "height"), [((60, 20), 4), ((80, 24), 4), ((120, 40), 2)])

@@ -58,11 +58,7 @@ def guard_line(app: ConsoleApp) -> str:
 async def test_the_line_and_the_marks(run: RunDir) -> None:
     async with console(run, scene.guard(run)) as (app, pilot, _):
         assert guard_line(app).startswith("guard ok  RAM full in 61 s")
-        assert "5.9 GiB" in guard_line(app)
-        ram = next(
-            row for row in app.screen.query_one(GaugeStrip).text.splitlines() if "RAM" in row
-        )
-        assert glyph.UNICODE.mark in ram
+        assert glyph.UNICODE.mark in app.screen.query_one(GaugeStrip).text
         assert app.screen.query_one("#guard", Rows).size.height == 1
         assert "Breach (b)" in [one.title for one in app.get_system_commands(app.screen)]
         await pilot.press("b")
@@ -84,14 +80,6 @@ async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path
     other = RunDir(tmp_path / "another")
     async with console(run, scene.guard(other)) as (app, _, _):
         assert guard_line(app) == "guard: looking"
-
-
-async def test_a_sentinel_that_is_gone_is_a_word_on_a_terminal_without_colour(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with console(run, scene.guard(run, word="gone"), (60, 20)) as (app, _, _):
-        assert guard_line(app).startswith("no guard: sentinel gone")
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.sites import book
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import ACTING, FLOOD, PAYLOADS, PLAIN, SURE, Words, acts, modes, unsafe
 from tests.ui.hostile_place import Standing, hostile_place
-from tests.ui.place import Place, back_home, ended, lead, pick, placed, press_until, seen
+from tests.ui.place import Place, back_home, ended, pick, press_until, seen
 from tests.ui.terminal import Terminal
 from tests.waiting import until
 
@@ -33,7 +31,6 @@ BOOKS = {
     "unknown service",
 }  # fmt: skip
 """Those that the list of playbooks shows."""
-PASTES = ("A\x05\x0f\x7fB", "A\x9b2JB", "A\u202eB", "A\x1b]52;c;QQ==\x07B", "e" + "\u0301" * 50)
 OWN = {"CSI <u", "CSI >u", "CSI ?$p", "CSI ?h", "CSI ?l", "CSI H", "CSI m", "OSC 22"}
 """What the screens themselves send."""
 
@@ -227,16 +224,6 @@ def broken_site(walk: Walk, place: Place) -> bytes:
         return bytes(terminal.raw)
 
 
-@pytest.fixture(scope="module")
-def harmless(tmp_path_factory: pytest.TempPathFactory, nvml: Nvml) -> Walk:
-    return walked(tmp_path_factory.mktemp("plain") / "place", Words(False), nvml)
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory, nvml: Nvml) -> Walk:
-    return walked(tmp_path_factory.mktemp("hostile") / "place", Words(True), nvml)
-
-
 def shown(walk: Walk) -> set[str]:
     # a tag at the end of a long path may be wrapped in its middle
     joined = re.sub(r"[\s▁▂▃▄▅▆▇█]", "", walk.shown)
@@ -245,41 +232,23 @@ def shown(walk: Walk) -> set[str]:
 
 @pytest.mark.alone
 @pytest.mark.full
-def test_both_walks_show_the_foreign_text(harmless: Walk, hostile: Walk) -> None:
-    assert SHOWN - shown(harmless) == set()
-    assert SHOWN - shown(hostile) == set()
-
-
-@pytest.mark.alone
-@pytest.mark.full
-def test_nothing_crashes(harmless: Walk, hostile: Walk) -> None:
+def test_a_walk_through_all_screens_sends_what_a_harmless_one_sends(
+    tmp_path: Path, nvml: Nvml
+) -> None:
+    harmless = walked(tmp_path / "plain", Words(False), nvml)
+    hostile = walked(tmp_path / "hostile", Words(True), nvml)
     for walk in (harmless, hostile):
+        assert SHOWN - shown(walk) == set()
         assert walk.code == 0
         assert "Traceback" not in walk.shown
-
-
-@pytest.mark.alone
-@pytest.mark.full
-def test_no_hostile_sequence_reaches_the_terminal(harmless: Walk, hostile: Walk) -> None:
+        assert unsafe(walk.sent) == []
     assert {"CSI m", "CSI H", "CSI ?h"} <= acts(harmless.sent)
     assert acts(hostile.sent) - acts(harmless.sent) == set()
     assert modes(hostile.sent) - modes(harmless.sent) == set()
     for payload in ("\x1b[913;937H", "\x1b[5;58;5;77m", *PAYLOADS):
         if payload.startswith("\x1b["):
             assert payload.encode() not in hostile.sent, payload
-
-
-@pytest.mark.alone
-@pytest.mark.full
-def test_no_unsafe_character_reaches_the_terminal(harmless: Walk, hostile: Walk) -> None:
-    assert unsafe(harmless.sent) == []
-    assert unsafe(hostile.sent) == []
     assert not FLOOD.search(hostile.sent.decode("utf-8"))
-
-
-@pytest.mark.alone
-@pytest.mark.full
-def test_markup_is_text(hostile: Walk) -> None:
     for markup in ("[@click=app.quit]x[/]", "[red]r", "[link=http://evil]y"):
         assert markup in hostile.shown
 
@@ -311,35 +280,3 @@ def test_nothing_of_a_hostile_run_acts_where_the_console_opens(tmp_path: Path, n
         terminal.press("q")
         assert ended(terminal) == 0
         assert wrong(bytes(terminal.raw)) == []
-
-
-@pytest.fixture(scope="module")
-def paused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with a live run that stands before its first step; no test moves it."""
-    inputs = "n: {type: string, default: x}"
-    with placed(tmp_path_factory.mktemp("paused") / "place") as place:
-        place.write("a.yaml", book("id: a, note: n", name="a", inputs=inputs))
-        place.stepping()
-        yield place
-
-
-@pytest.mark.alone
-@pytest.mark.full
-@pytest.mark.parametrize("where", ["reason", "search", "palette", "form"])
-def test_what_is_pasted_does_not_act(paused: Place, where: str) -> None:
-    keys = {
-        "reason": [("s", "Skip this step")], "search": [("l", "Follow"), ("/", " /")],
-        "palette": [("ctrl+p", "Search for")],
-        "form": [("2", "The a"), ("enter", "Inputs of")],
-    }  # fmt: skip
-    with paused.open() as terminal:
-        terminal.until("PAUSED")
-        lead(terminal, keys[where])
-        for number, text in enumerate(PASTES):
-            terminal.press("\x15", PASTED.format(f"{text}{number}end"))
-            terminal.until(f"{number}end")
-        back_home(terminal)
-        terminal.press("q")
-        assert ended(terminal) == 0
-        sent = bytes(terminal.raw)
-    assert wrong(sent) == []

@@ -18,7 +18,7 @@ from tests.ui import scene
 from tests.ui.opened import console, settled
 from widgets.log_prompt import LogPrompt
 from widgets.pick_list import TextView
-from widgets.rows import width_of
+from widgets.rows import Rows, width_of
 
 REGISTRY = cache(load_registry)
 """What ships, read once: nobody has lessons of their own here."""
@@ -57,17 +57,17 @@ async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
         assert app.screen is page
         await pilot.press("escape")
         await settled(pilot, lambda: len(page.found) == 53)
-        await pilot.press("escape")
-        await settled(pilot, lambda: len(app.screen_stack) == 1)
-
-
-async def test_due_only_and_all_again(run: RunDir) -> None:
-    async with console(scene.ended(), run) as (app, pilot, _):
-        page = await opened(app, pilot)
         await pilot.press("d")
-        await settled(pilot, lambda: len(page.found) == 20)
+        await settled(pilot, lambda: len(page.found) == 20, "what is due only")
         await pilot.press("d")
         await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("slash", *"zebra", "enter")
+        await settled(pilot, lambda: page.found == [])
+        assert "0 of 53" in page.query_one("#head", Rows).text
+        await pilot.press("enter")
+        assert app.screen is page, "nothing to open"
+        await pilot.press("escape", "escape")
+        await settled(pilot, lambda: len(app.screen_stack) == 1)
 
 
 async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
@@ -78,17 +78,6 @@ async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
         assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
         page = await opened(app, pilot)
         assert [one.id for one in page.found[:3]] == ["F-002", "F-024", "F-001"]
-
-
-async def test_nothing_found_is_said(run: RunDir) -> None:
-    async with console(scene.ended(), run) as (app, pilot, _):
-        page = await opened(app, pilot)
-        await pilot.press("slash", *"zebra", "enter")
-        await settled(pilot, lambda: page.found == [])
-        head = page.query_one("#head")
-        assert "0 of 53 lessons with zebra" in head.text  # type: ignore[attr-defined]
-        await pilot.press("enter")
-        assert app.screen is page
 
 
 def test_rows_keep_to_the_width() -> None:

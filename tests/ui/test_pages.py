@@ -1,20 +1,48 @@
-"""What the pages beside the run say: plan, report, runs, sources of the log."""
+"""The pages beside the run: plan, preflight, report, runs, sources of the log."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from textual.widgets import Button, Input
 
+from console.lint.finding import Finding, Severity
+from console.lint.load import LintRefused
+from console.run.directory import RunDir
+from console.viewer import begin
 from console.viewer.desk import mount_point
 from console.viewer.logs import log_files
+from screens.ask import AskScreen
+from screens.form import FormField, FormScreen
 from screens.log_feed import sources
-from screens.plan import plan_rows
+from screens.plan import PlanScreen, plan_rows
+from screens.preflight import PreflightScreen
+from tests.testbed import hub_shapes
+from tests.testbed.hub import LocalHub
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
+from widgets.pick_list import TextView
 from widgets.rows import Row
+
+OMNI = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
+BOOK = """\
+schema: omni.playbook/v1
+name: again
+title: Once more
+lessons: [F-025]
+phases: [{title: t, steps: [{id: go, run: [dynamo, serve]}]}]
+"""
+SITE = """\
+schema: omni.site/v1
+name: ws
+baseline: {container: omni-baseline, url: "http://127.0.0.1:1"}
+"""
+DISTILL = "unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF"
 
 
 def lines(rows: list[Row]) -> list[str]:
@@ -75,8 +103,6 @@ async def test_no_key_is_offered_before_the_runner_has_said_where_it_stands(run:
 
 
 async def test_a_form_does_not_throw_away_what_was_typed_by_one_key(run: Path) -> None:
-    from screens.form import FormField, FormScreen
-
     answers: list[dict[str, str] | None] = []
     async with console(scene.failed(), run) as (app, pilot, _):
         app.push_screen(FormScreen("Inputs", [FormField("port", "8001")], "Go"), answers.append)
@@ -87,3 +113,94 @@ async def test_a_form_does_not_throw_away_what_was_typed_by_one_key(run: Path) -
         assert isinstance(app.screen, FormScreen), "typing on takes the warning back"
         await pilot.press("escape")
         await settled(pilot, lambda: answers == [None])
+
+
+# -- a plan that lint stops -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "site.yaml").write_text(SITE)
+    monkeypatch.setenv("OMNI_SITE", str(tmp_path / "site.yaml"))
+    path = tmp_path / "again.yaml"
+    path.write_text(BOOK)
+    return path
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch, run: RunDir) -> list[dict[str, str]]:
+    """Overrides of each attempt that lint let through."""
+    through: list[dict[str, str]] = []
+
+    def launched(*_: object, overrides: Mapping[str, str], **__: Any) -> RunDir:
+        if "known-blocker" not in overrides:
+            what = "F-025 is rejected, and step go goes into it: \x1b[2Jequal nodes"
+            raise LintRefused([
+                Finding("again.yaml", 4, 11, "known-blocker", Severity.ERROR, what, "say why")
+            ])  # fmt: skip
+        through.append(dict(overrides))
+        return run
+
+    monkeypatch.setattr(begin, "begin", launched)
+    return through
+
+
+async def test_the_reason_is_asked_for_and_kept(
+    book: Path, run: RunDir, begun: list[dict[str, str]]
+) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        page = PlanScreen(book)
+        app.push_screen(page)
+        await settled(pilot, lambda: page.preview is not None)
+        assert "BLOCKER    F-025 is rejected" in page.query_one(TextView).text
+        await pilot.press("S")
+        await settled(pilot, lambda: isinstance(app.screen, AskScreen))
+        await pilot.press("enter")
+        assert isinstance(app.screen, AskScreen), "no reason, no start"
+        await pilot.press("escape")
+        assert (app.screen, begun) == (page, [])
+        assert "--override known-blocker=WHY" in page.query_one(TextView).text
+        await pilot.press("S")
+        await settled(pilot, lambda: isinstance(app.screen, AskScreen))
+        await pilot.press(*"new", "enter")
+        await settled(pilot, lambda: begun)
+        assert begun == [{"known-blocker": "new"}]
+
+
+# -- the preflight screen ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalHub]:
+    with LocalHub() as made:
+        made.add(hub_shapes.repo(DISTILL))
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+        yield made
+
+
+@pytest.mark.parametrize(("repo", "verdict"), [(DISTILL, "GO"), ("example/nobody", "")])
+async def test_a_repository_is_asked_about_and_answered(
+    hub: LocalHub, run: Path, repo: str, verdict: str
+) -> None:
+    async with console(scene.ended(), run) as (app, pilot, desk):
+        desk.site = str(OMNI)
+        await pilot.press("5")
+        await settled(pilot, lambda: isinstance(app.screen, FormScreen))
+        app.screen.query(Input).first().value = repo
+        app.screen.query_one(Button).press()
+        await settled(pilot, lambda: isinstance(page := app.screen, PreflightScreen) and page.shown)
+        page = app.screen
+        assert isinstance(page, PreflightScreen)
+        assert page.shown is not None
+        text = "\n".join(page.shown.lines)
+        assert (page.shown.verdict, bool(text)) == (verdict, True)
+        if verdict:
+            assert "architecture: qwen2" in text
+            assert "18.5 GiB (19.9 GB)" in text
+            assert "GO" in page._head()[0][0]
+            assert page.query_one(TextView).text.startswith("GO: ")

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.ui.place import ESC, Place, answers, ended, lead, placed, seen
+from tests.ui.place import ESC, Place, answers, lead, seen
 from tests.waiting import until
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with placed(tmp_path / "place") as made:
-        yield made
-
 
 pytestmark = pytest.mark.alone
 WHERE = {
@@ -115,15 +106,3 @@ def test_leaving_right_after_the_key_does_not_stop_the_rollback(place: Place) ->
     until(place.fenced, "the fence")
     assert str(place.over().state) == "rolled_back"
     assert place.serves()
-
-
-@pytest.mark.full
-def test_q_during_an_outage_leaves_it_running(place: Place) -> None:
-    place.outage()
-    before, step = place.runner(), place.pids("step")
-    with place.open() as terminal:
-        seen(terminal, "RUNNING long")
-        terminal.press("q")
-        assert ended(terminal) == 0
-    assert (place.runner(), place.pids("step")) == (before, step)
-    assert place.view().outage

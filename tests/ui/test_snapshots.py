@@ -13,7 +13,7 @@ from console.app import ConsoleApp
 from console.viewer.guard import NOBODY, GuardView, Lease
 from console.viewer.watch import Snapshot
 from tests.ui import scene
-from tests.ui.opened import settled
+from tests.ui.opened import screen, settled
 from widgets.log_pane import LogPane
 
 SCENES: dict[str, Any] = {
@@ -35,19 +35,20 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
+CLOCKS = ("screens.operations", "screens.guarded", "screens.breach", "screens.page",
+          "widgets.badge", "widgets.step_text")  # fmt: skip
+STANDING = SimpleNamespace(
+    time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
+)
+
+
 @pytest.fixture(autouse=True)
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One time of day, in one zone."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    still = SimpleNamespace(
-        time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime,
-        strftime=time.strftime,
-    )  # fmt: skip
-    modules = ("screens.operations", "screens.guarded", "screens.breach", "screens.page",
-               "widgets.badge", "widgets.step_text")  # fmt: skip
-    for module in modules:
-        monkeypatch.setattr(f"{module}.time", still)
+    for module in CLOCKS:
+        monkeypatch.setattr(f"{module}.time", STANDING)
 
 
 def guard_of(name: str, shot: Snapshot) -> GuardView:
@@ -65,19 +66,31 @@ def guard_of(name: str, shot: Snapshot) -> GuardView:
     return GuardView(shot.run, "ended") if name == "ended" else scene.guard(shot.run)
 
 
-async def still(pilot: Any, words: str) -> None:
-    """Wait until the screen says this, and nothing of it changes any more."""
+def app_of(name: str, place: Path) -> ConsoleApp:
+    """The console on a scene whose run lies in this place."""
+    shot, base = scene.nothing(), scene.baseline("serving", proven_at=0.0, tok_s=None)
+    if name != "none":
+        shot = scene.snapshot(scene.run_dir(place), SCENES[name]())
+        base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
+    desk = scene.StandInDesk(shot, base, scene.sample())
+    desk.guard.latest = guard_of(name, shot)
+    return ConsoleApp(desk)  # type: ignore[arg-type]
+
+
+async def drawn(pilot: Any, keys: tuple[str, ...]) -> None:
+    """Press these, and wait until the screen says where they lead and changes no more."""
     app, last, looks = pilot.app, "", 0
-    pane = app.screen_stack[0].query_one(LogPane)
+    pane, words = app.screen_stack[0].query_one(LogPane), "".join(SAYS[key] for key in keys)
 
     def stands() -> bool:
         nonlocal last, looks
-        strips = app.screen._compositor.render_strips()
-        now = "\n".join(strip.text for strip in strips)
+        now = screen(pilot)
         same = now == last and words in now and pane._timer is None
         last, looks = now, looks + 1 if same else 0
         return looks == 5
 
+    await settled(pilot, lambda: app.sample and (app.snapshot.run is None or pane.buffer))
+    await pilot.press(*keys)
     await settled(pilot, stands)
 
 
@@ -85,20 +98,5 @@ async def still(pilot: Any, words: str) -> None:
 def test_picture(
     snap_compare: Any, tmp_path: Path, name: str, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:
-    if name == "none":
-        shot = scene.nothing()
-        base = scene.baseline("serving", proven_at=0.0, tok_s=None)
-    else:
-        shot = scene.snapshot(scene.run_dir(tmp_path), SCENES[name]())
-        base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
-    desk = scene.StandInDesk(shot, base, scene.sample())
-    desk.guard.latest = guard_of(name, shot)
-    app = ConsoleApp(desk)  # type: ignore[arg-type]
-
-    async def drawn(pilot: Any) -> None:
-        pane = app.screen_stack[0].query_one(LogPane)
-        await settled(pilot, lambda: app.sample is not None and (shot.run is None or pane.buffer))
-        await pilot.press(*keys)
-        await still(pilot, "".join(SAYS[key] for key in keys))
-
-    assert snap_compare(app, terminal_size=size, run_before=drawn)
+    app = app_of(name, tmp_path)
+    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: drawn(pilot, keys))

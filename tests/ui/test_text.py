@@ -1,22 +1,20 @@
-"""Widths, cells and signs of what the widgets say, without an app."""
+"""Widths, cells, signs and keys of what the widgets say, without an app."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+
 from rich.cells import cell_len
 
-from console.rollback.report import Result
-from console.run.state import RunState
+from console.actions import ACTIONS
+from console.command.keys import markdown
 from screens.preflight import answer_rows
-from screens.rollback import by_hand
 from tests.ui import scene
-from tests.ui.test_words import HELD, drawn
-from widgets.badge import badge, emergency
-from widgets.glyph import ASCII, UNICODE, use_ascii
-from widgets.options import verbs_now
+from widgets.badge import emergency
+from widgets.glyph import ASCII, UNICODE
 from widgets.rows import changed_cells, fit, spread, width_of
 from widgets.status_line import status
-from widgets.step_text import detail_rows, list_rows, step_row
+from widgets.step_text import step_row
 
 
 def test_rows_fill_or_keep_to_their_width_exactly() -> None:
@@ -34,14 +32,6 @@ def test_rows_fill_or_keep_to_their_width_exactly() -> None:
         )
         assert all(width_of(row) <= width for row in answer_rows(lines, width))
     assert answer_rows(lines, 79)[0][0][1] == "bad"
-
-
-def test_what_can_be_done_follows_the_state() -> None:
-    assert verbs_now(scene.failed(), "paused") == ["retry", "skip", "abort"]
-    assert verbs_now(scene.running(), "running") == ["auto", "pause", "abort"]
-    assert verbs_now(scene.ended(), "rolled_back") == []
-    assert verbs_now(scene.running(), "interrupted") == ["resume"]
-    assert verbs_now(HELD, "paused") == ["approve", "retry", "abort"]
 
 
 def test_parts_are_cut_by_cells_not_characters() -> None:
@@ -64,26 +54,19 @@ def test_every_sign_is_one_cell_and_ascii_where_it_has_to_be() -> None:
             value = getattr(signs, name)
             assert all(cell_len(char) == 1 for char in value)
             assert signs is UNICODE or value.isascii()
-    use_ascii(True)
-    try:
-        view = scene.running()
-        rows = [*list_rows(view, 40, scene.NOW)[0], status(view, "running", "gate", scene.NOW, 40)]
-        assert drawn([*rows, badge(scene.baseline(), scene.NOW, 80)]).isascii()
-    finally:
-        use_ascii(False)
 
 
-def test_commands_to_type_by_hand_are_whole() -> None:
-    command = "docker run " + " ".join(f"--option-{n}=value" for n in range(60))
-    rows = by_hand(Result(False, manual=(command,)), 70)
-    words = " ".join("".join(part for part, _ in row) for row in rows).split()
-    assert words[2:] == command.split()
+def test_the_key_table_is_the_registry() -> None:
+    kept = (Path(__file__).parents[2] / "docs/keys.md").read_text("utf-8")
+    assert kept == markdown(), "omni-console keys > docs/keys.md"
 
 
-@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.PAUSED])
-def test_foreign_text_of_a_step_is_text(state: RunState) -> None:
-    made = scene.failed()
-    made.state = state
-    made.steps[5].lessons = ["F-024 x\x1b[2J\u202e – y"]
-    rows = detail_rows(made, made.steps[5], [], 60)
-    assert all(part.isprintable() for row in rows for part, _ in row)
+def test_no_key_is_taken_twice_in_a_scope() -> None:
+    for scope in {action.scope for action in ACTIONS}:
+        keys = [key for action in ACTIONS if action.scope == scope for key in action.keys]
+        assert len(keys) == len(set(keys)), scope
+
+
+def test_what_stops_something_is_marked() -> None:
+    assert {action.id for action in ACTIONS if action.dangerous} == {"emergency", "abort"}
+    assert all(action.changes for action in ACTIONS if action.dangerous)

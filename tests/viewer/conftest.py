@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from console import paths
 from console.journal.store import Journal
 from console.paths import module_argv
 from console.rollback import live, pointer, warm
@@ -21,6 +22,7 @@ from console.services import process
 from tests.rollback.conftest import Stage, stage
 from tests.run.e2e.conftest import bare, models, world
 from tests.run.e2e.world import World
+from tests.viewer import guard_ring
 from tests.waiting import until
 
 __all__ = ["bare", "models", "stage", "world"]
@@ -56,7 +58,13 @@ class Hand:
     def step(self, step: str, state: str) -> None:
         self.add("step.state", step, 1, state=state)
 
-    def runner(self, who: tuple[int, int] | None = None) -> tuple[int, int]:
+    def live(self, who: tuple[int, int] | None = None) -> Hand:
+        """It runs, and its runner is recorded."""
+        self.runner(who)
+        self.state("running")
+        return self
+
+    def runner(self, who: tuple[int, int] | None = None) -> None:
         """Record a runner, and point to this run as the user's live one."""
         pid, start = who or (os.getpid(), process.start_time(os.getpid()) or 0)
         live.append(self.run.live, live.Live("runner", "runner", pid, start))
@@ -66,7 +74,6 @@ class Hand:
                 started_at=time.time(),
             )
         )  # fmt: skip
-        return pid, start
 
     def serve(self) -> Desk:
         """A control socket that answers."""
@@ -113,12 +120,16 @@ def hand() -> Iterator[Callable[..., Hand]]:
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Real processes to stand for runners."""
+def begin() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts processes that end with the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
-    def go() -> subprocess.Popen[bytes]:
-        begun.append(subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL))
+    def go(*argv: str, **env: str) -> subprocess.Popen[bytes]:
+        begun.append(
+            subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **env}
+            )
+        )
         return begun[-1]
 
     yield go
@@ -128,30 +139,34 @@ def sleeper(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def start_warm(stage: Stage) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def start_warm(
+    stage: Stage, begin: Callable[..., subprocess.Popen[bytes]]
+) -> Callable[[], subprocess.Popen[bytes]]:
     """The warm ladder of the stage, a real process that waits."""
-    begun: list[subprocess.Popen[bytes]] = []
 
     def go() -> subprocess.Popen[bytes]:
-        child = subprocess.Popen(
-            [*module_argv("console.rollback.warm"), str(stage.plan.rollback_dir)],
-            stdin=subprocess.DEVNULL, start_new_session=True,
-            env={**os.environ, "OMNI_RUN": stage.plan.run_id},
-        )  # fmt: skip
-        begun.append(child)
-        until(lambda: warm.is_warm(stage.plan.rollback_dir), "the warm ladder waits")
+        place = stage.plan.rollback_dir
+        child = begin(*module_argv("console.rollback.warm"), str(place), OMNI_RUN=stage.plan.run_id)
+        until(lambda: warm.is_warm(place), "the warm ladder waits")
         return child
 
-    yield go
-    for child in begun:
-        child.kill()
-        child.wait()
+    return go
 
 
 @pytest.fixture
-def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+def run() -> RunDir:
+    """An empty run among this user's."""
+    return guard_ring.run_of(paths.runs_dir() / "20261120-140312-book-1a2b")
+
+
+def live_in(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process lives in the world's places, so that what is tested sees its runs."""
     for name, value in world.env.items():
         if name.startswith(("XDG_", "OMNI_")):
             monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    live_in(world, monkeypatch)
     return world

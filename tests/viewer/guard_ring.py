@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from console.clock import FakeClock
 from console.guard.look import Memory
 from console.guard.recorder import Recorder
 from console.run.directory import RunDir, RunMeta
@@ -17,24 +18,14 @@ KILL_S, END_S = 95.0, 115.0
 EVERY_S = 0.25
 
 
-class Clock:
-    """Both clocks of the recorder, `t` seconds after the recording began."""
-
-    def __init__(self) -> None:
-        self.t = 0.0
+class Clock(FakeClock):
+    """Both clocks of the recorder, `time` seconds after the recording began."""
 
     def now(self) -> float:
-        return WALL + self.t
+        return WALL + self.time
 
     def monotonic(self) -> float:
-        return MONO + self.t
-
-    def sleep(self, seconds: float) -> None:
-        self.t += seconds
-
-    def wait(self, event: object, seconds: float) -> bool:
-        self.t += seconds
-        return False
+        return MONO + self.time
 
 
 def available(t: float) -> int:
@@ -64,15 +55,15 @@ def record(
 ) -> Clock:
     """Its recording up to this second, by this process and in this boot; `said`: a last event."""
     (run.path / "guard").mkdir(exist_ok=True)
-    clock = Clock()
+    clock = Clock(0.0)
     ring = Recorder(run.path / "guard" / "recorder.ring", run.id, clock)
     told = [
         (10.0, "armed", "candidate"), (70.0, "warn", "RAM full in 29 s"),
         (KILL_S, "breach", "RAM available 28.0 GiB"), (KILL_S + 0.03, "kill", "cgroup.kill"),
     ]  # fmt: skip
     second = 0.0
-    while clock.t <= until:
-        t = clock.t
+    while clock.time <= until:
+        t = clock.time
         swap = int(max(0.0, min(9.0, (t - 80) / 2)) * GIB)
         memory = Memory(clock.monotonic(), 377 * GIB, available(t), 207 * GIB, swap)
         ring.tick(memory, 0.5, None, level(t))
@@ -84,10 +75,10 @@ def record(
             second += 1.0
         while told and t >= told[0][0]:
             ring.event(*told.pop(0)[1:])
-        clock.t += EVERY_S
+        clock.time += EVERY_S
     if said:
         ring.event(said, "")
-    ring.status(page if page is not None else {"level": level(clock.t), "reasons": []})
+    ring.status(page if page is not None else {"level": level(clock.time), "reasons": []})
     ring.close()
     return clock
 

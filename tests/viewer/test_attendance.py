@@ -10,24 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from console.clock import FakeClock
 from console.viewer.attendance import ASK_EVERY_S, Attendance
 from tests.waiting import until
 
 
-class Hands:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.at = 100.0
-
-    def monotonic(self) -> float:
-        return self.at
-
-
-def attendance(answers: list[str], environment: Mapping[str, str]) -> tuple[Attendance, Hands]:
-    hands = Hands()
-    made = Attendance(hands, environment, lambda pane, env: answers.pop(0))  # type: ignore[arg-type]
-    return made, hands
+def attendance(answers: list[str], environment: Mapping[str, str]) -> tuple[Attendance, FakeClock]:
+    clock = FakeClock()
+    return Attendance(clock, environment, lambda pane, env: answers.pop(0)), clock
 
 
 INSIDE = {"TMUX": "/tmp/tmux-0/b,1,0", "TMUX_PANE": "%3"}
@@ -38,11 +28,11 @@ def test_a_terminal_of_its_own_is_attended_while_it_is_there() -> None:
 
 
 def test_tmux_is_asked_now_and_then() -> None:
-    made, hands = attendance(["1\n", "0\n", "2"], INSIDE)
+    made, clock = attendance(["1\n", "0\n", "2"], INSIDE)
     assert [made.there(), made.there()] == [True, True]
-    hands.at += ASK_EVERY_S
+    clock.sleep(ASK_EVERY_S)
     assert [made.there(), made.there()] == [False, False]
-    hands.at += ASK_EVERY_S
+    clock.sleep(ASK_EVERY_S)
     assert made.there()
     assert attendance([""], INSIDE)[0].there(), "a tmux that says nothing takes nobody away"
 

@@ -27,17 +27,26 @@ def container(engine: Engine, busy_image: str) -> Iterator[str]:
     engine.run("rm", "-f", name)
 
 
-@pytest.fixture
-def log(
-    engine: Engine, container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[BaselineLog]:
+def plan_of(name: str, engine: Path) -> SealedPlan:
+    base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name=name)
+    return SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{engine}"))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> SealedPlan:
+    """Its container engine is away."""
+    return plan_of("base", tmp_path / "none.sock")
+
+
+@pytest.fixture
+def log(engine: Engine, container: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[BaselineLog]:
     monkeypatch.setattr("console.viewer.baseline_log.AGAIN_S", 0.2)
-    base = Baseline(
-        "baseline", "container", "http://127.0.0.1:1", container_id="", container_name=container
-    )
-    plan = SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{engine.socket}"))
-    made = BaselineLog(plan)
+    made = BaselineLog(plan_of(container, engine.socket))
     yield made
     made.close()
 
@@ -63,12 +72,9 @@ def test_it_is_followed_over_a_restart_and_goes_away(
     assert not log.path.exists()
 
 
-def test_an_engine_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_an_engine_that_is_away_is_said(away: SealedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.viewer.baseline_log.AGAIN_S", 600.0)
-    base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name="base")
-    plan = SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{tmp_path}/none.sock"))
-    log = BaselineLog(plan)
+    log = BaselineLog(away)
     log.start()
     until(lambda: read_last(log.path, 1))
     assert "container engine" in read_last(log.path, 1)[0]
@@ -78,11 +84,8 @@ def test_an_engine_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert not log.path.exists()
 
 
-def test_two_at_a_time_have_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name="base")
-    plan = SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{tmp_path}/none.sock"))
-    old, new = BaselineLog(plan), BaselineLog(plan)
+def test_two_at_a_time_have_two_files(away: SealedPlan) -> None:
+    old, new = BaselineLog(away), BaselineLog(away)
     try:
         assert old.path != new.path, "else a pane that shows one takes the other for the same"
         old.start()
@@ -95,15 +98,10 @@ def test_two_at_a_time_have_two_files(tmp_path: Path, monkeypatch: pytest.Monkey
         new.close()
 
 
-def test_what_killed_consoles_left_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_what_killed_consoles_left_is_removed(away: SealedPlan) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name="base")
-    plan = SealedPlan("r", "", base, engine=EngineAddress("", f"unix://{tmp_path}/none.sock"))
-    log = BaselineLog(plan)
+    log = BaselineLog(away)
     log.path.parent.mkdir(parents=True)
     stays = [f"baseline-{os.getpid()}-0.log", "baseline-x.log", "other.log"]
     for name in (*stays, f"baseline-{gone.pid}.log", f"baseline-{gone.pid}-3.log"):

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from console import paths
 from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback import pointer as pointers
 from console.rollback import wake
 from console.rollback.lock import Lock
 from console.rollback.pointer import Pointer
-from console.rollback.report import LADDER, asked, read_lines, who_asked
+from console.rollback.report import LADDER, read_lines, who_asked
 from console.services import process
 from console.viewer import emergency as module
 from console.viewer.emergency import ClimbWatch, Emergency
@@ -29,8 +30,9 @@ from tests.viewer.conftest import gone
 from tests.waiting import until
 
 COMMAND = (*module_argv("console.cli"), "rollback")
-Warm = Callable[[], "subprocess.Popen[bytes]"]
 Key = Callable[..., Emergency]
+Child = subprocess.Popen[bytes]
+Warm = Callable[[], Child]
 
 
 @pytest.fixture
@@ -76,6 +78,14 @@ def point(stage: Stage) -> None:
     )
 
 
+@pytest.fixture
+def warmed(stage: Stage, start_warm: Warm) -> Child:
+    """The warm ladder of the run that the user's pointer names."""
+    child = start_warm()
+    point(stage)
+    return child
+
+
 def ended(watch: ClimbWatch) -> ClimbWatch:
     until(lambda: watch.over, "the climb ends", 60.0)
     return watch
@@ -89,15 +99,10 @@ def serves(watch: ClimbWatch) -> ClimbWatch:
     return watch
 
 
-def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key) -> None:
-    child = start_warm()
-    point(stage)
-    pressed = key().press
-    press = pressed()
-    assert (press.how, press.ladder, press.offset) == (
-        "warm", stage.plan.rollback_dir / LADDER, 0,
-    )  # fmt: skip
-    emergency: Emergency = pressed.__self__  # type: ignore[attr-defined]
+def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -> None:
+    emergency, ladder = key(), stage.plan.rollback_dir / LADDER
+    press = emergency.press()
+    assert (press.how, press.ladder, press.offset) == ("warm", ladder, 0)
     watch = emergency.follow(press)
     assert emergency.press().how == "already"
     rungs: list[dict[str, Any]] = []
@@ -108,15 +113,13 @@ def test_one_byte_wakes_the_warm_ladder(stage: Stage, start_warm: Warm, key: Key
     assert rungs[-1]["rung"] == "done"
     serves(watch)
     assert (watch.trouble(), watch.spawned) == ("", False)
-    assert child.poll() is None
+    assert warmed.poll() is None
     starts = [r for r in rungs if (r["rung"], r["state"]) == ("start", "ok")]
     assert len(starts) == 1
     until(lambda: who_asked(stage.plan.rollback_dir).endswith(", with the emergency key"))
 
 
-def test_after_the_end_a_press_works_again(stage: Stage, start_warm: Warm, key: Key) -> None:
-    start_warm()
-    point(stage)
+def test_after_the_end_a_press_works_again(stage: Stage, warmed: Child, key: Key) -> None:
     emergency = key()
     ended(emergency.follow(emergency.press()))
     size = (stage.plan.rollback_dir / LADDER).stat().st_size
@@ -129,12 +132,10 @@ def test_after_the_end_a_press_works_again(stage: Stage, start_warm: Warm, key: 
 
 
 def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
-    stage: Stage, start_warm: Warm, key: Key, monkeypatch: pytest.MonkeyPatch
+    warmed: Child, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WARM_WORD_S", 0.1)
-    child = start_warm()
-    point(stage)
-    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key()
     press = emergency.press()
     assert press.how == "warm", "its FIFO takes the byte"
@@ -146,34 +147,21 @@ def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
 
 
 def test_a_warm_ladder_that_dies_half_way_is_replaced(
-    stage: Stage, start_warm: Warm, slow: Slow, key: Key
+    stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
-    child = start_warm()
-    point(stage)
     emergency = key()
     watch = emergency.follow(emergency.press())
     path = stage.plan.rollback_dir / LADDER
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
-    child.kill()
+    warmed.kill()
     until(lambda: watch.spawned, "the command is started")
     slow.end()
     serves(watch)
     assert not process.alive(*slow.candidate)
 
 
-def test_without_a_warm_ladder_the_command_does_it(stage: Stage, key: Key) -> None:
-    point(stage)
-    emergency = key()
-    press = emergency.press()
-    assert press.how == "spawned"
-    watch = serves(emergency.follow(press))
-    assert watch.lines()[0]["rung"] == "fence"
-
-
 def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -> None:
     """No run is on: the command takes the newest sealed plan, and its ladder is followed."""
-    from console import paths
-
     run_dir = paths.runs_dir() / "r9"
     (run_dir / "rollback").mkdir(parents=True)
     stage.seal(run_dir=str(run_dir))
@@ -228,10 +216,8 @@ def test_whatever_breaks_a_press_never_raises(
 
 
 def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
-    stage: Stage, start_warm: Warm, slow: Slow, key: Key
+    stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
-    start_warm()
-    point(stage)
     path = stage.plan.rollback_dir / LADDER
     assert wake.trigger(stage.plan.rollback_dir, wake.ASKED)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
@@ -245,9 +231,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     assert not watch.spawned
 
 
-def test_many_presses_at_once_are_one(stage: Stage, start_warm: Warm, key: Key) -> None:
-    start_warm()
-    point(stage)
+def test_many_presses_at_once_are_one(warmed: Child, key: Key) -> None:
     emergency = key()
     hows: list[str] = []
     threads = [
@@ -259,12 +243,6 @@ def test_many_presses_at_once_are_one(stage: Stage, start_warm: Warm, key: Key) 
         thread.join()
     assert sorted(hows) == ["already"] * 19 + ["warm"]
     ended(emergency.follow(emergency.press()))
-
-
-def test_who_pressed_is_in_the_file_the_closer_reads(tmp_path: Path) -> None:
-    asked(tmp_path, module._who(), 5.0)
-    line = json.loads((tmp_path / "asked.jsonl").read_text())
-    assert line["who"].endswith(", with the emergency key")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root meets other users' pointers")
@@ -280,23 +258,6 @@ def test_root_leaves_another_users_live_run_to_the_command(
     assert module._target() is None
     pointers.write(Pointer("r", stage.plan.run_dir, "root", 0, *stage.sleeper()))
     assert module._target() == stage.plan.rollback_dir, "its own live run comes first"
-
-
-def test_leaving_the_console_leaves_the_command_running(stage: Stage, tmp_path: Path) -> None:
-    point(stage)
-    pid_file = tmp_path / "pid"
-    emergency = Emergency(
-        ("sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"), tmp_path / "emergency.log"
-    )
-    emergency.press()
-    pid = int(until(lambda: pid_file.exists() and pid_file.read_text().strip()))
-    emergency.close()
-    start = process.start_time(pid)
-    assert start is not None
-    assert process.alive(pid, start)
-    assert os.getsid(pid) == pid, "in a session of its own"
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> None:

@@ -26,10 +26,21 @@ from console.viewer import emergency as module
 from console.viewer.emergency import Emergency
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
-from tests.viewer.test_emergency import Key, Slow, Warm, ended, key, point, serves, slow
+from tests.viewer.test_emergency import (
+    Child,
+    Key,
+    Slow,
+    Warm,
+    ended,
+    key,
+    point,
+    serves,
+    slow,
+    warmed,
+)
 from tests.waiting import until
 
-__all__ = ["key", "slow"]
+__all__ = ["key", "slow", "warmed"]
 
 
 class Waits:
@@ -70,25 +81,25 @@ def triggers(stage: Stage) -> set[str]:
     return {str(line["trigger"]) for line in read_lines(stage.plan.rollback_dir / LADDER)[0]}
 
 
-def test_leaving_before_the_ladder_spoke_starts_the_command(
-    stage: Stage, start_warm: Warm, hangs: Waits, tmp_path: Path
+@pytest.mark.parametrize("how", ["warm", "spawned"])
+def test_leaving_before_a_ladder_spoke_leaves_the_command_at_work(
+    stage: Stage, start_warm: Warm, hangs: Waits, tmp_path: Path, how: str
 ) -> None:
-    child = start_warm()
+    if how == "warm":
+        os.kill(start_warm().pid, signal.SIGSTOP)
     point(stage)
-    os.kill(child.pid, signal.SIGSTOP)
     emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
-    assert emergency.press().how == "warm"
+    assert emergency.press().how == how
     emergency.close()
     pid = hangs.pid()
     assert process.alive(pid, process.start_time(pid) or 0)
+    assert os.getsid(pid) == pid, "in a session of its own"
     gone(emergency._threads)
 
 
 def test_leaving_after_the_ladder_spoke_starts_nothing(
-    stage: Stage, start_warm: Warm, slow: Slow, hangs: Waits, tmp_path: Path
+    slow: Slow, warmed: Child, hangs: Waits, tmp_path: Path
 ) -> None:
-    start_warm()
-    point(stage)
     emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
     watch = emergency.follow(emergency.press())
     until(watch.lines, "the ladder speaks")
@@ -99,44 +110,34 @@ def test_leaving_after_the_ladder_spoke_starts_nothing(
     assert not hangs.file.exists()
 
 
-def test_a_run_that_began_since_is_rolled_back_though_the_command_hangs(
-    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
+@pytest.mark.parametrize("known", [False, True])
+def test_a_ladder_that_came_after_the_press_gets_the_next_one_though_the_command_hangs(
+    stage: Stage, start_warm: Warm, hangs: Waits, key: Key, known: bool
 ) -> None:
+    if known:
+        point(stage)
     emergency = key(hangs.argv)
     first = emergency.press()
-    assert (first.how, first.ladder) == ("spawned", None)
+    assert first.how == "spawned"
+    assert known or first.ladder is None
     hangs.pid()
     assert emergency.press().how == "already", "there is still nothing to wake"
     start_warm()
-    point(stage)
+    if not known:
+        point(stage)
     again = emergency.press()
     assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / LADDER)
     serves(emergency.follow(again))
 
 
-def test_a_ladder_that_came_after_the_press_gets_the_next_one(
-    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
-) -> None:
-    point(stage)
-    emergency = key(hangs.argv)
-    assert emergency.press().how == "spawned"
-    hangs.pid()
-    start_warm()
-    again = emergency.press()
-    assert again.how == "warm"
-    serves(emergency.follow(again))
-
-
 def test_a_ladder_that_was_started_anew_gets_the_byte(
-    stage: Stage, start_warm: Warm, hangs: Waits, key: Key
+    warmed: Child, start_warm: Warm, hangs: Waits, key: Key
 ) -> None:
-    child = start_warm()
-    point(stage)
-    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key(hangs.argv)
     assert emergency.press().how == "warm"
-    child.kill()
-    child.wait()
+    warmed.kill()
+    warmed.wait()
     start_warm()
     press = emergency.press()
     serves(emergency.follow(press))
@@ -144,17 +145,15 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_presses_of_one_ladder_are_one_climb(
-    stage: Stage, start_warm: Warm, slow: Slow, key: Key, hangs: Waits, stopped: bool
+    stage: Stage, slow: Slow, warmed: Child, key: Key, hangs: Waits, stopped: bool
 ) -> None:
-    child = start_warm()
-    point(stage)
     if stopped:
-        os.kill(child.pid, signal.SIGSTOP)
+        os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key(hangs.argv)
     emergency.press()
     hows = {emergency.press().how for _ in range(5)}
     if stopped:
-        os.kill(child.pid, signal.SIGCONT)
+        os.kill(warmed.pid, signal.SIGCONT)
     watch = emergency.follow(emergency.press())
     until(watch.lines)
     hows |= {emergency.press().how for _ in range(5)}
@@ -162,16 +161,14 @@ def test_presses_of_one_ladder_are_one_climb(
     slow.end()
     ended(watch)
     assert wake.trigger(stage.plan.rollback_dir, wake.QUIT)
-    child.wait(30)
+    warmed.wait(30)
     assert len(triggers(stage)) == 1
 
 
 def test_presses_behind_another_ladder_are_no_second_climb(
-    stage: Stage, start_warm: Warm, key: Key, hangs: Waits
+    stage: Stage, warmed: Child, key: Key, hangs: Waits
 ) -> None:
     """The warm ladder follows one from a shell: a byte that waits meanwhile would climb anew."""
-    child = start_warm()
-    point(stage)
     directory, ladder = stage.plan.rollback_dir, stage.plan.rollback_dir / LADDER
     line = {"trigger": "command-1", "rung": "start", "state": "begin"}
     lock = Lock(directory)
@@ -188,7 +185,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
     finally:
         lock.close()
     assert wake.trigger(directory, wake.QUIT)
-    child.wait(30)
+    warmed.wait(30)
     assert triggers(stage) == {"command-1"}
 
 
@@ -202,7 +199,7 @@ def waiting(fifo: Path) -> int:
 
 
 def test_a_note_that_cannot_be_written_delays_nothing(
-    stage: Stage, start_warm: Warm, key: Key, gate: threading.Event,
+    stage: Stage, warmed: Child, key: Key, gate: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     real = asked
@@ -212,8 +209,6 @@ def test_a_note_that_cannot_be_written_delays_nothing(
         real(*args)
 
     monkeypatch.setattr(module, "asked", slow_disk)
-    start_warm()
-    point(stage)
     emergency = key()
     serves(emergency.follow(emergency.press()))
     gate.set()
@@ -284,15 +279,13 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
     serves(watch)
 
 
-@pytest.mark.parametrize(
-    ("at", "kept"), [(0.0, "abc"), (11.0, "bc"), (12.5, "c"), (99.0, "")]
-)  # fmt: skip
-def test_where_the_new_lines_begin(tmp_path: Path, at: float, kept: str) -> None:
+def test_where_the_new_lines_begin(tmp_path: Path) -> None:
     path = tmp_path / "l"
     lines = [("a", 10.0), ("b", 11.0), ("c", 13.0)]
     path.write_text("{torn\n" + "".join(json.dumps({"t": t, "at": x}) + "\n" for t, x in lines))
-    found, _ = read_lines(path, climbs.offset_at(path, at))
-    assert "".join(line["t"] for line in found) == kept
+    for at, kept in ((0.0, "abc"), (11.0, "bc"), (12.5, "c"), (99.0, "")):
+        found, _ = read_lines(path, climbs.offset_at(path, at))
+        assert "".join(line["t"] for line in found) == kept, at
     os.utime(path, (5.0, 5.0))
     assert climbs.offset_at(path, 10.0) == path.stat().st_size, "untouched since"
     assert climbs.offset_at(tmp_path / "none", 10.0) == 0

@@ -6,9 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ from console.viewer import guard as guards
 from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.viewer.guard_text import line
 from tests.viewer.conftest import gone
-from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
+from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record
 from tests.waiting import until
 
 LIMITS = (
@@ -35,44 +34,31 @@ LIMITS = (
     Limit("gpu.memory_used", above=40 * GIB, of="GPU-b"),
     Limit("disk.free", below=50 * GIB, of="/data"),
 )
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    return run_of(tmp_path / "20261120-140312-book-1a2b")
+TOLD = {
+    "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s: 4.9 GB/s", "swap"],
+    "unknown": ["no PSI"], "tte_s": 18.2, "tte_now_s": 3.1, "filling": "RAM", "rate": 4.9e9,
+    "missing": ["oom_score_adj: no", "kill path: no", "x"], "advisory": True,
+    "lease": {"left_s": 252.7, "attended": False}, "limits": [one.to_json() for one in LIMITS],
+}  # fmt: skip
+"""A page of a sentinel that warns."""
 
 
 def words(view: GuardView, now: float = MONO, width: int = 0) -> str:
     return plain(line(view, now, width))
 
 
-class Sentinel:
-    """A real one, over a run of this process with nothing alive: it has nobody to kill."""
-
-    def __init__(self, run: RunDir) -> None:
-        start = process.start_time(os.getpid()) or 0
-        sheet = Sheet(
-            run.id, str(run.path), str(run.path / "guard" / "live.ring"),
-            limits=(Limit("disk.free", below=1, of="/", source="site:3"),),
-            disks=("/",), runner=(os.getpid(), start), lease_s=600.0,
-        )  # fmt: skip
-        (run.path / "guard" / "guard.json").write_text(json.dumps(sheet.to_json()))
-        argv = [*module_argv("console.guard.sentinel"), str(run.path / "guard")]
-        self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
-
-    def end(self) -> None:
-        self.child.kill()
-        self.child.wait()
-
-
-@pytest.fixture
-def sentinel(run: RunDir) -> Iterator[Sentinel]:
-    found = Sentinel(run)
-    yield found
-    found.end()
-
-
-def test_a_real_sentinel_is_seen_and_missed(run: RunDir, sentinel: Sentinel) -> None:
+def test_a_real_sentinel_is_seen_and_missed(
+    run: RunDir, begin: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Over a run of this process with nothing alive: it has nobody to kill."""
+    start = process.start_time(os.getpid()) or 0
+    sheet = Sheet(
+        run.id, str(run.path), str(run.path / "guard" / "live.ring"),
+        limits=(Limit("disk.free", below=1, of="/", source="site:3"),),
+        disks=("/",), runner=(os.getpid(), start), lease_s=600.0,
+    )  # fmt: skip
+    (run.path / "guard" / "guard.json").write_text(json.dumps(sheet.to_json()))
+    sentinel = begin(*module_argv("console.guard.sentinel"), str(run.path / "guard"))
     watch = GuardWatch()
 
     def look() -> GuardView:
@@ -84,7 +70,8 @@ def test_a_real_sentinel_is_seen_and_missed(run: RunDir, sentinel: Sentinel) -> 
     assert view.at is not None
     assert time.monotonic() - view.at < 60
     assert "acts at RAM left <" in words(view, view.at)
-    sentinel.end()
+    sentinel.kill()
+    sentinel.wait()
     assert look().word == guards.GONE
     assert words(look(), look().at or 0.0).startswith("no guard: sentinel gone")
 
@@ -137,20 +124,13 @@ def test_a_page_that_lies_is_not_believed(run: RunDir, page: dict[str, object]) 
 
 
 def test_what_a_page_says(run: RunDir) -> None:
-    page = {
-        "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s"], "unknown": ["no PSI"],
-        "tte_s": 18.2, "tte_now_s": 3.1, "filling": "RAM", "rate": 4.9e9,
-        "missing": ["oom_score_adj"],
-        "lease": {"left_s": 252.7, "attended": False}, "advisory": True,
-        "limits": [one.to_json() for one in LIMITS],
-    }  # fmt: skip
-    view = view_of(run, page, None, this_boot=True)
+    view = view_of(run, TOLD, None, this_boot=True)
     assert view.lease == Lease(252.7)
-    assert view.reasons == ("RAM full in 18.2 s", "no PSI")
+    assert view.reasons == ("RAM full in 18.2 s: 4.9 GB/s", "swap", "no PSI")
     assert len(words(view, width=60)) <= 60
     at = [(one, replace(view, at=MONO - one).word_at(MONO)) for one in (4, 5, 6)]
     assert at == [(4, guards.WARN), (5, guards.WARN), (6, guards.SILENT)]
-    assert view_of(run, page, None, this_boot=False).at is None
+    assert view_of(run, TOLD, None, this_boot=False).at is None
 
 
 def test_the_nearest_limit_that_kills_is_marked() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,16 +16,6 @@ from console.viewer.guard_chart import LABEL, Curve, chart, columns
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, WALL, breach, climbed, record, run_of
 
 UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return run_of(tmp_path / "omni-console" / "runs" / "20261120-140312-book-1a2b")
-
-
-def text(found: BreachPage) -> str:
-    return "\n".join(words for words, _ in (*found.above, *found.below))
 
 
 def shown(run: RunDir) -> BreachPage:
@@ -104,21 +92,6 @@ def test_after_a_reboot_and_without_a_ring_there_is_what_the_breach_kept(
     (ram,) = shown(run).curves
     assert len(ram.points) == len(rows)
     assert ram.points[-1] == (MONO + KILL_S, pytest.approx((354 - 285) * GIB))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"killed": 3, "limit": [], "reason": None, "window": "x", "mono": None, "refused": 1},
-        {"killed": [None, {}, {"name": "\x1b[2J", "why": ["\x1b]0;x\x07"]}], "wall": "x", "at": {}},
-        {"window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}, "limit": {"metric": "no"}},
-    ],
-)
-def test_garbage_is_no_page_and_no_escape(run: RunDir, changes: dict[str, Any]) -> None:
-    record(run)
-    breach(run, **changes)
-    assert "\x1b" not in text(shown(run))
-    assert shown(run).above[0][0]
 
 
 # -- the curve -----------------------------------------------------------------------------------

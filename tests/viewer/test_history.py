@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 
@@ -65,17 +66,13 @@ def test_only_what_changed_is_read_again(hand: Make, reads: list[str]) -> None:
 
 
 def test_a_runner_that_dies_changes_the_word_without_a_journal(
-    hand: Make, reads: list[str]
+    hand: Make, reads: list[str], begin: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    child = subprocess.Popen(["sleep", "600"])
-    try:
-        made = hand()
-        made.runner((child.pid, process.start_time(child.pid) or 0))
-        made.state("running")
-        assert history.rows()[0].state == "running"
-    finally:
-        child.kill()
-        child.wait()
+    child = begin("sleep", "600")
+    hand().live((child.pid, process.start_time(child.pid) or 0))
+    assert history.rows()[0].state == "running"
+    child.kill()
+    child.wait()
     assert history.rows()[0].state == "interrupted"
     assert len(reads) == 1
 
@@ -94,8 +91,6 @@ def test_a_broken_journal_is_a_row_with_words(hand: Make) -> None:
 
 
 def test_a_run_that_is_removed_is_forgotten(hand: Make) -> None:
-    import shutil
-
     made = hand()
     history.rows()
     assert made.run.path in history._cache

@@ -17,8 +17,7 @@ from console.run.seal import sealed_plan
 from console.site.load import load_site
 from console.viewer.desk import Desk
 from tests.rollback.conftest import Stage
-from tests.viewer.test_emergency import point
-from tests.waiting import until
+from tests.viewer.test_emergency import point, serves
 
 TRAP = "raise SystemExit('hijacked')\n"
 
@@ -60,11 +59,8 @@ def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) 
     try:
         press = desk.emergency.press()
         assert press.how == "spawned"
-        climb = desk.emergency.follow(press)
-        until(lambda: climb.over, "the climb", 60.0)
-        result = climb.result()
-        assert result is not None, climb.trouble()
-        assert result.serving
+        climb = serves(desk.emergency.follow(press))
+        assert climb.lines()[0]["rung"] == "fence"
     finally:
         desk.close()
 

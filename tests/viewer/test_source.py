@@ -177,17 +177,3 @@ def test_an_empty_log_that_fills_is_said_and_an_ended_run_is_left_alone(hand: Ma
     source.look()
     assert len(source.logs) == 1
     source.close()
-
-
-def test_a_snapshot_brings_the_logs(hand: Make) -> None:
-    made = hand()
-    made.runner()
-    made.state("running")
-    watch = RunWatch(lambda snapshot: None, made.run, poll_s=0.02)
-    watch.start()
-    try:
-        until(lambda: watch.latest and watch.latest.logs)
-        write(made.run.log("cand"))
-        until(lambda: watch.latest and [log.name for log in watch.latest.logs][:1] == ["cand"])
-    finally:
-        watch.close()

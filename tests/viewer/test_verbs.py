@@ -9,11 +9,12 @@ from itertools import product
 import pytest
 
 from console.actions import action
+from console.errors import UsageError
 from console.run.control import Desk, Verb
 from console.run.state import VERBS, RunState, possible_verbs
 from console.run.view import RunView, StepView
 from console.viewer import verbs
-from console.viewer.verbs import ask, why_not
+from console.viewer.verbs import ask, resume, why_not
 from console.viewer.watch import RunWatch, Snapshot
 from tests.viewer.conftest import Hand
 from tests.waiting import until
@@ -81,13 +82,6 @@ def test_without_the_runners_word_nothing_is_answered(waiting: Waiting) -> None:
     assert why_not(blind, "abort") == ""
 
 
-def test_a_runner_that_does_not_answer_is_told_in_words(hand: Make) -> None:
-    made = hand()
-    seen = Snapshot(run=made.run, word="running", alive=True, desk={})
-    assert ask(seen, "abort").startswith("the runner does not answer")
-    assert ask(Snapshot(), "abort")
-
-
 def test_changed_inputs_go_with_a_retry(waiting: Waiting) -> None:
     _, desk, seen = waiting
     desk.check_inputs = lambda changes, why: "" if changes == {"n": "5"} else f"not {changes}"
@@ -123,14 +117,6 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
             assert not no.endswith(".")
 
 
-def test_a_silent_runner_and_one_that_has_not_caught_up(hand: Make) -> None:
-    paused = snapshot(hand(), RunState.PAUSED, "operator", silent=True)
-    assert why_not(paused, "next")
-    assert why_not(paused, "abort") == ""
-    late = replace(paused, silent=False, desk={"state": "running"})
-    assert why_not(late, "next")
-
-
 def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
     for verb in verbs._KNOWN:
         assert verb in VERBS
@@ -138,8 +124,22 @@ def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
         assert action(key).scope == "run"
 
 
+def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:
+    over = hand()
+    over.state("failed")
+    over.add("run.finished")
+    for run, step, words in (
+        (hand().live().run, "", "is alive"),
+        (over.run, "", "has ended"),
+        (hand().run, "nowhere", "'nowhere'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            resume(run, step)
+
+
 def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:
     made, _, seen = waiting
     assert made.server is not None
     made.server.close()
     assert ask(seen, "approve").startswith("the runner does not answer")
+    assert ask(Snapshot(), "abort")

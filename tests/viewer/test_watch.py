@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from tests.viewer.conftest import Hand, gone
 from tests.waiting import until
 
 Make = Callable[..., Hand]
-Sleeper = Callable[[], "subprocess.Popen[bytes]"]
+Begin = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture(autouse=True)
@@ -87,9 +86,7 @@ def test_without_any_run_it_says_none_and_finds_the_first(see: See, hand: Make) 
 def test_what_the_journal_says_arrives_and_older_snapshots_stay_as_they_were(
     see: See, hand: Make
 ) -> None:
-    made = hand()
-    made.runner()
-    made.state("running")
+    made = hand().live()
     seen = see()
     before = seen.until(lambda s: s.view.state is RunState.RUNNING)
     assert (before.word, before.alive, before.live) == ("running", True, True)
@@ -126,8 +123,8 @@ def test_nothing_is_delivered_while_nothing_changes(see: See, hand: Make) -> Non
     assert len(seen.all) == count
 
 
-def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, sleeper: Sleeper) -> None:
-    made, child = hand(), sleeper()
+def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, begin: Begin) -> None:
+    made, child = hand(), begin("sleep", "600")
     made.runner(number(child))
     made.state("running")
     seen = see()
@@ -137,6 +134,8 @@ def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, sleeper: 
     gone = seen.until(lambda s: s.word == "interrupted")
     assert (gone.alive, gone.view.state) == (False, RunState.RUNNING)
     until(lambda: not seen.now.live)
+    live.append(made.run.live, live.Live("runner", "runner", *number(begin("sleep", "600"))))
+    seen.until(lambda s: s.word == "running", "the runner that is recorded last counts")
 
 
 def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:
@@ -167,9 +166,7 @@ def test_a_runner_that_hangs_does_not_stop_the_journal(
 ) -> None:
     monkeypatch.setattr("console.viewer.watch.DESK_LIMIT_S", 0.05)
     monkeypatch.setattr("console.viewer.watch.DESK_S", 0.05)
-    made = hand()
-    made.runner()
-    made.state("running")
+    made = hand().live()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         with short_address(made.run.socket) as address:
             mute.bind(address)
@@ -186,16 +183,14 @@ def test_a_runner_that_hangs_does_not_stop_the_journal(
 
 
 def test_it_switches_to_a_live_run_when_the_one_on_show_has_ended(
-    see: See, hand: Make, sleeper: Sleeper
+    see: See, hand: Make, begin: Begin
 ) -> None:
-    first, child = hand(), sleeper()
+    first, child = hand(), begin("sleep", "600")
     first.runner(number(child))
     first.state("running")
     seen = see(first.run)
     seen.until(lambda s: s.live)
-    second = hand()
-    second.runner()
-    second.state("running")
+    second = hand().live()
     seen.until(lambda s: not s.live)
     shown = seen.now.run
     assert shown is not None
@@ -210,9 +205,7 @@ def test_an_old_run_that_was_asked_for_stays(see: See, hand: Make) -> None:
     old = hand()
     old.state("running")
     old.state("failed")
-    new = hand()
-    new.runner()
-    new.state("running")
+    hand().live()
     seen = see()
     seen.until(lambda s: s.live)
     seen.watch.show(old.run)
@@ -225,9 +218,7 @@ def test_an_old_run_that_was_asked_for_stays(see: See, hand: Make) -> None:
 
 
 def test_rungs_of_an_emergency_and_whether_it_climbs(see: See, hand: Make) -> None:
-    made = hand()
-    made.runner()
-    made.state("running")
+    made = hand().live()
 
     def say(trigger: str, rung: str, state: str) -> None:
         with made.run.ladder.open("a") as file:
@@ -297,9 +288,7 @@ def test_a_journal_that_is_garbage_is_unreadable_and_one_strange_event_is_not(
 def test_a_run_that_vanishes_makes_room(see: See, hand: Make) -> None:
     stays = hand()
     stays.state("running")
-    goes = hand(name="zzz")
-    goes.runner()
-    goes.state("running")
+    goes = hand(name="zzz").live()
     seen = see()
     seen.until(lambda s: s.live)
     os.unlink(next(Path(os.environ["OMNI_HOST_DIR"]).glob("*.json")))
@@ -321,20 +310,6 @@ def test_what_a_callback_raises_does_not_end_the_watch(hand: Make) -> None:
     made.state("running")
     until(lambda: len(calls) > 1)
     watch.close()
-
-
-def test_the_runners_recorded_last_is_the_one_that_counts(
-    see: See, hand: Make, sleeper: Sleeper
-) -> None:
-    made, dead = hand(), sleeper()
-    made.runner(number(dead))
-    dead.send_signal(signal.SIGKILL)
-    dead.wait()
-    made.state("running")
-    seen = see()
-    seen.until(lambda s: s.word == "interrupted")
-    live.append(made.run.live, live.Live("runner", "runner", *number(sleeper())))
-    seen.until(lambda s: s.word == "running")
 
 
 def test_the_first_snapshot_is_whole(see: See, hand: Make) -> None:

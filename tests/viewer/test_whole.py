@@ -11,24 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import BaselineNotReady, ConsoleError, UsageError
-from console.paths import module_argv
+from console.errors import BaselineNotReady, ConsoleError
+from console.playbook.load import load_playbook
 from console.rollback.proof import last, proof_file
 from console.run.launch import NotStarted
-from console.services import process
 from console.site.load import load_site
 from console.viewer import catalog, history
-from console.viewer.baseline import BaselineWatch
 from console.viewer.begin import begin
-from console.viewer.emergency import Emergency
-from console.viewer.verbs import ask, resume, why_not
+from console.viewer.verbs import ask, why_not
 from console.viewer.watch import RunWatch, Snapshot
-from tests.run.e2e.sites import REPORT, UP, book
+from tests.run.e2e.sites import REPORT, book
 from tests.run.e2e.world import World
+from tests.viewer.conftest import live_in
 from tests.waiting import until
 
-LONG = "id: long, run: [sleep, '600']"
-COMMAND = (*module_argv("console.cli"), "rollback")
 QUESTION = "id: ask, approval: {prompt: 'go on?', expires: 10m}"
 
 
@@ -92,9 +88,7 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
 
 
 def test_what_is_refused_leaves_no_trace(bare: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bare.env.items():
-        if name.startswith(("XDG_", "OMNI_")):
-            monkeypatch.setenv(name, value)
+    live_in(bare, monkeypatch)
     path = bare.write("b.yaml", book("id: one, note: hi"))
     site = load_site(bare.site)
     playbook = catalog.load(path, {}, site)
@@ -104,87 +98,9 @@ def test_what_is_refused_leaves_no_trace(bare: World, monkeypatch: pytest.Monkey
     assert history.rows() == []
     assert not bare.runs
     needy = bare.write("c.yaml", book("id: one, note: hi", inputs="n: {type: int, required: true}"))
-    from console.playbook.load import load_playbook
-
     with pytest.raises(ConsoleError, match="for its plan only"):
         begin(site, load_playbook(needy, planning=True), {}, step=False, say=lambda text: None)
     assert not bare.runs
-
-
-@pytest.mark.full
-@pytest.mark.alone
-def test_the_emergency_key_in_an_outage(inside: World, watch: RunWatch) -> None:
-    path = inside.write("b.yaml", book(UP, LONG))
-    start(inside, path)
-    until(lambda: watch.latest and watch.latest.view.outage and inside.pids("step"), "the outage")
-    assert inside.baseline() is None
-    emergency = Emergency(COMMAND, inside.root / "emergency.log")
-    try:
-        press = emergency.press()
-        assert press.how == "warm"
-        climb = emergency.follow(press)
-        climbs = until(lambda: (s := watch.latest) and s.climbing and s, str(watch.latest))
-        assert why_not(climbs, "next")
-        until(lambda: climb.over, "the climb", 60.0)
-        result = climb.result()
-        assert result is not None
-        assert result.serving
-        assert result.restore_s is not None
-    finally:
-        emergency.close()
-    assert inside.serves()
-    ended = seen(watch, "rolled_back")
-    until(lambda: watch.latest and len(watch.latest.rungs) and not watch.latest.climbing)
-    assert str(ended.rungs[-1]["trigger"]).startswith("warm-")
-    assert ended.view.verbs[-1]["who"].endswith(", with the emergency key")
-    proven = last(proof_file("local"))
-    assert proven is not None
-    assert proven.tok_s == result.tok_s
-
-
-@pytest.mark.full
-@pytest.mark.alone
-def test_a_run_whose_runner_died_is_resumed(inside: World, watch: RunWatch) -> None:
-    path = inside.write("b.yaml", book("id: one, note: hi", QUESTION))
-    start(inside, path)
-    waits = seen(watch, "waiting_approval")
-    assert waits.run is not None
-    with pytest.raises(UsageError, match="is alive"):
-        resume(waits.run)
-    inside.kill("runner")
-    gone = seen(watch, "interrupted")
-    assert why_not(gone, "next")
-    assert why_not(gone, "resume") == ""
-    assert history.rows()[0].state == "interrupted"
-    with pytest.raises(UsageError, match="has no step 'nowhere'"):
-        resume(waits.run, "nowhere")
-    resume(waits.run)
-    until(lambda: watch.latest and watch.latest.desk.get("attempt") == 2, "it is asked anew")
-    now = seen(watch, "waiting_approval")
-    assert ask(now, "reject", why="no") == ""
-    seen(watch, "paused")
-    assert ask(seen(watch, "paused"), "abort") == ""
-    ended = seen(watch, "cancelled", "rolled_back", "failed")
-    until(lambda: watch.latest and watch.latest.view.finished)
-    assert ended.run is not None
-    until(lambda: watch.latest and not watch.latest.alive)
-    with pytest.raises(UsageError, match="has ended"):
-        resume(ended.run)
-
-
-@pytest.mark.full
-@pytest.mark.alone
-def test_the_baseline_of_the_site_file_is_watched_and_asked(inside: World) -> None:
-    watch = BaselineWatch(lambda view: None, 0.05)
-    watch.start()
-    try:
-        until(lambda: watch.latest and watch.latest.word == "serving", str(watch.latest))
-        assert watch.verify().startswith("serving: 8 tokens, ")
-        until(lambda: watch.latest and watch.latest.proven_at)
-        process.stop_group(*(inside.baseline() or (0, 0)), grace_s=1.0)
-        until(lambda: watch.latest and watch.latest.word == "stopped", str(watch.latest))
-    finally:
-        watch.close()
 
 
 def test_what_a_first_frame_loads_is_cheap() -> None:

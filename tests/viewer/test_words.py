@@ -26,27 +26,11 @@ from console.viewer.guard_text import lease_words, line, lines
 from console.viewer.verbs import why_not
 from console.viewer.watch import Snapshot
 from tests.viewer.conftest import Hand
-from tests.viewer.guard_ring import (
-    END_S,
-    GIB,
-    KILL_S,
-    MONO,
-    WALL,
-    breach,
-    climbed,
-    record,
-    run_of,
-)
-from tests.viewer.test_guard import LIMITS
+from tests.viewer.guard_ring import END_S, GIB, KILL_S, MONO, WALL, breach, climbed, record
+from tests.viewer.test_guard import TOLD
 from tests.viewer.test_verbs import snapshot as seen_as
 
 EVIL = "\x1b[2J\x1b]0;x\x07boo"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> RunDir:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return run_of(tmp_path / "omni-console" / "runs" / "20261120-140312-book-1a2b")
 
 
 def drawn(rows: Iterable[Row]) -> str:
@@ -56,13 +40,7 @@ def drawn(rows: Iterable[Row]) -> str:
 
 
 def test_the_guards_line(run: RunDir, snapshot: SnapshotAssertion) -> None:
-    told = {
-        "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s: 4.9 GB/s", "swap"],
-        "unknown": ["no PSI"], "tte_s": 18.2, "tte_now_s": 3.1, "filling": "RAM", "rate": 4.9e9,
-        "missing": ["oom_score_adj: no", "kill path: no", "x"], "advisory": True,
-        "lease": {"left_s": 252.7, "attended": False}, "limits": [one.to_json() for one in LIMITS],
-    }  # fmt: skip
-    warned = view_of(run, told, None, this_boot=True)
+    warned = view_of(run, TOLD, None, this_boot=True)
     ok = GuardView(run, guards.OK, at=MONO)
     views = [
         NOBODY, *[GuardView(run, word, at=MONO, detail="its page is not whole") for word in (
@@ -75,7 +53,7 @@ def test_the_guards_line(run: RunDir, snapshot: SnapshotAssertion) -> None:
         replace(ok, spared=("hog is spared",), trouble=("log of hog: gone",)),
         GuardView(run, guards.WARN, at=MONO, reasons=("swap grows",)), warned,
         replace(warned, at=MONO - 2.0), replace(warned, at=MONO - 4), replace(warned, at=MONO - 9),
-        replace(warned, filling="VRAM"), view_of(run, told, None, this_boot=False),
+        replace(warned, filling="VRAM"), view_of(run, TOLD, None, this_boot=False),
         view_of(run, {"level": "ok", "tte_s": "soon", "reasons": 7}, None, this_boot=True),
         GuardView(run, guards.ACTED, breach={"at": WALL}), GuardView(run, guards.ENDED, after="x"),
     ]  # fmt: skip
@@ -165,6 +143,8 @@ BREACHES: dict[str, dict[str, Any]] = {
     "victims": {"killed": [KILLED, {"name": "other (pid 4)", "empty_s": 0.1}], "gap_s": 0.25,
                 "refused": ["hog: protected"]},
     "lease": {"cause": "lease", "reason": "nobody was attached", "killed": [], "limit": {}},
+    "more garbage": {"killed": 3, "refused": 1, "wall": "x", "at": {}, "limit": {"metric": "no"},
+                     "window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}},
     "garbage": {"killed": [None, {}, 3], "limit": [], "reason": EVIL, "window": "x", "mono": None},
 }  # fmt: skip
 
