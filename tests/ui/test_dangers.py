@@ -16,6 +16,7 @@ from console.run.directory import RunDir
 from console.viewer import history
 from screens.ask import AskScreen
 from screens.form import FormField, FormScreen
+from screens.operations import OperationsScreen
 from screens.outbox import Outbox
 from screens.palette import Palette
 from screens.rollback import RollbackScreen
@@ -102,6 +103,13 @@ async def test_a_hostile_word_to_confirm_is_drawn_clean(run: RunDir, asked: Aske
         assert "\x1b" not in drawn
         assert "\x9d" not in drawn
         assert asked == []
+
+
+async def test_what_breaks_beside_the_screen_is_said(run: RunDir) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        assert isinstance(app.screen, OperationsScreen)
+        app.screen.in_thread(lambda: setattr(app, "broken", 1 / 0))
+        await settled(pilot, lambda: "ZeroDivisionError" in said(app))
 
 
 def test_verbs_go_out_in_the_order_of_the_keys() -> None:

@@ -152,10 +152,11 @@ async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
 @pytest.mark.parametrize("readonly", [True, False])
 async def test_readonly_changes_nothing(run: RunDir, asked: Asked, readonly: bool) -> None:
     async with console(scene.failed(), run, readonly=readonly) as (app, pilot, desk):
-        for key in ("r", "s", "x", "y", "n", "a", "N", "v", "f12", "ctrl+backslash"):
+        for key in ("r", "s", "x", "y", "n", "a", "N", "v", "f12", "ctrl+backslash", "u"):
             app.screen.query_one(KeyLine).untell()
             await pilot.press(key)
-            assert not readonly or "read-only" in said(app), key
+            words = "nothing to resume" if key == "u" else "read-only"
+            assert not readonly or words in said(app), key
             if not isinstance(app.screen, OperationsScreen):
                 await pilot.press("escape")
         assert (desk.presses > 0) is not readonly

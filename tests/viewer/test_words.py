@@ -143,8 +143,8 @@ BREACHES: dict[str, dict[str, Any]] = {
     "victims": {"killed": [KILLED, {"name": "other (pid 4)", "empty_s": 0.1}], "gap_s": 0.25,
                 "refused": ["hog: protected"]},
     "lease": {"cause": "lease", "reason": "nobody was attached", "killed": [], "limit": {}},
-    "more garbage": {"killed": 3, "refused": 1, "wall": "x", "at": {}, "limit": {"metric": "no"},
-                     "window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}},
+    "more garbage": {"killed": 3, "refused": 1, "wall": "x", "at": {}, "limit": {"metric": "no"}},
+    "a torn window": {"window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}},
     "garbage": {"killed": [None, {}, 3], "limit": [], "reason": EVIL, "window": "x", "mono": None},
 }  # fmt: skip
 
