@@ -15,10 +15,18 @@ from console.preflight import oracle_host
 from console.preflight.names import Presence
 from console.preflight.oracle import Witness, accepts
 from console.preflight.oracle_host import HostLibrary, HostProgram, demo_engine, package_library
+from tests.ports import free_port
 from tests.testbed.plugin import lacking
 
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-P", "-m", "console.demo.engine", "--model", "x.gguf", "--port", "1")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time, and a port that nobody else takes meanwhile."""
+    monkeypatch.setattr(oracle_host, "ASK_S", 120.0)
+    monkeypatch.setattr(oracle_host, "_free_port", free_port)
 
 
 @pytest.fixture(scope="module")
