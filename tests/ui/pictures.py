@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
@@ -36,7 +36,7 @@ async def take(name: str, place: Path) -> None:
 def main() -> None:
     time.tzset()
     for module in CLOCKS:
-        sys.modules[module].time = STANDING  # type: ignore[attr-defined]
+        import_module(module).time = STANDING  # type: ignore[attr-defined]
     PLACE.mkdir(parents=True, exist_ok=True)
     for name in PICTURES:
         with tempfile.TemporaryDirectory() as place:
