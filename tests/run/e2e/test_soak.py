@@ -232,17 +232,6 @@ def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
     assert figure(view, "errors") == 4
 
 
-def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
-    world.detach(world.write("b.yaml", book(SIDE, soak("60s", ", every: 0s"), GATE)))
-    world.until(lambda: answered(world, 3), "the soak has begun")
-    assert world.tell("abort").code == 0
-    view = world.over()
-    assert str(world.at("soak").state) == "cancelled"
-    assert figure(view, "requests") >= 3
-    assert view.soaks["soak"]["early"] == "stopped before its end"
-    assert not view.verdicts
-
-
 @pytest.mark.engine
 def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
     world = box.world
@@ -259,13 +248,3 @@ def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
     assert figure(view, "rss_peak") > 2**20
     assert figure(view, "rss_growth") is None, "two processes are not compared"
     assert figure(view, "critical_lines") == 0
-
-
-def test_a_soak_of_the_baseline(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(soak("2s", service="baseline"))))
-    view = world.view()
-    assert done.code == 0, done
-    assert figure(view, "requests") > 1
-    assert figure(view, "restarts") == 0
-    assert not view.services, "it is not taken into the run"
-    assert world.serves()

@@ -23,6 +23,8 @@ class Script:
     token_s: float = TOKEN_S
     health: int = 200
     """HTTP status of /health: 503 while it loads."""
+    answers: int = 1_000_000
+    """So many completions, then HTTP 500 to each."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,6 +48,10 @@ class Handler(BaseHTTPRequestHandler):
         self.server.stopped.wait()
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked.get("max_tokens", 8))
+        self.server.script.answers -= 1
+        if self.server.script.answers < 0:
+            self._json(500, {"error": {"message": "out of memory"}})
+            return
         with contextlib.suppress(OSError):  # whoever asked has gone, or this engine has
             if asked.get("stream"):
                 self._stream(count)
