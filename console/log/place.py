@@ -66,20 +66,23 @@ class Place:
             # What is being read stays, even when the log has dropped it.
             self._page = self._page[: self.height]
             return self._page
-        number, part = self._top
-        at = self.buffer.index(number)
-        if at < self.buffer.visible and self.buffer.number(at) != number:
-            part = 0
-        self._page = self._fill(at, part)
+        self._page = self._fill(*self._visible(self._top))
         if self._filtered and not self.follow and len(self._page) < self.height:
             # Few lines are left below: show those above too.
-            number, part = min(self._top, self._last())
-            self._page = self._fill(self.buffer.index(number), part)
+            self._page = self._fill(*self._visible(min(self._top, self._last())))
         if self.buffer.settled:
             self._filtered = False
             if self._page:
                 self._top = (self._page[0].number, self._page[0].part)
         return self._page
+
+    def _visible(self, row: tuple[int, int]) -> tuple[int, int]:
+        """(index among the visible lines, part) of a row; of the next line from its first row on
+        where that line is not visible."""
+        number, part = row
+        at = self.buffer.index(number)
+        there = at < self.buffer.visible and self.buffer.number(at) == number
+        return at, part if there else 0
 
     def _fill(self, at: int, part: int) -> list[Row]:
         page: list[Row] = []
@@ -110,10 +113,7 @@ class Place:
     def move(self, by: int) -> None:
         """So many rows down, or up where negative; never past the last page. Stops following."""
         self.stop()
-        number, part = self._top
-        at = self.buffer.index(number)
-        if at < self.buffer.visible and self.buffer.number(at) != number:
-            part = 0
+        at, part = self._visible(self._top)
         if by < 0:
             self._top = self._back(at, part, -by)
             return

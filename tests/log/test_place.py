@@ -100,5 +100,14 @@ class Reading(RuleBasedStateMachine):
         assert 0 <= self.place.new <= self.buffer.end
 
 
+def test_a_filter_that_hides_the_top_line_shows_the_next_one_from_its_first_row() -> None:
+    reading = Reading()
+    reading.open(height=3, tall=True)
+    reading.come(["bb", "a"])  # three rows and two: the page begins in the middle of the first
+    reading.place.bring(1)
+    reading.filter("a")
+    assert reading.page() == [(1, 0), (1, 1)]
+
+
 Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestReading = Reading.TestCase

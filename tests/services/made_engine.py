@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
@@ -64,8 +64,12 @@ class Container:
         """The command lines of all that runs in it."""
         jobs = [job for job in (self.job, *self.inside) if job.child]
         sessions = {job.child.pid for job in jobs if job.child}
-        mine = [one.pid for one in process.all_stats() if one.session in sessions]
-        return [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in mine]
+        found = []
+        for one in process.all_stats():
+            if one.session in sessions:
+                with suppress(OSError):  # it has ended meanwhile
+                    found.append(Path(f"/proc/{one.pid}/cmdline").read_bytes().decode())
+        return found
 
     def inspected(self) -> dict[str, Any]:
         job = self.job
