@@ -7,33 +7,19 @@ behind ends with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+
+from tests.mutants.coverage_map import PLUGIN, Test, tree_files
 
 MEMORY_KB = 8_000_000
 """What one process may hold: a loop that never ends must not take the machine's memory."""
-HANGS_S = 60.0
-START_S = 90.0
-
-
-class Ran(NamedTuple):
-    """What one call of pytest came to."""
-
-    failed: str
-    """The first test (or file) that failed or hung; empty where all passed."""
-    hung: bool
-    tests: int
-    broken: str
-    """Why pytest could not run at all; empty where it did."""
+HANGS_S, START_S = 60.0, 90.0
+AWAY = ("COVERAGE_", "COV_", "PYTEST_", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_")
 
 
 @cache
@@ -41,10 +27,7 @@ def enclosed() -> tuple[str, ...]:
     """The command that gives its arguments a process namespace; empty where there is none."""
     user = ("--user", "--map-current-user") if os.geteuid() else ()
     command = ("unshare", *user, "--pid", "--fork", "--mount-proc", "--kill-child", "--")
-    try:
-        done = subprocess.run([*command, "true"], capture_output=True, check=False)
-    except OSError:
-        return ()
+    done = subprocess.run([*command, "true"], capture_output=True, check=False)
     return command if done.returncode == 0 else ()
 
 
@@ -52,113 +35,84 @@ class Scratch:
     """One copy. Not shared: each worker has its own."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
         self.place = Path(tempfile.mkdtemp(prefix="om"))
         self.tree = self.place / "r"
         self.python = self.tree / ".venv/bin/python"
-        self._time = int(time.time()) - 1_000_000
         self._running: subprocess.Popen[bytes] | None = None
-        self._copy()
-        self._environment()
+        (self.place / "v").mkdir()
+        self.tree.mkdir()
+        copy = ["cp", "--parents", "-p", "-t", str(self.tree), "--", *tree_files(root)]
+        subprocess.run(copy, cwd=root, check=True)
+        shutil.copy(PLUGIN, self.tree / "mutants_plugin.py")
+        self._environment(root / ".venv/bin")
 
-    def _copy(self) -> None:
-        listed = subprocess.check_output(
-            ["git", "ls-files", "-coz", "--exclude-standard"], cwd=self.root, text=True
-        )
-        for name in filter(None, listed.split("\0")):
-            if (self.root / name).is_file():
-                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(self.root / name, self.tree / name)
-        shutil.copy(Path(__file__).with_name("plugin.py"), self.tree / "mutants_plugin.py")
-
-    def _environment(self) -> None:
+    def _environment(self, owner: Path) -> None:
         """All packages are those of the tree's own environment, except the program's own."""
-        owner = self.root / ".venv/bin"
-        subprocess.run(
-            [owner / "python", "-m", "venv", "--without-pip", self.tree / ".venv"], check=True
-        )
+        venv = self.tree / ".venv"
+        subprocess.run([owner / "python", "-m", "venv", "--without-pip", venv], check=True)
         ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        theirs, ours = (
-            subprocess.check_output([python, "-c", ask], text=True).strip()
-            for python in (owner / "python", self.python)
-        )
+        theirs, ours = (subprocess.check_output([python, "-c", ask], text=True).strip()
+                        for python in (owner / "python", self.python))  # fmt: skip
         Path(ours, "mutants.pth").write_text(f"{self.tree}\n{theirs}\n")
         for script in owner.iterdir():
             own = self.python.with_name(script.name)
-            if own.exists() or script.name.startswith("python"):
-                continue
             head, _, rest = script.read_bytes().partition(b"\n")
             if head.startswith(b"#!") and b"python" in head:
                 own.write_bytes(f"#!{self.python}\n".encode() + rest)
                 own.chmod(0o755)
-            else:
+            elif not own.exists():
                 own.symlink_to(script)
-        where = "import console.cli; print(console.cli.__file__)"
-        told = subprocess.check_output([self.python, "-P", "-c", where], text=True, cwd="/")
+        ask = "import console.cli; print(console.cli.__file__)"
+        told = subprocess.check_output([self.python, "-P", "-c", ask], text=True, cwd="/")
         if not told.startswith(str(self.tree)):
             raise RuntimeError(f"the copy at {self.tree} loads {told.strip()}")
 
-    def get(self, file: str) -> bytes:
-        """A source file of the copy: the checkout itself may change meanwhile."""
+    def put(self, file: str, text: str) -> None:
+        """Write a source file; bytecode of the same second and size would be taken for its own."""
         path = self.tree / file
-        return path.read_bytes() if path.exists() else b""
+        path.write_text(text, "utf-8")
+        shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
 
-    def put(self, file: str, data: bytes) -> None:
-        """Write a source file; its time is a new one, or Python would take its old bytecode."""
-        self._time += 2
-        (self.tree / file).write_bytes(data)
-        os.utime(self.tree / file, (self._time, self._time))
-
-    def run(self, tests: Sequence[str], seconds: float, hangs_s: float = HANGS_S) -> Ran:
-        """Run these tests, in this order, until one fails or the seconds are used up."""
+    def run(self, tests: list[Test]) -> tuple[Test | None, bool, int]:
+        """Run these tests, in this order, until one fails, hangs or cannot begin: that one, whether
+        it hung, and how many began."""
+        hangs_s = max(HANGS_S, *(3 * test.seconds for test in tests))
+        limit_s = START_S + hangs_s + 3 * sum(test.seconds for test in tests)
         events = self.place / "events"
-        events.unlink(missing_ok=True)
-        (self.place / "chosen").write_text("\n".join(tests), "utf-8")
-        files = [file for file in dict.fromkeys(name.split("::")[0] for name in tests)
-                 if (self.tree / file).exists()]  # fmt: skip
-        if not files:
-            return Ran("", False, 0, "the files of these tests are gone")
+        events.write_text("")
+        (self.place / "chosen").write_text("\n".join(test.name for test in tests), "utf-8")
         call = [
             *enclosed(), "sh", "-c", f'ulimit -d {MEMORY_KB}; "$@"; exit $?', "sh",
             str(self.python), "-m", "pytest", "-x", "-q", "-p", "mutants_plugin",
             "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", f"timeout={hangs_s:.0f}",
-            f"--basetemp={self.place}/t", *files,
+            f"--basetemp={self.place}/t", *dict.fromkeys(test.file for test in tests),
         ]  # fmt: skip
+        env = {name: value for name, value in os.environ.items() if not name.startswith(AWAY)}
+        env |= {"MUTANTS_PLACE": str(self.place), "TMPDIR": f"{self.place}/v"}
         with (self.place / "output").open("wb") as output:
-            self._running = process = subprocess.Popen(
-                call, cwd=self.tree, env=self._env(seconds), start_new_session=True,
+            self._running = subprocess.Popen(
+                call, cwd=self.tree, env=env, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
             try:
-                code = process.wait(seconds + hangs_s + START_S)
+                code = self._running.wait(limit_s)
             except subprocess.TimeoutExpired:
-                code = None
-                self.stop()
-        lines = events.read_text("utf-8").splitlines() if events.exists() else []
-        began = [line.partition(" ")[2] for line in lines if line.startswith("began ")]
-        failed = [line.partition(" ")[2] for line in lines if line.startswith("failed ")]
+                self._running.kill()
+                self._running.wait()
+                code = -1
+        lines = events.read_text("utf-8").splitlines()
+        began, failed = ([line.removeprefix(word) for line in lines if line.startswith(word)]
+                         for word in ("began ", "failed "))  # fmt: skip
         said = (self.place / "output").read_text("utf-8", "replace")
-        if code is None or (code not in (0, 1, 2, 5) and began and not failed):
-            return Ran((failed or began or [""])[-1], True, len(began), "")
-        broken = "" if failed or code in (0, 1, 2, 5) else said[-400:]
-        hung = bool(failed) and "Failed: Timeout" in said
-        return Ran(failed[0] if failed else "", hung, len(began), broken)
-
-    def _env(self, seconds: float) -> dict[str, str]:
-        away = ("COVERAGE_", "COV_", "PYTEST_", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(away)}
-        spare = self.place / "v"
-        spare.mkdir(exist_ok=True)
-        return kept | {"MUTANTS_PLACE": str(self.place), "MUTANTS_SECONDS": f"{seconds}",
-                       "TMPDIR": str(spare)}  # fmt: skip
-
-    def stop(self) -> None:
-        """End what runs now; the namespace takes with it all that was started inside."""
-        if self._running is not None and self._running.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._running.pid, signal.SIGKILL)
-            self._running.wait()
+        if began and not failed and code in (0, 1, 2, 5):
+            return None, False, len(began)
+        suspect = (failed or began[-1:] or [""])[0]  # a file, where it could not be collected
+        found = (test for test in tests if suspect in (test.name, test.file))
+        return next(found, tests[0]), code == -1 or "Failed: Timeout" in said, len(began)
 
     def close(self) -> None:
-        self.stop()
+        """End what runs now and all of its namespace; in a place that is gone no more can begin."""
+        if self._running is not None and self._running.poll() is None:
+            self._running.kill()
+            self._running.wait()
         shutil.rmtree(self.place, ignore_errors=True)
