@@ -12,7 +12,7 @@ import pytest
 from console.services import docker_client
 from console.services import exec as exec_module
 from console.services.docker_client import connect
-from tests.services.containers import ENGINES, Recorder
+from tests.services.containers import ENGINES, Place, Recorder
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.engine import Engine
 
@@ -83,3 +83,8 @@ def mine(client: docker.DockerClient) -> Iterator[dict[str, str]]:
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
     return Recorder(tmp_path)
+
+
+@pytest.fixture
+def place(client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path) -> Place:
+    return Place(client, image, mine, tmp_path)

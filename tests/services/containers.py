@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import docker
 import pytest
 
 from console.services.base import ContainerSpec, Handle, Launch, Ready, ServiceSpec
+from console.services.container import ContainerDriver
+from console.services.docker_client import inspect
+from tests.services.serving import serving, unix_listener
 
 _REAL = (pytest.mark.engine, pytest.mark.alone)
 ENGINES = ["made", pytest.param("real", marks=[*_REAL, pytest.mark.full])]
@@ -45,6 +49,48 @@ def busy(image: str, *argv: str, **more: Any) -> ContainerSpec:
     return ContainerSpec(image=image, command=argv or FOREVER, **more)
 
 
+class Place:
+    """An engine for one test: an image of it, the test's label, and what its launch recorded."""
+
+    def __init__(
+        self, client: docker.DockerClient, image: str, mine: dict[str, str], folder: Path
+    ) -> None:
+        self.client, self.image, self.mine, self.folder = client, image, mine, folder
+        self.handles: list[Handle] = []
+        self.states: list[str] = []
+        """Of the containers, when they were recorded."""
+        self.said: list[str] = []
+        self.launch = Launch("run-1", folder / "service.log", self._record)
+
+    def _record(self, handle: Handle) -> None:
+        self.handles.append(handle)
+        self.states.append(self.look(handle.container)["State"]["Status"])
+
+    def look(self, container: str) -> dict[str, Any]:
+        found = inspect(self.client, container)
+        assert found is not None
+        return found
+
+    def driver(self, name: str, runs: Any, url: str = "http://127.0.0.1:9") -> ContainerDriver:
+        spec = service(name, runs, url, timeout_s=60.0)
+        return ContainerDriver(spec, self.client, labels=self.mine, say=self.said.append)
+
+    def shell(self, script: str, **more: Any) -> ContainerDriver:
+        """A driver of a service that runs this script."""
+        return self.driver(unique("shell"), busy(self.image, "sh", "-c", script, **more))
+
+    def create(self, *argv: str, name: str = "", policy: str = "", **more: Any) -> str:
+        """A container that somebody else made, by its id."""
+        if policy:
+            more["host_config"] = self.client.api.create_host_config(
+                restart_policy={"Name": policy}
+            )
+        made = self.client.api.create_container(
+            self.image, list(argv), name=name or unique("own"), labels=self.mine, **more
+        )
+        return str(made["Id"])
+
+
 class Recorder:
     """A Launch, and the handles that were recorded in it."""
 
@@ -70,42 +116,10 @@ def tidy_up(api: Any, *words: str) -> None:
 @contextmanager
 def fake_daemon(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
     """The address of a unix socket; `answer(connection, over)` has each connection in a thread."""
-    import tempfile
-
-    folder = Path(tempfile.mkdtemp(prefix="omni-fake-"))
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(folder / "docker.sock"))
-    server.listen(16)
-    over = threading.Event()
-    threads: list[threading.Thread] = []
-
-    def serve(connection: socket.socket) -> None:
-        with connection:
-            try:
-                answer(connection, over)
-            except OSError:
-                pass  # the other side hung up
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            threads.append(threading.Thread(target=serve, args=(connection,), daemon=True))
-            threads[-1].start()
-
-    acceptor = threading.Thread(target=accept, daemon=True)
-    acceptor.start()
-    try:
-        yield f"unix://{folder / 'docker.sock'}"
-    finally:
-        over.set()
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        for thread in (acceptor, *threads):
-            thread.join(5)
-        shutil.rmtree(folder)
+    with TemporaryDirectory(prefix="omni-fake-") as folder, serving(
+        unix_listener(f"{folder}/docker.sock"), lambda peer: answer(peer, over)
+    ) as over:
+        yield f"unix://{folder}/docker.sock"
 
 
 class Line:
@@ -120,10 +134,8 @@ class Line:
     def cut(self) -> None:
         self.up.clear()
         for end in list(self._open):
-            try:
+            with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def answer(self, connection: socket.socket, over: threading.Event) -> None:
         if not self.up.is_set():
@@ -138,13 +150,9 @@ class Line:
             self._open -= {connection, engine}
 
     def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        try:
+        with suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(data)
-        except OSError:
-            pass
         for end in (source, target):
-            try:
+            with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass

@@ -10,17 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
 from console.errors import EngineError, ServiceError
 from console.services import compose_command
-from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec
+from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec, Handle
 from console.services.compose import PROJECT, SERVICE, ComposeDriver, resolve_container, up_argv
 from console.services.container import labels_of
-from console.services.docker_client import inspect
 from tests.services.containers import (
-    Recorder,
+    Place,
     also_real,
     only_real,
     service,
@@ -58,26 +56,13 @@ volumes:
 class Stack:
     """A compose project of the operator's: its file, names, and drivers for its candidate."""
 
-    def __init__(
-        self,
-        client: docker.DockerClient,
-        image: str,
-        label: dict[str, str],
-        folder: Path,
-        env: dict[str, str],
-    ) -> None:
-        self.client = client
-        self.label = label
-        self.folder = folder
-        self.env = env
-        self.project = unique("stack")
-        self.name = unique("named")
-        self.service = unique("lab")
-        self.file = folder / "compose.yaml"
-        self.said: list[str] = []
-        (token,) = label.values()
-        text = FILE.format(project=self.project, image=image, token=token, name=self.name)
-        self.file.write_text(text)
+    def __init__(self, place: Place, env: dict[str, str]) -> None:
+        self.place, self.client, self.env = place, place.client, env
+        self.project, self.name, self.service = unique("stack"), unique("named"), unique("lab")
+        self.file = place.folder / "compose.yaml"
+        (token,) = place.mine.values()
+        names = {"project": self.project, "image": place.image, "token": token, "name": self.name}
+        self.file.write_text(FILE.format(**names))
 
     def edit(self, old: str, new: str) -> None:
         text = self.file.read_text()
@@ -85,82 +70,54 @@ class Stack:
         self.file.write_text(text.replace(old, new))
 
     def driver(self, **more: Any) -> ComposeDriver:
-        runs = ComposeSpec(
-            **{
-                "files": (self.file,),
-                "service": "candidate",
-                "profiles": ("lab",),
-                "env": (("WORD", "hello"),),
-                "memory_bytes": 64 * 1024 * 1024,
-                **more,
-            }
-        )
-        spec = service(self.service, runs)
+        usual = {
+            "files": (self.file,), "service": "candidate", "profiles": ("lab",),
+            "env": (("WORD", "hello"),), "memory_bytes": 64 * 1024 * 1024,
+        }  # fmt: skip
+        spec = service(self.service, ComposeSpec(**{**usual, **more}))
         return ComposeDriver(
-            spec, self.client, self.folder / "run", labels=self.label, say=self.said.append
-        )
+            spec, self.client, self.place.folder / "run", labels=self.place.mine,
+            say=self.place.said.append,
+        )  # fmt: skip
 
-    def docker(self, *argv: str) -> str:
-        done = subprocess.run(
-            ["docker", *argv],
-            env={**os.environ, **self.env, "WORD": "x"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+    def start(self, **more: Any) -> Handle:
+        return self.driver(**more).start(self.place.launch)
+
+    def docker(self, *argv: str) -> None:
+        env = {**os.environ, **self.env, "WORD": "x"}
+        done = subprocess.run(["docker", *argv], env=env, capture_output=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def containers(self) -> list[str]:
-        rows = self.client.api.containers(
-            all=True, filters={"label": [f"{key}={value}" for key, value in self.label.items()]}
-        )
+        ((key, value),) = self.place.mine.items()
+        rows = self.client.api.containers(all=True, filters={"label": f"{key}={value}"})
         return sorted(row["Names"][0] for row in rows)
 
 
 @pytest.fixture
 def stack(
-    client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+    place: Place, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stack]:
     if request.node.callspec.params["client"] == "made":
         run = MadeCompose(request.getfixturevalue("made"))
         monkeypatch.setattr(compose_command, "_run", run)
-        yield Stack(client, image, mine, tmp_path, {})
+        yield Stack(place, {})
         return
     docker_env = request.getfixturevalue("docker_env")
     for key, value in docker_env.items():
         monkeypatch.setenv(key, value)
-    made = Stack(client, image, mine, tmp_path, docker_env)
+    made = Stack(place, docker_env)
     yield made
-    tidy_up(client.api, made.project, made.service)
-
-
-def look(stack: Stack, container: str) -> dict[str, Any]:
-    found = inspect(stack.client, container)
-    assert found is not None
-    return found
+    tidy_up(place.client.api, made.project, made.service)
 
 
 @also_real
-def test_a_candidate_has_limits_labels_and_drags_nothing_along(
-    stack: Stack, recorder: Recorder
-) -> None:
-    driver, states = stack.driver(), list[str]()
-
-    def record(handle: Any) -> None:
-        recorder.handles.append(handle)
-        states.append(look(stack, handle.container)["State"]["Status"])
-
-    handle = driver.start(replace(recorder.launch, record=record))
-    assert recorder.handles == [handle]
-    assert states == ["created"]
+def test_a_candidate_has_limits_labels_and_drags_nothing_along(stack: Stack) -> None:
+    driver = stack.driver()
+    handle = driver.start(stack.place.launch)
+    assert (stack.place.handles, stack.place.states) == ([handle], ["created"])
     assert stack.containers() == [f"/{stack.name}"]
-    found = look(stack, handle.container)
+    found = stack.place.look(handle.container)
     host, labels = found["HostConfig"], labels_of(found)
     assert host["Memory"] == host["MemorySwap"] == 64 * 1024 * 1024
     assert host["RestartPolicy"]["Name"] == "no"
@@ -178,76 +135,66 @@ def test_a_candidate_has_limits_labels_and_drags_nothing_along(
     assert driver.find() is None
 
 
-def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(
-    stack: Stack, recorder: Recorder
-) -> None:
-    first = stack.driver().start(recorder.launch)
+def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(stack: Stack) -> None:
+    first = stack.start()
     stack.driver().stop(first, 5)
-    again = stack.driver().start(replace(recorder.launch, run_id="run-2"))
+    again = stack.driver().start(replace(stack.place.launch, run_id="run-2"))
     assert again.container == first.container
-    assert any(stack.name in line for line in stack.said)
+    assert any(stack.name in line for line in stack.place.said)
     stack.driver().stop(again, 5)
     stack.edit("echo up", "echo changed")
-    changed = stack.driver().start(recorder.launch)
+    changed = stack.start()
     assert changed.container != first.container
     assert changed.name == stack.name
-    assert look(stack, first.container)["Name"] == f"/{stack.name}.{first.container[:6]}-1"
-    assert not look(stack, first.container)["State"]["Running"]
+    aside = stack.place.look(first.container)
+    assert aside["Name"] == f"/{stack.name}.{first.container[:6]}-1"
+    assert not aside["State"]["Running"]
 
 
-def test_a_changed_one_that_still_runs_is_refused(stack: Stack, recorder: Recorder) -> None:
+def test_a_changed_one_that_still_runs_is_refused(stack: Stack) -> None:
     stack.edit(f"    container_name: {stack.name}\n", "")
-    first = stack.driver().start(recorder.launch)
+    first = stack.start()
     stack.edit("echo up", "echo changed")
     with pytest.raises(ServiceError) as caught:
-        stack.driver().start(recorder.launch)
+        stack.start()
     assert caught.value.hint == f"docker stop {first.name}"
     assert len(stack.containers()) == 1
 
 
-def test_the_operators_own_containers_are_left_alone(
-    stack: Stack, recorder: Recorder, image: str
-) -> None:
-    stack.client.api.create_container(image, ["true"], name=stack.name, labels=stack.label)
-    theirs = look(stack, stack.name)
+def test_the_operators_own_containers_are_left_alone(stack: Stack) -> None:
+    theirs = stack.place.create("true", name=stack.name)
     with pytest.raises(ServiceError):
-        stack.driver().start(recorder.launch)
-    assert recorder.handles == []
-    assert look(stack, stack.name)["Id"] == theirs["Id"]
-    assert look(stack, stack.name)["State"]["Status"] == "created"
+        stack.start()
+    assert stack.place.handles == []
+    found = stack.place.look(stack.name)
+    assert (found["Id"], found["State"]["Status"]) == (theirs, "created")
 
 
 @only_real
 @pytest.mark.parametrize("network", ["", "networks: {default: {driver: bridge}}\n"])
-def test_the_operators_volumes_and_networks_are_shared(
-    stack: Stack, recorder: Recorder, network: str
-) -> None:
+def test_the_operators_volumes_and_networks_are_shared(stack: Stack, network: str) -> None:
+    name = f"{stack.project}_default"
     stack.edit("volumes:\n  models:\n", f"{network}volumes:\n  models:\n")
     stack.docker("compose", "-f", str(stack.file), "up", "-d", "baseline")
     stack.docker("volume", "create", f"{stack.project}_models")
-    shared = look_network(stack, f"{stack.project}_default")
+    shared = stack.client.api.inspect_network(name)["Id"]
     if network:  # compose would make a network anew that differs from the file
         stack.edit("driver: bridge", "driver: bridge, attachable: true")
-    handle = stack.driver().start(recorder.launch)
-    found = look(stack, handle.container)
+    found = stack.place.look(stack.start().container)
     assert [mount["Name"] for mount in found["Mounts"]] == [f"{stack.project}_models"]
-    assert list(found["NetworkSettings"]["Networks"]) == [f"{stack.project}_default"]
-    assert look_network(stack, f"{stack.project}_default")["Id"] == shared["Id"]
+    assert list(found["NetworkSettings"]["Networks"]) == [name]
+    assert stack.client.api.inspect_network(name)["Id"] == shared
 
 
-def look_network(stack: Stack, name: str) -> dict[str, Any]:
-    return dict(stack.client.api.inspect_network(name))
-
-
-def test_a_baseline_is_found_by_its_labels(
-    client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_baseline_is_found_by_its_labels(place: Place) -> None:
     """Never one of the console's own, nor a command that compose ran once."""
-    file, project, other = tmp_path / "compose.yaml", unique("stack"), unique("other")
+    client, file = place.client, place.folder / "compose.yaml"
+    project, other = unique("stack"), unique("other")
 
     def make(of: str, at: Path = file, **more: str) -> str:
         marks = {f"{PROJECT}": of, SERVICE: "baseline", f"{PROJECT}.config_files": f"/x,{at}"}
-        made = client.api.create_container(image, ["sleep", "60"], labels={**mine, **marks, **more})
+        labels = {**place.mine, **marks, **more}
+        made = client.api.create_container(place.image, ["sleep", "60"], labels=labels)
         return str(made["Id"])
 
     assert resolve_container(client, (file,), "baseline") is None
@@ -276,7 +223,7 @@ def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> N
     stack.docker(*up_argv((stack.file,), "baseline")[1:])
     assert resolve_container(stack.client, (stack.file,), "baseline") == before
     assert before is not None
-    assert look(stack, before)["State"]["Running"]
+    assert stack.place.look(before)["State"]["Running"]
 
 
 LAB = "profiles: [lab]"
@@ -295,55 +242,50 @@ LAB = "profiles: [lab]"
     ],
     indirect=["client"],
 )
-def test_what_is_wrong_with_the_file_is_said(
-    stack: Stack, recorder: Recorder, old: str, new: str, words: str
-) -> None:
+def test_what_is_wrong_with_the_file_is_said(stack: Stack, old: str, new: str, words: str) -> None:
     stack.edit(old, new)
     with pytest.raises(ServiceError, match=words):
-        stack.driver().start(recorder.launch)
+        stack.start()
     assert stack.containers() == []
 
 
-def test_a_missing_image_is_not_pulled(stack: Stack, recorder: Recorder, image: str) -> None:
-    stack.edit(f"image: {image}", "image: registry.invalid/none:1")
+def test_a_missing_image_is_not_pulled(stack: Stack) -> None:
+    stack.edit(f"image: {stack.place.image}", "image: registry.invalid/none:1")
     with pytest.raises(ServiceError) as caught:
-        stack.driver().start(recorder.launch)
+        stack.start()
     assert caught.value.hint == "docker pull registry.invalid/none:1"
 
 
 def test_a_variable_that_is_not_set_is_said(stack: Stack) -> None:
     stack.driver(env=()).resolve()
-    assert any("$WORD" in line for line in stack.said)
+    assert any("$WORD" in line for line in stack.place.said)
 
 
 @only_real
-def test_without_the_plugin(
-    stack: Stack, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "empty"))
+def test_without_the_plugin(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(stack.place.folder / "empty"))
     with pytest.raises(EngineError) as caught:
-        stack.driver().start(recorder.launch)
+        stack.start()
     assert "docker-compose-plugin" in caught.value.hint
 
 
 def test_compose_carries_the_cookie_of_the_run(
-    stack: Stack, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, str]] = []
+    seen: list[str | None] = []
     real = compose_command._run
 
     def spy(argv: Any, env: Any, what: str, seconds: float) -> tuple[int, bytes, bytes]:
-        if "up" in argv:
-            seen.append(dict(env))
+        seen.extend([env.get(COOKIE)] if "up" in argv else [])
         return real(argv, env, what, seconds)
 
     monkeypatch.setattr(compose_command, "_run", spy)
-    stack.driver().start(recorder.launch)
-    assert [env.get(COOKIE) for env in seen] == [recorder.launch.run_id] * 2
+    stack.start()
+    assert seen == [stack.place.launch.run_id] * 2
 
 
-def test_the_override_holds_no_environment_of_the_service(stack: Stack, recorder: Recorder) -> None:
-    stack.driver(env=(("WORD", "hf_canary"),)).start(recorder.launch)
-    (override,) = (stack.folder / "run").iterdir()
+def test_the_override_holds_no_environment_of_the_service(stack: Stack) -> None:
+    stack.start(env=(("WORD", "hf_canary"),))
+    (override,) = (stack.place.folder / "run").iterdir()
     assert "hf_canary" not in override.read_text()
     assert json.loads(override.read_text())["services"]["candidate"]["restart"] == "no"

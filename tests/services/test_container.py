@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import docker
 import pytest
 
 from console.clock import FakeClock
@@ -22,10 +20,12 @@ from console.services.base import (
     Status,
 )
 from console.services.container import ContainerDriver, labels_of
-from console.services.docker_client import connect, inspect
+from console.services.docker_client import connect
 from console.services.engine_state import GONE_S
 from tests.ports import free_port
 from tests.services.containers import (
+    FOREVER,
+    Place,
     Recorder,
     also_real,
     busy,
@@ -39,44 +39,19 @@ from tests.waiting import until
 MIB = 1024 * 1024
 
 
-def look(client: docker.DockerClient, container: str) -> dict[str, Any]:
-    found = inspect(client, container)
-    assert found is not None
-    return found
-
-
 @also_real
-def test_a_container_has_every_limit_and_label(
-    client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
-    recorder: Recorder,
-    tmp_path: Path,
-) -> None:
-    port = free_port()
+def test_a_container_has_every_limit_and_label(place: Place, tmp_path: Path) -> None:
+    port, name = free_port(), unique("limits")
     runs = busy(
-        image,
-        memory_bytes=64 * MIB,
-        shm_bytes=8 * MIB,
-        cpus=0.5,
-        pids=77,
-        ports=((port, 8080),),
-        mounts=(Mount(str(tmp_path), "/data"),),
-        env=(("WORD", "value"),),
+        place.image, memory_bytes=64 * MIB, shm_bytes=8 * MIB, cpus=0.5, pids=77,
+        ports=((port, 8080),), mounts=(Mount(str(tmp_path), "/data"),), env=(("WORD", "value"),),
         workdir="/data",
-    )
-    name = unique("limits")
-    driver = ContainerDriver(service(name, runs), client, labels=mine)
-    states: list[str] = []
-
-    def record(handle: Any) -> None:
-        recorder.handles.append(handle)
-        states.append(look(client, handle.container)["State"]["Status"])
-
-    handle = driver.start(replace(recorder.launch, record=record))
-    assert (recorder.handles, states) == ([handle], ["created"]), "recorded before it runs"
+    )  # fmt: skip
+    driver = place.driver(name, runs)
+    handle = driver.start(place.launch)
+    assert (place.handles, place.states) == ([handle], ["created"]), "recorded before it runs"
     assert (handle.kind, handle.name, len(handle.container)) == ("container", f"omni-{name}", 64)
-    found = look(client, handle.container)
+    found = place.look(handle.container)
     host, config = found["HostConfig"], found["Config"]
     assert host["Memory"] == host["MemorySwap"] == 64 * MIB
     assert host["RestartPolicy"]["Name"] == "no"
@@ -97,36 +72,27 @@ def test_a_container_has_every_limit_and_label(
     assert driver.find() == handle
 
 
-def test_stop_is_graceful_and_twice_is_fine(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
-    driver = ContainerDriver(service(unique("graceful"), busy(image)), client, labels=mine)
-    handle = driver.start(recorder.launch)
+def test_stop_is_graceful_and_twice_is_fine(place: Place) -> None:
+    driver = place.driver(unique("graceful"), busy(place.image))
+    handle = driver.start(place.launch)
     until(lambda: driver.last_lines(handle, 1) == ["up"], "it has set its trap")
     driver.stop(handle, 10)
     status = driver.status(handle)
     assert (status.alive, status.exit_code) == (False, 0)
     driver.stop(handle, 10)
     assert driver.find() is None
-    client.api.remove_container(handle.container)
+    place.client.api.remove_container(handle.container)
     driver.stop(handle, 10)
     assert driver.status(handle) == Status(alive=False, detail="the container is gone")
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_what_ignores_sigterm_is_killed(
-    client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
-    recorder: Recorder,
-    paused: bool,
-) -> None:
-    runs = busy(image, "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
-    driver = ContainerDriver(service(unique("stubborn"), runs), client, labels=mine)
-    handle = driver.start(recorder.launch)
+def test_what_ignores_sigterm_is_killed(place: Place, paused: bool) -> None:
+    driver = place.shell("trap '' TERM; echo up; while :; do sleep 0.1; done")
+    handle = driver.start(place.launch)
     until(lambda: driver.last_lines(handle, 1) == ["up"], "it has set its trap")
     if paused:
-        client.api.pause(handle.container)
+        place.client.api.pause(handle.container)
         assert driver.status(handle).detail == "paused"
     driver.stop(handle, 0 if paused else 0.1)  # whole seconds, rounded up
     status = driver.status(handle)
@@ -134,26 +100,18 @@ def test_what_ignores_sigterm_is_killed(
 
 
 @only_real
-def test_out_of_memory_is_said(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
-    eats = "x=0123456789abcdef; while :; do x=$x$x; done"
-    runs = busy(image, "sh", "-c", eats, memory_bytes=16 * MIB)
-    driver = ContainerDriver(service(unique("hungry"), runs), client, labels=mine)
-    handle = driver.start(recorder.launch)
+def test_out_of_memory_is_said(place: Place) -> None:
+    driver = place.shell("x=0123456789abcdef; while :; do x=$x$x; done", memory_bytes=16 * MIB)
+    handle = driver.start(place.launch)
     until(lambda: not driver.status(handle).alive, "it has ended")
     status = driver.status(handle)
     assert status.oom_killed
     assert "16.0 MiB" in status.detail
 
 
-def test_last_lines_are_clean(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
-    text = r"printf 'one\ntwo \033[2J\033]52;c;QUJD\007x\nthr\377ee\n'; exit 3"
-    runs = busy(image, "sh", "-c", text)
-    driver = ContainerDriver(service(unique("lines"), runs), client, labels=mine)
-    handle = driver.start(recorder.launch)
+def test_last_lines_are_clean(place: Place) -> None:
+    driver = place.shell(r"printf 'one\ntwo \033[2J\033]52;c;QUJD\007x\nthr\377ee\n'; exit 3")
+    handle = driver.start(place.launch)
     until(lambda: not driver.status(handle).alive, "it has ended")
     assert driver.status(handle).exit_code == 3
     assert driver.last_lines(handle, 2) == ["two x", "thr\ufffdee"]
@@ -161,127 +119,95 @@ def test_last_lines_are_clean(
     assert driver.last_lines(handle, 0) == []
 
 
-def test_an_equal_older_one_is_reused(
-    client: docker.DockerClient, image: str, mine: dict[str, str], tmp_path: Path
-) -> None:
-    spec, said = service(unique("again"), busy(image)), list[str]()
-    first = ContainerDriver(spec, client, labels=mine)
-    old = first.start(Recorder(tmp_path).launch)
+def test_an_equal_older_one_is_reused(place: Place, tmp_path: Path) -> None:
+    name, later = unique("again"), Recorder(tmp_path, "run-2")
+    first, second = (place.driver(name, busy(place.image)) for _ in range(2))
+    old = first.start(place.launch)
     first.stop(old, 5)
-    later = Recorder(tmp_path, "run-2")
-    second = ContainerDriver(spec, client, labels=mine, say=said.append)
     assert second.find() is None
     again = second.start(later.launch)
     assert again.container == old.container
     assert later.handles == [again]
     assert second.status(again).alive
-    assert "run-1" in said[0]
-    assert labels_of(look(client, again.container))[RUN_LABEL] == "run-1"
+    assert "run-1" in place.said[0]
+    assert labels_of(place.look(again.container))[RUN_LABEL] == "run-1"
 
 
-def test_a_changed_older_one_is_renamed_aside(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
-    name, said, olds = unique("changed"), list[str](), []
+def test_a_changed_older_one_is_renamed_aside(place: Place) -> None:
+    name, olds = unique("changed"), []
     for pids in (10, 11, 12):
-        runs = busy(image, pids=pids, name=f"{name}-c")
-        driver = ContainerDriver(service(name, runs), client, labels=mine, say=said.append)
-        olds.append(driver.start(recorder.launch))
+        driver = place.driver(name, busy(place.image, pids=pids, name=f"{name}-c"))
+        olds.append(driver.start(place.launch))
         driver.stop(olds[-1], 5)
     assert len({old.container for old in olds}) == 3
-    names = [look(client, old.container)["Name"].lstrip("/") for old in olds]
+    names = [place.look(old.container)["Name"].lstrip("/") for old in olds]
     assert names[2] == f"{name}-c"
-    assert names[0] == f"{name}-c.{olds[0].container[:6]}-1"
-    assert names[1] == f"{name}-c.{olds[1].container[:6]}-1"
-    assert [aside in line for aside, line in zip(names, said, strict=False)] == [True] * 2
+    assert names[:2] == [f"{name}-c.{old.container[:6]}-1" for old in olds[:2]]
+    assert [aside in line for aside, line in zip(names, place.said, strict=False)] == [True] * 2
 
 
-def test_a_changed_one_that_still_runs_is_refused(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
+def test_a_changed_one_that_still_runs_is_refused(place: Place) -> None:
     name = unique("running")
-    older = ContainerDriver(service(name, busy(image, pids=10)), client, labels=mine)
-    handle = older.start(recorder.launch)
-    changed = busy(image, pids=11)
+    older = place.driver(name, busy(place.image, pids=10))
+    handle = older.start(place.launch)
+    changed = busy(place.image, pids=11)
     for runs in (changed, replace(changed, name=unique("elsewhere"))):
-        newer = ContainerDriver(service(name, runs), client, labels=mine)
+        newer = place.driver(name, runs)
         with pytest.raises(ServiceError) as caught:
-            newer.start(recorder.launch)
+            newer.start(place.launch)
         assert caught.value.hint == f"docker stop omni-{name}"
     assert older.status(handle).alive
-    assert recorder.handles == [handle]
+    assert place.handles == [handle]
 
 
-def test_a_foreign_container_is_left_alone(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
+def test_a_foreign_container_is_left_alone(place: Place) -> None:
     name = unique("theirs")
-    theirs = client.api.create_container(image, ["sleep", "60"], name=name, labels=mine)
-    runs = busy(image, name=name)
-    driver = ContainerDriver(service(name, runs), client, labels=mine)
+    theirs = place.create("sleep", "60", name=name)
+    driver = place.driver(name, busy(place.image, name=name))
     with pytest.raises(ServiceError) as caught:
-        driver.start(recorder.launch)
+        driver.start(place.launch)
     assert f"docker rename {name} {name}.old" in caught.value.hint
-    assert recorder.handles == []
-    assert look(client, name)["Id"] == theirs["Id"]
+    assert place.handles == []
+    assert place.look(name)["Id"] == theirs
     assert driver.find() is None
-    client.api.start(theirs["Id"])
+    place.client.api.start(theirs)
     assert driver.find() is None
 
 
-def test_a_taken_port_is_said(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
+def test_a_taken_port_is_said(place: Place) -> None:
     port = free_port()
-    drivers = [
-        ContainerDriver(
-            service(unique("port"), busy(image, ports=((port, 80),))), client, labels=mine
-        )
-        for _ in range(2)
-    ]
-    drivers[0].start(recorder.launch)
+    first, second = (place.shell("sleep 600", ports=((port, 80),)) for _ in range(2))
+    first.start(place.launch)
     with pytest.raises(EngineError) as caught:
-        drivers[1].start(recorder.launch)
+        second.start(place.launch)
     assert str(port) in caught.value.detail
     assert "docker ps" in caught.value.hint
 
 
-def test_gpus_without_the_toolkit_are_said(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
-    if "nvidia" in (client.api.info().get("Runtimes") or {}):
+def test_gpus_without_the_toolkit_are_said(place: Place) -> None:
+    if "nvidia" in (place.client.api.info().get("Runtimes") or {}):
         pytest.skip("this engine has the NVIDIA runtime")
     uuids = ("GPU-6f3c1a52-0e7d-4b1c-9a44-96a1c0de6000",)
     for gpus, count, ids in ((("all",), -1, []), (uuids, 0, list(uuids))):
-        runs = busy(image, gpus=gpus)
-        driver = ContainerDriver(service(unique("gpu"), runs), client, labels=mine)
+        runs = busy(place.image, gpus=gpus)
+        driver = place.driver(unique("gpu"), runs)
         with pytest.raises(EngineError):
-            driver.start(recorder.launch)
-        (asked,) = look(client, recorder.handles[-1].container)["HostConfig"]["DeviceRequests"]
+            driver.start(place.launch)
+        (asked,) = place.look(place.handles[-1].container)["HostConfig"]["DeviceRequests"]
         assert (asked["Count"], asked["DeviceIDs"]) == (count, ids)
         assert asked["Capabilities"] == [["gpu"]]
 
 
 def test_an_engine_that_refuses_the_oom_score(
-    client: docker.DockerClient,
-    image: str,
-    mine: dict[str, str],
-    recorder: Recorder,
-    monkeypatch: pytest.MonkeyPatch,
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal is real: the kernel's range ends at 1000, and so does the engine's."""
     monkeypatch.setattr("console.services.container.OOM_SCORE", 5000)
-    said: list[str] = []
-    driver = ContainerDriver(
-        service(unique("score"), busy(image)), client, labels=mine, say=said.append
-    )
-    try:
-        handle = driver.start(recorder.launch)
-    except EngineError as error:
-        pytest.fail(f"no fallback: {error.lines()}")
+    driver = place.driver(unique("score"), busy(place.image))
+    handle = driver.start(place.launch)
     assert driver.status(handle).alive
-    assert look(client, handle.container)["HostConfig"]["OomScoreAdj"] == 0
-    assert any("oom_score_adj" in line for line in said)
+    assert place.look(handle.container)["HostConfig"]["OomScoreAdj"] == 0
+    assert any("oom_score_adj" in line for line in place.said)
 
 
 def test_one_that_was_made_before_its_score_was_refused_is_moved_aside(
@@ -317,37 +243,28 @@ def test_one_that_outlives_its_kill_is_an_error_after_a_while(
     client.close()
 
 
-def test_somebody_elses_container_is_started_and_stopped_only(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
+def test_somebody_elses_container_is_started_and_stopped_only(place: Place) -> None:
     name = unique("baseline")
-    driver = ContainerDriver(service("baseline", ExistingContainer(name)), client)
+    driver = place.driver("baseline", ExistingContainer(name))
     with pytest.raises(ServiceError):
-        driver.start(recorder.launch)
-    config = client.api.create_host_config(restart_policy={"Name": "unless-stopped"})
-    script = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
-    made = client.api.create_container(image, script, name=name, labels=mine, host_config=config)
+        driver.start(place.launch)
+    made = place.create(*FOREVER, name=name, policy="unless-stopped")
     assert driver.find() is None
-    handle = driver.start(recorder.launch)
-    assert handle.container == made["Id"]
+    handle = driver.start(place.launch)
+    assert handle.container == made
     assert driver.find() == handle
-    driver.start(recorder.launch)
+    driver.start(place.launch)
     driver.stop(handle, 5)
     assert not driver.status(handle).alive
-    assert look(client, name)["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+    assert place.look(name)["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
 
 
 @only_real
-def test_restarts_are_counted(
-    client: docker.DockerClient, image: str, mine: dict[str, str], recorder: Recorder
-) -> None:
+def test_restarts_are_counted(place: Place) -> None:
     name = unique("crashing")
-    config = client.api.create_host_config(restart_policy={"Name": "always"})
-    client.api.create_container(
-        image, ["sh", "-c", "exit 9"], name=name, labels=mine, host_config=config
-    )
-    driver = ContainerDriver(service("crashing", ExistingContainer(name)), client)
-    handle = driver.start(recorder.launch)
+    place.create("sh", "-c", "exit 9", name=name, policy="always")
+    driver = place.driver("crashing", ExistingContainer(name))
+    handle = driver.start(place.launch)
     until(lambda: driver.status(handle).restarts >= 2)
     seen = until(lambda: s if (s := driver.status(handle)).exit_code is not None else None)
     assert (seen.alive, seen.exit_code) == (True, 9)

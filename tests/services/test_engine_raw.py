@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 
 from console.errors import EngineError, EngineTimeout
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine, socket_path
+from tests.services.serving import in_child, serving, unix_listener
 
 Answer = Callable[[socket.socket, str], None]
 
@@ -22,36 +22,15 @@ Answer = Callable[[socket.socket, str], None]
 @contextmanager
 def daemon(path: Path, answer: Answer, call_s: float = 60.0) -> Iterator[RawEngine]:
     """A stand-in engine: `answer(sock, "GET /path")` for every request."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen(16)
 
     def one(peer: socket.socket) -> None:
-        with peer:
-            data = b""
-            try:
-                while b"\r\n\r\n" not in data:
-                    data += peer.recv(65536)
-                answer(peer, data.split(b" HTTP/")[0].decode())
-            except OSError:
-                return
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += peer.recv(65536)
+        answer(peer, data.split(b" HTTP/")[0].decode())
 
-    def serve() -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=one, args=(peer,), daemon=True).start()
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
+    with serving(unix_listener(str(path)), one):
         yield RawEngine(str(path), call_s)
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(5)
 
 
 def reply(status: int, value: object = None, extra: str = "") -> bytes:
@@ -153,28 +132,21 @@ def test_drip_cannot_outlast_the_deadline(tmp_path: Path) -> None:
         engine.inspect("x")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 def test_no_permission(tmp_path: Path) -> None:
     """As another user: root may use any socket."""
-    if os.getuid() != 0:
-        pytest.skip("needs root to become another user")
     path = tmp_path / "s"
+
+    def ask() -> object:
+        os.setuid(65534)
+        try:
+            return RawEngine(str(path)).ping()
+        except EngineError as error:
+            return str(error.lines())
+
     with daemon(path, says(reply(200))):
         path.chmod(0o600)
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.setuid(65534)
-                RawEngine(str(path)).ping()
-            except EngineError as error:
-                os.write(writer, str(error.lines()).encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-        with open(reader, "rb") as file:
-            said = file.read().decode()
-        os.waitpid(pid, 0)
-    assert "docker group" in said
+        assert "docker group" in in_child(ask)
 
 
 @pytest.mark.parametrize(

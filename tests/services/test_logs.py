@@ -6,8 +6,10 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -20,11 +22,10 @@ from console.services.docker_client import connect
 from console.services.log_stream import _Position
 from console.services.logfile import read_last
 from console.services.logs import CappedFile, Tailer
-from tests.services.containers import Line, Recorder, busy, fake_daemon, only_real, service, unique
+from tests.services.containers import Line, Place, fake_daemon, only_real, unique
 from tests.waiting import until
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); done; {last}"
-Start = Callable[[str], Handle]
 UNTIL_TOLD = (
     'trap over=1 TERM; i=0; while [ -z "$over" ]; do echo line-$i; i=$((i+1)); sleep 0.01; done'
 )
@@ -40,31 +41,56 @@ def path(tmp_path: Path) -> Path:
 def line(client: docker.DockerClient) -> Iterator[tuple[Line, docker.DockerClient]]:
     """A line to the engine that can be cut, and a client at its end."""
     cuttable = Line(unix_host(client).removeprefix("unix://"))
-    with fake_daemon(cuttable.answer) as host:
-        through = connect(host)
-        try:
-            yield cuttable, through
-        finally:
-            through.close()
-            cuttable.cut()
+    with fake_daemon(cuttable.answer) as host, closing(connect(host)) as through:
+        yield cuttable, through
+        cuttable.cut()
+
+
+class Follow:
+    """A file that follows containers."""
+
+    def __init__(self, place: Place, path: Path) -> None:
+        self.place, self.api, self.path = place, place.client.api, path
+
+    def start(self, script: str) -> Handle:
+        return self.place.shell(script).start(self.place.launch)
+
+    def tail(
+        self, handle: Handle, client: docker.DockerClient | None = None, **more: Any
+    ) -> Tailer:
+        tailer = Tailer(client or self.place.client, handle, self.path, **more)
+        tailer.start()
+        return tailer
+
+    def whole(self, handle: Handle, **more: Any) -> None:
+        """Follow it to its end."""
+        self.over(self.tail(handle, **more))
+
+    def over(self, tailer: Tailer) -> None:
+        until(lambda: tailer.finished, "the tailer has ended")
+
+    def written(self, handle: Handle) -> list[int]:
+        """The numbers of all lines that the engine has of a container that has ended."""
+        lines = self.api.logs(handle.container).decode().splitlines()
+        return [int(line.rpartition("-")[2]) for line in lines]
+
+    def ended(self, handle: Handle) -> None:
+        until(lambda: not self.api.inspect_container(handle.container)["State"]["Running"])
+
+    def logged(self, handle: Handle, words: bytes) -> None:
+        until(lambda: words in self.api.logs(handle.container), "its log is there")
+
+    def adopted(self, script: str, policy: str) -> tuple[ContainerDriver, Handle]:
+        """Somebody else's container, that its engine starts again."""
+        name = unique("restarting")
+        self.place.create("sh", "-c", script, name=name, policy=policy)
+        driver = self.place.driver("x", ExistingContainer(name))
+        return driver, driver.start(self.place.launch)
 
 
 @pytest.fixture
-def start(client: docker.DockerClient, image: str, mine: dict[str, str]) -> Start:
-    """A container that runs a script."""
-
-    def one(script: str) -> Handle:
-        runs = busy(image, "sh", "-c", script)
-        driver = ContainerDriver(service(unique("log"), runs), client, labels=mine)
-        return driver.start(Recorder(Path("/")).launch)
-
-    return one
-
-
-def written(client: docker.DockerClient, handle: Handle) -> list[int]:
-    """The numbers of all lines that the engine has of a container that has ended."""
-    lines = client.api.logs(handle.container).decode().splitlines()
-    return [int(line.rpartition("-")[2]) for line in lines]
+def follow(place: Place, path: Path) -> Follow:
+    return Follow(place, path)
 
 
 def numbers(path: Path) -> list[int]:
@@ -76,45 +102,37 @@ def markers(path: Path) -> list[str]:
 
 
 def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
-    client: docker.DockerClient, start: Start, path: Path
+    follow: Follow, path: Path
 ) -> None:
-    script = COUNT.format(n=3000, last="printf unfinished-line-3000")
-    tailer = Tailer(client, start(script), path)
-    tailer.start()
-    until(lambda: tailer.finished, "the tailer has ended")
+    follow.whole(follow.start(COUNT.format(n=3000, last="printf unfinished-line-3000")))
     assert numbers(path) == list(range(3001))
     assert markers(path) == []
     assert all(STAMPED.match(line) for line in read_last(path, 5000))
     assert path.read_bytes().endswith(b"\n")
 
 
-def test_a_quiet_container_can_be_left(
-    client: docker.DockerClient, start: Start, path: Path
-) -> None:
-    handle = start("echo line-0; while :; do sleep 0.1; done")
-    tailer = Tailer(client, handle, path)
-    tailer.start()
+def test_a_quiet_container_can_be_left(follow: Follow, path: Path) -> None:
+    tailer = follow.tail(follow.start("echo line-0; while :; do sleep 0.1; done"))
     until(lambda: numbers(path) == [0], "its lines are there")
     assert tailer.stop(join_s=60.0)
     assert tailer.finished
 
 
 def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
-    line: tuple[Line, docker.DockerClient], client: docker.DockerClient, start: Start, path: Path
+    line: tuple[Line, docker.DockerClient], follow: Follow, path: Path
 ) -> None:
     cuttable, through = line
-    handle = start(UNTIL_TOLD)
-    tailer = Tailer(through, handle, path)
-    tailer.start()
+    handle = follow.start(UNTIL_TOLD)
+    tailer = follow.tail(handle, through)
     for round_ in range(3):
         least = len(numbers(path)) + 40
         until(lambda least=least: len(numbers(path)) > least, "its lines are there")
         cuttable.cut()
         cuttable.up.set()
         until(lambda most=round_: len(markers(path)) > most, "the mark is there")
-    client.api.kill(handle.container, "TERM")
-    until(lambda: tailer.finished, "the tailer has ended")
-    assert numbers(path) == written(client, handle)
+    follow.api.kill(handle.container, "TERM")
+    follow.over(tailer)
+    assert numbers(path) == follow.written(handle)
     assert len(numbers(path)) > 120
     form = r"--- gap: log stream lost \d\d:\d\d:\d\d, reconnected \d\d:\d\d:\d\d ---"
     assert len(markers(path)) == 3
@@ -122,70 +140,52 @@ def test_a_lost_engine_leaves_a_mark_and_no_line_is_lost_or_doubled(
 
 
 def test_an_end_while_the_engine_is_away_is_caught_up_with(
-    line: tuple[Line, docker.DockerClient],
-    client: docker.DockerClient,
-    start: Start,
-    path: Path,
+    line: tuple[Line, docker.DockerClient], follow: Follow, path: Path
 ) -> None:
     cuttable, through = line
-    handle = start(UNTIL_TOLD)
-    tailer = Tailer(through, handle, path)
-    tailer.start()
+    handle = follow.start(UNTIL_TOLD)
+    tailer = follow.tail(handle, through)
     until(lambda: len(numbers(path)) > 5, "its lines are there")
     cuttable.cut()
-    client.api.kill(handle.container, "TERM")
-    until(lambda: not client.api.inspect_container(handle.container)["State"]["Running"])
+    follow.api.kill(handle.container, "TERM")
+    follow.ended(handle)
     assert not tailer.finished
     cuttable.up.set()
-    until(lambda: tailer.finished, "the tailer has ended")
-    assert numbers(path) == written(client, handle)
+    follow.over(tailer)
+    assert numbers(path) == follow.written(handle)
     assert len(markers(path)) == 1
 
 
-def test_a_container_that_has_ended_at_once_is_read_in_full(
-    client: docker.DockerClient, start: Start, path: Path
-) -> None:
+def test_a_container_that_has_ended_at_once_is_read_in_full(follow: Follow, path: Path) -> None:
     """Its recorded end can lie before its recorded start."""
     for _ in range(3):
-        handle = start("echo line-1; printf line-2")
-        until(lambda at=handle: not client.api.inspect_container(at.container)["State"]["Running"])
-        tailer = Tailer(client, handle, path)
-        tailer.start()
-        until(lambda this=tailer: this.finished, "the tailer has ended")
+        handle = follow.start("echo line-1; printf line-2")
+        follow.ended(handle)
+        follow.whole(handle)
         assert numbers(path) == [1, 2]
         path.unlink()
 
 
-def test_a_former_life_is_left_out(client: docker.DockerClient, start: Start, path: Path) -> None:
+def test_a_former_life_is_left_out(follow: Follow, path: Path) -> None:
     script = "trap 'printf no-newline; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
-    handle = start(script)
-    until(lambda: b"line-1" in client.api.logs(handle.container), "its log is there")
-    client.api.stop(handle.container)
-    until(lambda: b"no-newline" in client.api.logs(handle.container), "its log is there")
+    handle = follow.start(script)
+    follow.logged(handle, b"line-1")
+    follow.api.stop(handle.container)
+    follow.logged(handle, b"no-newline")
     ended = time.monotonic()
     until(lambda: time.monotonic() > ended + 0.5)
-    client.api.start(handle.container)
-    tailer = Tailer(client, handle, path)
-    tailer.start()
+    follow.api.start(handle.container)
+    tailer = follow.tail(handle)
     until(lambda: numbers(path), "its lines are there")
-    client.api.stop(handle.container)
-    until(lambda: tailer.finished, "the tailer has ended")
+    follow.api.stop(handle.container)
+    follow.over(tailer)
     assert [text[31:] for text in read_last(path, 10)] == ["line-1", "no-newline"]
 
 
 @only_real
-def test_restarts_are_marked(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
-) -> None:
-    name = unique("restarting")
-    config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
-    client.api.create_container(
-        image, ["sh", "-c", "echo line-7; exit 1"], name=name, labels=mine, host_config=config
-    )
-    driver = ContainerDriver(service("x", ExistingContainer(name)), client)
-    handle = driver.start(Recorder(Path("/")).launch)
-    tailer = Tailer(client, handle, path)
-    tailer.start()
+def test_restarts_are_marked(follow: Follow, path: Path) -> None:
+    driver, handle = follow.adopted("echo line-7; exit 1", "on-failure")
+    tailer = follow.tail(handle)
     until(lambda: any("started again" in marker for marker in markers(path)))
     driver.stop(handle, 1)
     assert tailer.stop(drain_s=60, join_s=60)
@@ -193,62 +193,37 @@ def test_restarts_are_marked(
 
 
 @only_real
-def test_a_life_that_ended_within_a_line_is_not_told_twice(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
-) -> None:
-    name, script = unique("twice"), "echo line-1; [ -e /m ] || { touch /m; printf line-2; exit 1; }"
-    config = client.api.create_host_config(restart_policy={"Name": "on-failure"})
-    client.api.create_container(
-        image, ["sh", "-c", script], name=name, labels=mine, host_config=config
-    )
-    driver = ContainerDriver(service("x", ExistingContainer(name)), client)
-    tailer = Tailer(client, driver.start(Recorder(Path("/")).launch), path, since=1.0)
-    tailer.start()
-    until(lambda: tailer.finished, "the tailer has ended")
+def test_a_life_that_ended_within_a_line_is_not_told_twice(follow: Follow, path: Path) -> None:
+    script = "echo line-1; [ -e /m ] || { touch /m; printf line-2; exit 1; }"
+    follow.whole(follow.adopted(script, "on-failure")[1], since=1.0)
     assert numbers(path) == [1, 2, 1]
 
 
-def test_one_enormous_line_is_split_as_the_engine_splits_it(
-    client: docker.DockerClient, start: Start, path: Path
-) -> None:
-    script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"
-    tailer = Tailer(client, start(script), path)
-    tailer.start()
-    until(lambda: tailer.finished, "the tailer has ended")
+def test_one_enormous_line_is_split_as_the_engine_splits_it(follow: Follow, path: Path) -> None:
+    follow.whole(follow.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo line-1"))
     lines = path.read_bytes().splitlines()
     assert sum(line.count(b"x") for line in lines) == 100_000
     assert max(len(line) for line in lines) < 17_000
     assert numbers(path) == [1]
 
 
-def test_a_terminal_container_is_followed_too(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
-) -> None:
-    made = client.api.create_container(
-        image, ["sh", "-c", "echo line-0; echo line-1"], tty=True, labels=mine
-    )
-    client.api.start(made["Id"])
-    tailer = Tailer(client, Handle("tty", "container", container=made["Id"]), path)
-    tailer.start()
-    until(lambda: tailer.finished, "the tailer has ended")
+def test_a_terminal_container_is_followed_too(follow: Follow, path: Path) -> None:
+    made = follow.place.create("sh", "-c", "echo line-0; echo line-1", tty=True)
+    follow.api.start(made)
+    follow.whole(Handle("tty", "container", container=made))
     assert [text[31:].rstrip("\ufffd") for text in read_last(path, 5)] == ["line-0", "line-1"]
 
 
 @only_real
-def test_a_log_that_cannot_be_read_is_said(
-    client: docker.DockerClient, image: str, mine: dict[str, str], path: Path
-) -> None:
-    config = client.api.create_host_config(log_config={"Type": "none", "Config": {}})
-    made = client.api.create_container(image, ["sleep", "0.2"], labels=mine, host_config=config)
-    client.api.start(made["Id"])
-    handle = Handle("mute", "container", container=made["Id"])
-    tailer = Tailer(client, handle, path)
-    tailer.start()
-    until(lambda: tailer.finished, "the tailer has ended")
+def test_a_log_that_cannot_be_read_is_said(follow: Follow, path: Path) -> None:
+    config = follow.api.create_host_config(log_config={"Type": "none", "Config": {}})
+    made = follow.place.create("sleep", "0.2", host_config=config)
+    follow.api.start(made)
+    handle = Handle("mute", "container", container=made)
+    follow.whole(handle)
     (marker,) = markers(path)
     assert "the log cannot be read" in marker
-    driver = ContainerDriver(service("mute", ExistingContainer("mute")), client)
-    (line,) = driver.last_lines(handle, 5)
+    (line,) = follow.place.driver("mute", ExistingContainer("mute")).last_lines(handle, 5)
     assert line.startswith("(no log: ")
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,43 +15,24 @@ from pathlib import Path
 import pytest
 
 from console.services import listener, process, relay
+from tests.ports import free_port
+from tests.services.serving import serving
 from tests.waiting import until
 
 HOST = "127.0.0.1"
 Handler = Callable[[socket.socket], None]
 
 
-def free() -> int:
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        return int(one.getsockname()[1])
-
-
 @contextlib.contextmanager
 def server(port: int, handler: Handler) -> Iterator[None]:
-    """A candidate: one thread a connection."""
-    with socket.create_server((HOST, port)) as door:
-
-        def run() -> None:
-            while True:
-                try:
-                    peer, _ = door.accept()
-                except OSError:
-                    return
-                threading.Thread(target=serve, args=(peer,), daemon=True).start()
-
-        def serve(peer: socket.socket) -> None:
-            with contextlib.suppress(ConnectionResetError):  # a relay that is killed cuts hard
-                handler(peer)
-
-        threading.Thread(target=run, daemon=True).start()
+    """A candidate: one thread a connection; a relay that is killed cuts hard."""
+    with serving(socket.create_server((HOST, port)), handler):
         yield
-        door.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
 def ports() -> tuple[int, int]:
-    return free(), free()
+    return free_port(), free_port()
 
 
 @pytest.fixture

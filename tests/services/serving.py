@@ -1,0 +1,66 @@
+"""One server for sockets of any family: each connection in a thread of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+
+@contextmanager
+def serving(
+    listener: socket.socket, talk: Callable[[socket.socket], None]
+) -> Iterator[threading.Event]:
+    """`talk` has each connection until it returns; the event is set when the server ends."""
+    over, threads = threading.Event(), list[threading.Thread]()
+
+    def one(peer: socket.socket) -> None:
+        with peer, suppress(OSError):  # the other side hung up
+            talk(peer)
+
+    def accept() -> None:
+        with suppress(OSError):  # it was shut down
+            while True:
+                peer, _ = listener.accept()
+                threads.append(threading.Thread(target=one, args=(peer,), daemon=True))
+                threads[-1].start()
+
+    threads.append(threading.Thread(target=accept, daemon=True))
+    threads[0].start()
+    try:
+        yield over
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for thread in threads:
+            thread.join(5)
+
+
+def unix_listener(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(16)
+    return listener
+
+
+def in_child(act: Callable[[], object]) -> Any:
+    """What `act` returns, or its error, in a forked child, because it gives root away."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, json.dumps(act()).encode())
+        except BaseException as error:
+            os.write(writer, json.dumps(repr(error)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(data)
