@@ -116,9 +116,10 @@ def tidy_up(api: Any, *words: str) -> None:
 @contextmanager
 def fake_daemon(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
     """The address of a unix socket; `answer(connection, over)` has each connection in a thread."""
-    with TemporaryDirectory(prefix="omni-fake-") as folder, serving(
-        unix_listener(f"{folder}/docker.sock"), lambda peer: answer(peer, over)
-    ) as over:
+    with (
+        TemporaryDirectory(prefix="omni-fake-") as folder,
+        serving(unix_listener(f"{folder}/docker.sock"), lambda peer: answer(peer, over)) as over,
+    ):
         yield f"unix://{folder}/docker.sock"
 
 
