@@ -166,7 +166,6 @@ class ScriptedWorld(WorldBase):
         patch.setattr(cards, "ask", self._cards(cards.ask))
         patch.setattr(engines, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
-        patch.setattr(follow, "GRACE_S", 0.5)
 
     # -- what a scripted process does ----------------------------------------------------------
 
