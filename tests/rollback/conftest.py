@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import signal
+import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +18,37 @@ import pytest
 
 from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
-from console.rollback import live
+from console.rollback import live, pointer, script
 from console.rollback import plan as sealed
+from console.rollback.ladder import Ladder
 from console.rollback.plan import Baseline, SealedPlan
-from console.rollback.report import Line
+from console.rollback.pointer import Pointer
+from console.rollback.report import Line, Result, new_trigger
 from console.services import process
 from console.services.base import ProcessSpec
 from tests.ports import free_port
+from tests.waiting import until
 
 STANDIN = Path(__file__).with_name("standin.py")
 
 
+class Climbs:
+    """What has a plan: its ladder, and what that says."""
+
+    plan: SealedPlan
+    lines: list[Line]
+
+    def climb(self, emergency: bool = True) -> Result:
+        clock = SystemClock()
+        trigger = new_trigger(clock, emergency)
+        return Ladder(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
+
+    def said(self, rung: str, state: str) -> list[str]:
+        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
+
+
 @dataclass
-class Stage:
+class Stage(Climbs):
     """One run directory with a sealed plan, and every process a test starts."""
 
     root: Path
@@ -45,6 +66,10 @@ class Stage:
         sealed.write(self.plan, self.plan.rollback_dir / sealed.PLAN)
         return self.plan
 
+    def base(self, **changes: Any) -> None:
+        """Another baseline."""
+        self.seal(baseline=replace(self.plan.baseline, **changes))
+
     def spawn(self, argv: list[str], cookie: str = "") -> tuple[int, int]:
         """A real process in a session of its own, ended when the test ends."""
         spec = ProcessSpec(tuple(argv))
@@ -55,8 +80,28 @@ class Stage:
     def sleeper(self, cookie: str = "") -> tuple[int, int]:
         return self.spawn(["sleep", "600"], cookie)
 
+    def up(self, body: str, cookie: str = "no") -> tuple[int, int]:
+        """A shell's script that has said "up"."""
+        found, log = self.spawn(["sh", "-c", body], cookie), self.root / "log"
+        until(lambda: "up" in log.read_text(), "it says up")
+        return found
+
     def record(self, kind: str, name: str, who: tuple[int, int]) -> None:
         live.append(self.live, live.Live(kind, name, *who))
+
+    def recorded(self, kind: str, name: str, cookie: str = "no") -> tuple[int, int]:
+        """A sleeper that is on record."""
+        found = self.sleeper(cookie)
+        self.record(kind, name, found)
+        return found
+
+    def point(self, *, alive: bool = False, **changes: Any) -> Path:
+        """This user's pointer at the run, of a runner that is gone; `alive`: of this process."""
+        pid = os.getpid()
+        runner = (pid, process.start_time(pid) or 0) if alive else (1, 1)
+        plan = self.plan
+        made = Pointer(plan.run_id, plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
+        return pointer.write(replace(made, **changes))
 
     def baseline_process(self) -> tuple[int, int] | None:
         base = self.plan.baseline
@@ -70,9 +115,6 @@ class Stage:
         pid, start = process.spawn(base.process, log=self.root / "base.log", cookie="earlier")
         process.write_record(self.plan.records_dir, base.name, base.process, pid, start)
         return pid, start
-
-    def said(self, rung: str, state: str) -> list[str]:
-        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
 
     def close(self) -> None:
         running = self.baseline_process()
@@ -137,3 +179,32 @@ def _a_process_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kill_now(who: tuple[int, int]) -> None:
     process.send(*who, signal.SIGKILL)
+
+
+DASH = shutil.which("dash")
+
+
+def run_script(stage: Stage, path: str = "") -> subprocess.CompletedProcess[str]:
+    made = script.write(stage.plan, stage.plan.rollback_dir)
+    assert made.stat().st_mode & 0o777 == 0o755
+    env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root)}
+    return subprocess.run(
+        [str(DASH), str(made)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False, env=env, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=["ladder", "script"])
+def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
+    """Restores the baseline: the ladder, and rollback.sh under dash, do the same."""
+
+    def by_ladder() -> None:
+        assert stage.climb().serving, stage.lines
+
+    def by_script() -> None:
+        done = run_script(stage)
+        assert done.returncode == 0, done.stdout
+
+    if request.param == "script" and DASH is None:
+        pytest.skip("needs dash")
+    return by_ladder if request.param == "ladder" else by_script

@@ -151,7 +151,7 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
     code = "import os,sys; open(sys.argv[1], 'w').write(str(os.getuid()))"
     spec = ProcessSpec((sys.executable, "-c", code, str(mark)))
     (stage.root / "host").chmod(0o777)
-    stage.seal(baseline=replace(stage.plan.baseline, process=spec, ready_timeout_s=1.0))
+    stage.base(process=spec, ready_timeout_s=1.0)
     path = pointer.write(made(stage, NOBODY))
     os.chown(path, NOBODY, NOBODY)
     os.chown(stage.plan.rollback_dir / "plan.json", NOBODY, NOBODY)
@@ -316,7 +316,7 @@ def test_works_with_everything_else_broken(stage: Stage) -> None:
 
 def test_failure_is_exit_seven(stage: Stage) -> None:
     spec = ProcessSpec(("/nowhere/server",))
-    stage.seal(baseline=replace(stage.plan.baseline, process=spec))
+    stage.base(process=spec)
     pointer.write(made(stage))
     result = rollback(None, False, None)
     assert result.exit_code is Exit.ROLLBACK_FAILED

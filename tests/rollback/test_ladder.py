@@ -6,17 +6,17 @@ import json
 import os
 import signal
 import socket
-import stat
 import sys
 import threading
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock, SystemClock
+from console.clock import FakeClock
 from console.errors import Exit
-from console.rollback import ladder, ram, restore, stop
+from console.rollback import ladder, live, ram, stop
+from console.rollback import restore as restores
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress
 from console.rollback.report import RUNGS, Result, new_trigger, read_lines
@@ -29,91 +29,82 @@ from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
 
 
-def climb(stage: Stage, emergency: bool = True) -> Result:
-    clock = SystemClock()
-    trigger = new_trigger(clock, emergency)
-    return Ladder(stage.plan, clock=clock, trigger=trigger, emit=stage.lines.append).run()
-
-
 def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
-    result = climb(stage)
-    assert result.serving
-    assert result.exit_code is Exit.OK
+    """The file and the callback say the same, and its time is remembered after a real start."""
+    result = stage.climb()
+    assert (result.serving, result.exit_code, result.nothing_to_do) == (True, Exit.OK, False)
     assert result.restore_s is not None
     assert result.restore_s > 0
     assert result.tok_s == pytest.approx(50.0)
-    assert not result.nothing_to_do
-    assert stage.baseline_process() is not None
     rungs = list(dict.fromkeys(line["rung"] for line in stage.lines))
     assert rungs == [rung for rung in RUNGS if rung in rungs]
-    assert {"fence", "stop", "start", "ready", "completion", "serving", "measure", "done"} <= set(
-        rungs
-    )
-
-
-def test_second_rollback_finds_nothing_to_do(stage: Stage) -> None:
-    climb(stage)
-    before = stage.baseline_process()
-    stage.lines.clear()
-    result = climb(stage)
-    assert result.nothing_to_do
-    assert result.serving
-    assert result.restore_s is None
-    assert stage.said("start", "skipped")
-    assert stage.baseline_process() == before
-
-
-def test_file_and_callback_say_the_same(stage: Stage) -> None:
-    climb(stage)
+    proved = {"fence", "stop", "start", "ready", "completion", "serving", "measure", "done"}
+    assert proved <= set(rungs)
     lines, _ = read_lines(stage.plan.rollback_dir / "ladder.jsonl")
     assert lines == stage.lines
-    assert lines[-1]["rung"] == "done"
-    assert lines[-1]["serving"] is True
+    assert (lines[-1]["rung"], lines[-1]["serving"]) == ("done", True)
     assert all({"trigger", "rung", "state", "at", "t", "detail"} <= set(line) for line in lines)
+    before = stage.baseline_process()
+    assert before is not None
+    stage.lines.clear()
+    again = stage.climb()
+    assert (again.nothing_to_do, again.serving, again.restore_s) == (True, True, None)
+    assert stage.said("start", "skipped")
+    assert stage.baseline_process() == before
+    memory = Path(stage.plan.memory_file)
+    assert restores.expected(memory, "baseline") == result.restore_s
+    assert len(json.loads(memory.read_text())) == 1
+    assert restores.expected(memory, "other") is None
 
 
-def test_fence_ends_runner_steps_and_strays_but_not_the_baseline(stage: Stage) -> None:
+Restore = Callable[[], None]
+
+
+def test_fence_and_stop(stage: Stage, restore: Restore) -> None:
+    stage.seal(protected=("cand",))  # a container's name; the service of that name is another
     base = stage.start_baseline()
-    runner, step, stray = stage.sleeper(), stage.sleeper("no"), stage.sleeper()
-    stranger = stage.sleeper("another-run")
-    stage.record("runner", "runner", runner)
-    stage.record("step", "build", step)
-    result = climb(stage)
-    assert result.serving
-    assert not result.nothing_to_do
-    assert not process.alive(*runner)
-    assert not process.alive(*step)
-    assert not process.alive(*stray)
-    assert process.alive(*stranger)
-    assert process.alive(*base)
+    runner, stray = stage.recorded("runner", "runner", stage.plan.run_id), stage.sleeper()
+    step, candidate = stage.recorded("step", "build"), stage.recorded("process", "cand")
+    stranger, (pid, start) = stage.sleeper("xx"), stage.sleeper("yy")
+    for name in ("baseline", "other"):
+        stage.record("process", name, base)
+    for kind in ("runner", "process"):
+        stage.record(kind, "old", (pid, start - 1))
+    restore()
+    for gone in (runner, step, stray, candidate):
+        assert not process.alive(*gone)
+    for kept in (base, stranger, (pid, start)):
+        assert process.alive(*kept)
+
+
+def test_stubborn_candidate_is_killed_with_its_children(stage: Stage, restore: Restore) -> None:
+    stage.seal(grace_s=1.0)
+    candidate = stage.up("trap '' TERM; sleep 600 & echo up; wait; wait; sleep 600")
+    stage.record("process", "cand", candidate)
+    assert len(process.members(*candidate)) == 2
+    restore()
+    assert process.members(*candidate) == []
+    assert len(stage.said("stop", "ok")) == bool(stage.lines)
+
+
+def test_pids_of_another_boot_name_nobody(stage: Stage, restore: Restore) -> None:
+    kept, old = stage.sleeper("a"), stage.sleeper("b")
+    line = live.Live("process", "x", *kept).line().replace(process.boot_id(), "another") + "\n"
+    with stage.live.open("a") as file:
+        file.write(line + line.replace('"process"', '"runner"'))
+        file.write(f'{{"pid":{old[0]},"start":{old[1]},"kind":"step","name":"without"}}\n')
+    ended = stage.recorded("process", "cand")
+    restore()
+    assert process.alive(*kept)
+    assert not process.alive(*old)
+    assert not process.alive(*ended)
 
 
 def test_no_fence_when_the_runner_asks(stage: Stage) -> None:
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
-    assert climb(stage, emergency=False).serving
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
+    assert stage.climb(emergency=False).serving
     assert process.alive(*runner)
     assert stage.said("fence", "skipped")
-
-
-def test_reused_pid_is_left_alone(stage: Stage) -> None:
-    pid, start = stage.sleeper("other")
-    stage.record("runner", "runner", (pid, start - 1))
-    stage.record("process", "candidate", (pid, start - 1))
-    assert climb(stage).serving
-    assert process.alive(pid, start)
-
-
-def test_stubborn_candidate_and_its_child_are_killed(stage: Stage) -> None:
-    stage.seal(grace_s=0.2)
-    body = "trap '' TERM; sleep 600 & echo up; wait; wait; sleep 600"
-    candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
-    stage.record("process", "candidate", candidate)
-    assert len(process.members(*candidate)) == 2
-    assert climb(stage).serving
-    assert process.members(*candidate) == []
-    assert len(stage.said("stop", "ok")) == 1
 
 
 def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
@@ -121,45 +112,23 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
 ) -> None:
     monkeypatch.setattr(ram, "is_scarce", lambda: True)
     stage.seal(grace_s=250.0)  # more than a test may take
-    candidate = stage.spawn(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 600; done"])
-    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
+    candidate = stage.up("trap '' TERM; echo up; while :; do sleep 600; done")
     stage.record("process", "candidate", candidate)
-    assert climb(stage).serving
+    assert stage.climb().serving
     assert process.members(*candidate) == []
     assert len(stage.said("stop", "note")) == 1
 
 
-def test_the_baseline_is_never_stopped_and_a_service_called_like_a_container_is(
-    stage: Stage,
-) -> None:
-    base = stage.start_baseline()
-    load = stage.sleeper()
-    stage.seal(protected=("executor",))
-    stage.record("process", "baseline", base)
-    stage.record("process", "other", base)
-    stage.record("process", "executor", load)
-    assert climb(stage).serving
-    assert process.alive(*base)
-    assert not process.alive(*load)
-
-
 def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
-    clock = FakeClock()
-    port = free_port()
-    base = replace(
-        stage.plan.baseline,
-        url=f"http://127.0.0.1:{port}",
-        process=standin(port, "--loading", "1200"),
-        ready_timeout_s=900.0,
-    )
-    stage.seal(baseline=base)
+    clock, port = FakeClock(), free_port()
+    url, loading = f"http://127.0.0.1:{port}", standin(port, "--loading", "1200")
+    stage.base(url=url, process=loading, ready_timeout_s=900.0)
     # It listens before the fake clock runs: a start-up on the real clock would eat fake minutes.
     running = stage.start_baseline()
     until(lambda: "stand-in listens" in (stage.root / "base.log").read_text())
-    until(lambda: health(base.url)[0] is Health.LOADING, "it loads")
-    result = Ladder(
-        stage.plan, clock=clock, trigger=new_trigger(clock), emit=stage.lines.append
-    ).run()
+    until(lambda: health(url)[0] is Health.LOADING, "it loads")
+    trigger = new_trigger(clock)
+    result = Ladder(stage.plan, clock=clock, trigger=trigger, emit=stage.lines.append).run()
     assert result.serving
     assert 550 < sum(clock.slept) < 650
     assert stage.baseline_process() == running, "loading is no reason to restart"
@@ -167,41 +136,27 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
 
 
 def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -> None:
-    argv = (
-        sys.executable,
-        "-c",
-        "print('CUDA error: \\x1b[31mout of memory'); raise SystemExit(1)",
-    )
-    stage.seal(baseline=replace(stage.plan.baseline, process=ProcessSpec(argv)))
-    result = climb(stage)
+    code = "print('CUDA error: \\x1b[31mout of memory'); raise SystemExit(1)"
+    stage.base(process=ProcessSpec((sys.executable, "-c", code)))
+    result = stage.climb()
     assert not result.serving
     assert "CUDA error: out of memory" in result.detail
     assert (stage.root / "base.log").read_text().count("CUDA error") == 2
-    assert any("setsid nohup" in command for command in result.manual)
-    assert any("/health" in command for command in result.manual)
-
-
-def test_restore_time_is_remembered_only_after_a_real_start(stage: Stage) -> None:
-    first = climb(stage)
-    climb(stage)
-    memory = Path(stage.plan.memory_file)
-    assert restore.expected(memory, "baseline") == first.restore_s
-    assert len(json.loads(memory.read_text())) == 1
-    assert restore.expected(memory, "other") is None
+    for word in ("setsid nohup", "/health"):
+        assert any(word in command for command in result.manual)
 
 
 def test_restore_memory_keeps_twenty_and_takes_the_median_of_five(tmp_path: Path) -> None:
     memory = tmp_path / "restore.json"
     for seconds in range(30):
-        restore.remember(memory, "base", float(seconds), 0.0)
+        restores.remember(memory, "base", float(seconds), 0.0)
     assert len(json.loads(memory.read_text())) == 20
-    assert restore.expected(memory, "base") == 27.0
+    assert restores.expected(memory, "base") == 27.0
 
 
 def test_two_at_once_share_one_ladder(stage: Stage) -> None:
     results: list[Result] = []
     lines: list[list[dict[str, object]]] = [[], []]
-
     both = threading.Barrier(2)
 
     def go(at: int) -> None:
@@ -219,9 +174,7 @@ def test_two_at_once_share_one_ladder(stage: Stage) -> None:
         thread.join(60)
     assert [r.serving for r in results] == [True, True]
     assert results[0] == results[1]
-    triggers = {line["trigger"] for part in lines for line in part}
-    assert len(triggers) == 1
-    assert "stand-in listens" in (stage.root / "base.log").read_text()
+    assert len({line["trigger"] for part in lines for line in part}) == 1
     assert (stage.root / "base.log").read_text().count("stand-in listens") == 1
 
 
@@ -238,7 +191,7 @@ def test_follower_climbs_when_the_first_one_dies(stage: Stage) -> None:
     holder = stage.spawn([sys.executable, "-c", code, str(lock)], cookie="holder")
     until(lambda: "held" in (stage.root / "log").read_text(), "it says held")
     results: list[Result] = []
-    thread = threading.Thread(target=lambda: results.append(climb(stage)))
+    thread = threading.Thread(target=lambda: results.append(stage.climb()))
     thread.start()
     until(lambda: thread.is_alive())
     assert not results
@@ -259,7 +212,7 @@ def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
         return real(path, flags, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", refuse)
-    result = climb(stage)
+    result = stage.climb()
     monkeypatch.undo()
     assert result.serving
     assert stage.lines[-1]["rung"] == "done"
@@ -268,7 +221,7 @@ def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
 
 def test_full_disk_costs_the_lines_only(stage: Stage) -> None:
     os.symlink("/dev/full", stage.plan.rollback_dir / "ladder.jsonl")
-    assert climb(stage).serving
+    assert stage.climb().serving
     assert stage.lines[-1]["rung"] == "done"
 
 
@@ -284,7 +237,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
         stage.seal(engine=EngineAddress(socket=path))
         candidate = stage.sleeper()
         stage.record("process", "candidate", candidate)
-        result = climb(stage)
+        result = stage.climb()
     assert result.serving
     assert not process.alive(*candidate)
     named = [x["detail"] for x in stage.lines if "did not answer" in x["detail"]]
@@ -295,45 +248,33 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
 
 def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None:
     stage.seal(engine=EngineAddress(socket=str(stage.root / "none.sock")))
-    result = climb(stage)
+    result = stage.climb()
     assert result.serving
     assert stage.said("stop", "failed") == []
 
 
-def test_printer_that_raises_stops_nothing(stage: Stage) -> None:
-    def broken(_: object) -> None:
-        raise BrokenPipeError
+def test_what_breaks_costs_itself_only(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A printer stops nothing, and an error nobody foresaw costs its rung."""
 
-    assert Ladder(stage.plan, emit=broken).run().serving
-
-
-def test_unforeseen_error_in_a_rung_costs_that_rung(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def broken(_: object) -> None:
         raise RuntimeError("boom")
 
+    assert Ladder(stage.plan, emit=broken).run().serving
     monkeypatch.setattr(stop, "stop", broken)
-    result = climb(stage)
+    result = stage.climb()
     assert result.serving
     assert stage.said("stop", "failed") == ["RuntimeError: boom"]
     assert "boom" in result.detail
 
 
-def test_finish_command_runs_detached_after_an_emergency(stage: Stage) -> None:
+def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: Stage) -> None:
     mark = stage.root / "finished"
     code = "import os,sys; open(sys.argv[1], 'w').write(str(os.getsid(0) == os.getpid()))"
     stage.seal(finish_argv=(sys.executable, "-c", code, str(mark)))
-    climb(stage, emergency=False)
-    assert not mark.exists()
-    climb(stage)
-    until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
-
-
-def test_files_stay(stage: Stage) -> None:
     stage.sleeper()
-    (stage.root / "kept").write_text("x")
-    before = {str(p) for p in stage.root.rglob("*")}
-    climb(stage)
-    assert before <= {str(p) for p in stage.root.rglob("*")}
-    assert stat.S_ISREG((stage.root / "kept").stat().st_mode)
+    before = set(stage.root.rglob("*"))
+    stage.climb(emergency=False)
+    assert not mark.exists()
+    stage.climb()
+    until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
+    assert before <= set(stage.root.rglob("*"))

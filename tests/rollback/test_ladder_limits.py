@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
+import socket
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,8 @@ import pytest
 
 from console.clock import FakeClock
 from console.rollback import live, lock
-from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
-from console.rollback.plan import EngineAddress, SealedPlan
+from console.rollback.plan import EngineAddress
 from console.rollback.report import LADDER, new_trigger
 from console.rollback.scene import Scene, together
 from console.run.directory import RunDir
@@ -24,19 +24,17 @@ from console.services import bounded, process
 from console.services.base import ProcessSpec
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
-from tests.rollback.test_ladder import climb
 from tests.waiting import until
 
 
 def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:
-    helper, candidate = stage.sleeper("no"), stage.sleeper("no")
     stage.seal(keep=("helper",))
-    stage.record("process", "helper", helper)
-    stage.record("process", "candidate", candidate)
-    assert climb(stage, emergency=False).serving
+    helper = stage.recorded("process", "helper")
+    candidate = stage.recorded("process", "candidate")
+    assert stage.climb(emergency=False).serving
     assert process.alive(*helper)
     assert not process.alive(*candidate)
-    assert climb(stage).serving
+    assert stage.climb().serving
     assert not process.alive(*helper), "an emergency ends everything"
 
 
@@ -59,46 +57,20 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
     assert graces == [10.0]
 
 
-def test_keep_is_sealed(stage: Stage) -> None:
-    stage.seal(keep=("helper",))
-    path = stage.plan.rollback_dir / sealed.PLAN
-    assert sealed.read(path).keep == ("helper",)
-    value = json.loads(path.read_text())
-    del value["keep"]
-    assert SealedPlan.from_json(value).keep == ()
-
-
-def test_pids_of_another_boot_name_nobody(stage: Stage) -> None:
-    pid, start = stage.sleeper("no")
-    line = live.Live("process", "x", pid, start).line()
-    assert line.startswith(f'{{"pid":{pid},"start":{start},"kind":"process","name":"x"')
-    assert line.endswith(f'"boot":"{process.boot_id()}"}}')
-    stage.live.write_text(line.replace(process.boot_id(), "another") + "\n")
-    assert live.read(stage.live) == []
-    assert climb(stage).serving
-    assert process.alive(pid, start)
-    stage.live.write_text(line + "\n")
-    assert len(live.read(stage.live)) == 1
-
-
 def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     port = free_port()
     dies = ProcessSpec(("sh", "-c", "echo address already in use; exit 1"))
-    base = replace(stage.plan.baseline, url=f"http://127.0.0.1:{port}", process=dies)
-    stage.seal(baseline=base)
+    stage.base(url=f"http://127.0.0.1:{port}", process=dies)
     # It says 503 to the first look, so that the baseline is started, and 200 to the others.
     other = stage.spawn([*standin(port, "--loading", "1", "--slow", "0.5").argv], cookie="other")
-    until(lambda: "stand-in listens" in (stage.root / "log").read_text())
     until(lambda: _listens(port), "it listens")
-    result = climb(stage)
+    result = stage.climb()
     assert not result.serving
     assert stage.plan.baseline.url in result.detail
     assert process.alive(*other)
 
 
 def _listens(port: int) -> bool:
-    import socket
-
     with socket.socket() as sock:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
@@ -107,12 +79,10 @@ def test_no_thread_left_is_no_obstacle(stage: Stage, monkeypatch: pytest.MonkeyP
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    candidate, step = stage.sleeper("no"), stage.sleeper("no")
-    stage.record("process", "candidate", candidate)
-    stage.record("step", "build", step)
+    candidate, step = stage.recorded("process", "candidate"), stage.recorded("step", "build")
     stage.seal(engine=EngineAddress(socket=str(stage.root / "none.sock")))
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    result = climb(stage)
+    result = stage.climb()
     monkeypatch.undo()
     assert result.serving, stage.lines
     assert not process.alive(*candidate)
@@ -129,7 +99,7 @@ def test_error_nobody_foresaw_is_a_result(stage: Stage, monkeypatch: pytest.Monk
         raise RuntimeError("boom")
 
     monkeypatch.setattr(Scene, "__init__", broken)
-    result = climb(stage)
+    result = stage.climb()
     assert not result.serving
     assert result.manual
 
@@ -137,34 +107,25 @@ def test_error_nobody_foresaw_is_a_result(stage: Stage, monkeypatch: pytest.Monk
 def test_engine_over_the_network_is_asked_with_the_docker_command(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = stage.root / "said"
-    rows = "\\n".join(
-        "\\t".join(row)
-        for row in (
-            ("aaa", "candidate", "cand", "omni-cand"), ("bbb", "", "", "omni-web"),
-            ("ccc", "", "", "recorded"), ("ddd", "oneoff", "x", "guarded"),
-        )
-    )  # fmt: skip
-    fake(stage, f'echo "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}\\n" ;; esac')
-    monkeypatch.setenv("PATH", f"{stage.root}/bin:{os.environ['PATH']}")
+    said, docker = stage.root / "said", stage.root / "bin" / "docker"
+    rows = (
+        r"aaa\tcandidate\tcand\tomni-cand\nbbb\t\t\tomni-web\n"
+        r"ccc\t\t\trecorded\nddd\toneoff\tx\tguarded\n"
+    )
+    docker.parent.mkdir()
+    docker.write_text(
+        f'#!/bin/sh\necho "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}" ;; esac\n'
+    )
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
     stage.seal(engine=EngineAddress(docker_host="tcp://10.0.0.1:2376"), protected=("guarded",))
     live.append(stage.live, live.Live("container", "cand", container="ccc"))
-    assert climb(stage).serving
+    assert stage.climb().serving
     stops = [line for line in said.read_text().splitlines() if " stop " in line]
     assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
 
 
-def fake(stage: Stage, body: str) -> Path:
-    path = stage.root / "bin" / "docker"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
-
-
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    import subprocess
-
     pids: list[int] = []
     real = os.killpg
     monkeypatch.setattr(os, "killpg", lambda pid, number: pids.append(pid))

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -270,7 +269,7 @@ def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
 
 def test_plan_is_read_again_when_it_changed(stage: Stage, start_warm: Warm) -> None:
     start_warm()
-    stage.seal(baseline=replace(stage.plan.baseline, reference_tok_s=500.0))
+    stage.base(reference_tok_s=500.0)
     assert warm.trigger(stage.plan.rollback_dir)
     assert done(stage)[-1]["degraded"] is True
 

@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.clock import FakeClock
-from console.errors import EngineTimeout, InvalidFile
+from console.errors import EngineTimeout, Exit, InvalidFile
 from console.rollback import manual, ram, ready, script, start, stop
 from console.rollback.finder import _belongs
 from console.rollback.ladder import Ladder
@@ -185,6 +185,7 @@ def test_a_plan_that_is_refused(snapshot: SnapshotAssertion) -> None:
     for value in GARBAGE:
         with pytest.raises(InvalidFile) as caught:
             SealedPlan.from_json(value, "x/plan.json")
+        assert caught.value.exit_code is Exit.USAGE
         found.append(" | ".join(caught.value.lines()))
     assert found == snapshot
 
