@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,28 +21,24 @@ from console.rollback import pointer
 from console.rollback.command import rollback
 from console.rollback.finder import Finder
 from console.rollback.plan import SealedPlan
-from console.rollback.pointer import Pointer
 from console.rollback.report import asked
-from console.services import process
 from console.services.base import ProcessSpec
 from tests.rollback.conftest import Stage
+from tests.services.serving import in_child
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 
 
-def made(stage: Stage, uid: int | None = None, run_id: str = "") -> Pointer:
-    mine = os.getuid() if uid is None else uid
-    return Pointer(run_id or stage.plan.run_id, stage.plan.run_dir, "x", mine, 1, 1, started_at=1.0)
-
-
 def test_pointer_round_trip(stage: Stage) -> None:
-    path = pointer.write(made(stage))
+    path = stage.point()
     assert path.stat().st_mode & 0o777 == 0o644
-    assert pointer.read(os.getuid()) == made(stage)
-    assert pointer.find_all() == [made(stage)]
+    found = pointer.read(os.getuid())
+    assert found is not None
+    assert (found.run_id, found.run_dir) == (stage.plan.run_id, stage.plan.run_dir)
+    assert pointer.find_all() == [found]
     pointer.clear("another run")
-    assert pointer.find_all() == [made(stage)]
+    assert pointer.find_all() == [found]
     pointer.clear(stage.plan.run_id)
     assert pointer.find_all() == []
 
@@ -57,7 +52,7 @@ def test_garbage_pointer_is_none(text: str) -> None:
 @as_root
 def test_forged_pointer_means_nothing(stage: Stage) -> None:
     """A file with another user's number in its name, owned by somebody else."""
-    path = pointer.write(made(stage, NOBODY))
+    path = stage.point(uid=NOBODY)
     assert path.stat().st_uid == 0
     assert pointer.find_all() == []
     os.chown(path, NOBODY, NOBODY)
@@ -66,13 +61,13 @@ def test_forged_pointer_means_nothing(stage: Stage) -> None:
 
 def test_symlinked_pointer_means_nothing(stage: Stage) -> None:
     real = stage.root / "elsewhere.json"
-    pointer.write(made(stage)).rename(real)
+    stage.point().rename(real)
     paths.pointer(os.getuid()).symlink_to(real)
     assert pointer.find_all() == []
 
 
 def test_own_run_first(stage: Stage) -> None:
-    pointer.write(made(stage))
+    stage.point()
     result = rollback(None, False, stage.lines.append)
     assert result.serving
     assert result.exit_code is Exit.OK
@@ -104,11 +99,9 @@ def test_explicit_site_comes_before_an_old_run(stage: Stage) -> None:
 
 def test_newest_usable_run_without_a_pointer(stage: Stage) -> None:
     for at, name in enumerate(("a", "b", "c")):
-        path = paths.runs_dir() / name / "rollback" / "plan.json"
-        sealed.write(replace(stage.plan, run_id=name, run_dir=str(path.parent.parent)), path)
-        os.utime(path, (1000 + at, 1000 + at))
-    (paths.runs_dir() / "c" / "rollback" / "plan.json").write_text("garbage")
-    os.utime(paths.runs_dir() / "c" / "rollback" / "plan.json", (2000, 2000))
+        path = old_plan(stage, name, "", 1000 + at)
+    path.write_text("garbage")
+    os.utime(path, (2000, 2000))
     assert rollback(None, False, stage.lines.append).serving
     assert any(line.endswith(" b") for line in stage.said("plan", "note"))
 
@@ -126,68 +119,41 @@ def open_up(path: Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o055)
 
 
-def in_child(act: Callable[[], object]) -> Any:
-    """Run in a forked child, because it gives root away; what it returned, through JSON."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writer, json.dumps(act()).encode())
-        except BaseException as error:
-            os.write(writer, json.dumps(repr(error)).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as file:
-        data = file.read()
-    os.waitpid(pid, 0)
-    return json.loads(data)
+def given(stage: Stage, path: Path) -> None:
+    """The pointer and the plan are another user's."""
+    for one in (path, stage.plan.rollback_dir / "plan.json"):
+        os.chown(one, NOBODY, NOBODY)
+    open_up(stage.plan.rollback_dir)
 
 
 @as_root
 def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
     """What root finds in another user's plan is done with that user's rights only."""
-    mark = stage.root / "host" / "mark"
-    code = "import os,sys; open(sys.argv[1], 'w').write(str(os.getuid()))"
-    spec = ProcessSpec((sys.executable, "-c", code, str(mark)))
-    (stage.root / "host").chmod(0o777)
-    stage.base(process=spec, ready_timeout_s=1.0)
-    path = pointer.write(made(stage, NOBODY))
-    os.chown(path, NOBODY, NOBODY)
-    os.chown(stage.plan.rollback_dir / "plan.json", NOBODY, NOBODY)
-    open_up(stage.plan.rollback_dir)
+    given(stage, stage.point(uid=NOBODY))
 
     def act() -> object:
-        lines: list[dict[str, object]] = []
-        finder = Finder(None, False, lambda detail: lines.append({"detail": detail}))
-        choice = finder.find()
+        notes: list[str] = []
+        choice = Finder(None, False, notes.append).find()
         assert choice is not None
-        with open("/proc/self/status") as file:
-            groups = next(x for x in file if x.startswith("Groups:")).split()[1:]
-        return [choice.plan.run_id, os.getresuid(), os.getresgid(), groups, lines]
+        return [choice.plan.run_id, os.getresuid(), os.getresgid(), os.getgroups(), notes]
 
-    run_id, uids, gids, groups, lines = in_child(act)
+    run_id, uids, gids, groups, notes = in_child(act)
     assert run_id == stage.plan.run_id
     assert uids == [NOBODY] * 3
     assert gids == [pwd.getpwuid(NOBODY).pw_gid] * 3
-    assert "0" not in groups
-    assert pwd.getpwuid(NOBODY).pw_name in lines[0]["detail"]
+    assert 0 not in groups
+    assert pwd.getpwuid(NOBODY).pw_name in notes[0]
 
 
 @as_root
 def test_root_gives_a_live_run_of_another_user_the_way_over_its_own_stale_one(
     stage: Stage,
 ) -> None:
-    pointer.write(made(stage))
-    pid = os.getpid()
-    live = replace(made(stage, NOBODY, "live"), pid=pid, start=process.start_time(pid) or 0)
-    os.chown(pointer.write(live), NOBODY, NOBODY)
-    os.chown(stage.plan.rollback_dir / "plan.json", NOBODY, NOBODY)
-    open_up(stage.plan.rollback_dir)
+    stage.point()
+    given(stage, stage.point(uid=NOBODY, run_id="live", alive=True))
 
     def act() -> object:
-        notes: list[str] = []
-        choice = Finder(None, False, notes.append).find()
+        choice = Finder(None, False, print).find()
         return [choice is not None and choice.source, os.getuid()]
 
     assert in_child(act) == [f"the run of {pwd.getpwuid(NOBODY).pw_name}", NOBODY]
@@ -197,8 +163,7 @@ def test_root_gives_a_live_run_of_another_user_the_way_over_its_own_stale_one(
 @pytest.mark.parametrize("own_site", [False, True])
 def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) -> None:
     """Its argv, its log, its finish command: all of it would run with the reader's rights."""
-    pid = os.getpid()
-    pointer.write(replace(made(stage), pid=pid, start=process.start_time(pid) or 0))
+    stage.point(alive=True)
     foreign = paths.runs_dir() / "theirs" / "rollback" / "plan.json"
     sealed.write(stage.plan, foreign)
     open_up(stage.plan.rollback_dir)
@@ -221,7 +186,7 @@ def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) ->
 def test_plan_of_another_user_behind_ones_own_pointer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pointer.write(made(stage))
+    stage.point()
     real = sealed.read_owned
     monkeypatch.setattr(sealed, "read_owned", lambda path: (real(path)[0], os.getuid() + 1))
     assert rollback(None, False, stage.lines.append).nothing_to_do
@@ -238,20 +203,14 @@ def test_asking_follows_no_link_and_waits_for_no_fifo(stage: Stage) -> None:
     asked(stage.plan.rollback_dir, "me", 1.0)
 
 
-def site_file() -> Path:
-    path = paths.default_site()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("site")
-    return path
-
-
-def old_plan(stage: Stage, name: str, site: str, at: float) -> None:
+def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
+    """A run of before."""
     path = paths.runs_dir() / name / "rollback" / "plan.json"
     run_dir = str(path.parent.parent)
-    sealed.write(
-        replace(stage.plan, run_id=name, run_dir=run_dir, site_path=site, sealed_at=at), path
-    )
+    plan = replace(stage.plan, run_id=name, run_dir=run_dir, site_path=site, sealed_at=at)
+    sealed.write(plan, path)
     os.utime(path, (at, at))
+    return path
 
 
 def chosen(seal: Callable[[], SealedPlan] | None) -> str:
@@ -260,7 +219,9 @@ def chosen(seal: Callable[[], SealedPlan] | None) -> str:
 
 
 def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
-    site, now = site_file(), time.time() + 60
+    site, now = paths.default_site(), time.time() + 60
+    site.parent.mkdir(parents=True, exist_ok=True)
+    site.write_text("site")
     fresh = replace(stage.plan, run_id="", run_dir="", site_name="fresh")
 
     def refuses() -> SealedPlan:
@@ -290,34 +251,30 @@ def test_plan_that_is_a_fifo_holds_nobody_up(stage: Stage) -> None:
     assert rollback(None, False, None).nothing_to_do
 
 
+BROKEN = """
+import sys, json
+class Broken:
+    names = "pydantic ruamel docker textual rich httpx psutil pynvml yaml sqlite3".split()
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.names: raise ImportError("broken: " + name)
+sys.meta_path.insert(0, Broken())
+from console.rollback.command import rollback
+result = rollback(None, False, lambda line: print(json.dumps(line)))
+sys.exit(result.exit_code)
+"""
+
+
 def test_works_with_everything_else_broken(stage: Stage) -> None:
     """Nothing but the standard library can be imported, and the journal is garbage."""
-    pointer.write(made(stage))
+    stage.point()
     Path(stage.plan.run_dir, "journal.db").write_bytes(b"\0" * 4096)
-    code = (
-        "import sys, json\n"
-        "class Broken:\n"
-        "    names = {'pydantic', 'ruamel', 'docker', 'textual', 'rich', 'httpx', 'psutil',\n"
-        "             'pynvml', 'yaml', 'sqlite3'}\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in self.names: raise ImportError('broken: ' + name)\n"
-        "sys.meta_path.insert(0, Broken())\n"
-        "from console.rollback.command import rollback\n"
-        "result = rollback(None, False, lambda line: print(json.dumps(line)))\n"
-        "sys.exit(result.exit_code)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert last["serving"] is True
+    said = subprocess.check_output([sys.executable, "-c", BROKEN], text=True)
+    assert json.loads(said.splitlines()[-1])["serving"] is True
 
 
 def test_failure_is_exit_seven(stage: Stage) -> None:
-    spec = ProcessSpec(("/nowhere/server",))
-    stage.base(process=spec)
-    pointer.write(made(stage))
+    stage.base(process=ProcessSpec(("/nowhere/server",)))
+    stage.point()
     result = rollback(None, False, None)
     assert result.exit_code is Exit.ROLLBACK_FAILED
     assert result.manual

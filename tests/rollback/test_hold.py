@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from console.rollback import pointer, script
-from console.rollback.pointer import Pointer
+from console.rollback import script
 from console.services import process
 from console.services.probe import Health, health
 from tests.rollback.conftest import Stage
@@ -65,10 +64,9 @@ def stubborn(stage: Stage) -> tuple[int, int]:
     """A candidate that ignores SIGTERM: a second in which things can happen."""
     stage.seal(grace_s=1.0)
     body = "trap 'echo told' TERM; echo up; while :; do sleep 600 & wait; done"
-    candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
+    candidate = stage.up(body, stage.plan.run_id)
     stage.record("process", "candidate", candidate)
-    pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
+    stage.point()
     return candidate
 
 
@@ -152,7 +150,7 @@ def test_terminal_that_takes_nothing_holds_up_the_words_only(
 
 
 def test_reader_that_goes_away_does_not_change_the_exit_code(stage: Stage) -> None:
-    pointer.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 1, 1))
+    stage.point()
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(COMMAND, stdout=writer, timeout=60, check=False)

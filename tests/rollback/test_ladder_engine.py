@@ -14,16 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import SystemClock
 from console.rollback import live, ready, script, start, warm
 from console.rollback import plan as sealed
-from console.rollback.ladder import Ladder
 from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
-from console.rollback.report import LADDER, Follower, Line, Result, new_trigger, size_of
+from console.rollback.report import LADDER, Follower, Line, size_of
 from console.services.engine import NoSuchContainer, RawEngine
 from tests.ports import free_port
-from tests.rollback.conftest import standin
+from tests.rollback.conftest import Climbs, standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
@@ -36,7 +34,7 @@ only_real = pytest.mark.parametrize("yard", KINDS[1:], indirect=True)
 
 
 @dataclass
-class Yard:
+class Yard(Climbs):
     """A baseline container that is stopped, and candidates that run."""
 
     engine: Engine | MadeEngine
@@ -64,14 +62,6 @@ class Yard:
     def record(self, name: str, container: str) -> None:
         path = self.plan.rollback_dir / live.LIVE
         live.append(path, Live("container", name, container=container))
-
-    def climb(self, emergency: bool = True) -> Result:
-        clock = SystemClock()
-        trigger = new_trigger(clock, emergency)
-        return Ladder(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
-
-    def said(self, rung: str, state: str) -> list[str]:
-        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
 
     def create_baseline(self, name: str) -> str:
         """A llama.cpp behind a port of this machine; in this process, its stand-in."""

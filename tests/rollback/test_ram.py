@@ -4,72 +4,86 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from console.clock import FakeClock
 from console.rollback import ram, stop
-from console.rollback.report import Line, Report, Trigger
+from console.rollback.report import Report, Trigger
 from console.rollback.scene import Scene
 from tests.rollback.conftest import Stage
 
 GIB, MIB = 1 << 30, 1 << 20
+PAUSE = ram.PAUSE_S
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+class Rung:
+    """The rung on a clock of its own, with what is available at each look."""
 
+    def __init__(self, stage: Stage, patch: pytest.MonkeyPatch) -> None:
+        self.stage, self.patch, self.clock = stage, patch, FakeClock()
 
-Make = Callable[..., Scene]
-
-
-@pytest.fixture
-def make(stage: Stage, clock: FakeClock) -> Make:
-    def scene(trigger: str = "sentinel-1", stopped: int = 0, **plan: object) -> Scene:
-        stage.seal(**plan)
-        begun = Trigger(trigger, True, clock.monotonic())
-        made = Scene(stage.plan, clock, Report(stage.root / "l", begun, clock, said), None)
+    def scene(self, trigger: str = "sentinel-1", stopped: int = 0, **plan: object) -> Scene:
+        self.stage.seal(**plan)
+        self.stage.lines.clear()
+        begun = Trigger(trigger, True, self.clock.monotonic())
+        report = Report(self.stage.root / "l", begun, self.clock, self.stage.lines.append)
+        made = Scene(self.stage.plan, self.clock, report, None)
         made.stopped = stopped
         return made
 
-    lines = stage.lines
+    def wait(self, figures: Iterable[int | None], scene: Scene | None = None) -> tuple[str, float]:
+        """How it ends, and how long it waited; the last figure stays."""
+        left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
+        self.patch.setattr(ram, "available", lambda descriptor: next(left))
+        stop.memory(scene or self.scene())
+        return self.stage.lines[-1]["state"], sum(self.clock.slept) - slept
 
-    def said(line: Line) -> None:
-        lines.append(line)
-
-    return scene
+    def breach(self, held: int, **limit: object) -> Path:
+        path = Path(self.stage.plan.run_dir, *stop.BREACH)
+        path.parent.mkdir(exist_ok=True)
+        at = self.clock.now()
+        fast = [[at - 1, 9 * GIB, 0, None], [at, 4 * GIB, 0, None], [at + 1, 0, 0, 0]]
+        page = {
+            "at": at, "limit": limit, "killed": [{"held": {"ram": held}}, {"held": None}],
+            "window": {"fast": fast},
+        }  # fmt: skip
+        path.write_text(json.dumps(page))
+        os.utime(path, (at, at))
+        return path
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[int]], None]:
-    def use(values: Iterator[int]) -> None:
-        monkeypatch.setattr(ram, "available", lambda descriptor: next(values))
-
-    return use
+def rung(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Rung:
+    return Rung(stage, monkeypatch)
 
 
-def last(stage: Stage) -> tuple[str, str]:
-    return stage.lines[-1]["state"], stage.lines[-1]["detail"]
+RISING = [2 * GIB + step * 1200 * MIB for step in range(256)]
 
 
-def test_nothing_stopped_and_nothing_killed_waits_for_nothing(
-    stage: Stage, make: Make, clock: FakeClock
-) -> None:
-    stop.memory(make("command-1"))
-    assert last(stage)[0] == "skipped"
-    assert clock.slept == []
-
-
-def test_an_ordinary_rollback_is_held_up_for_less_than_five_milliseconds(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter([20 * GIB, 20 * GIB + 8 * MIB]))
-    stop.memory(make("runner-1", stopped=1))
-    assert last(stage)[0] == "ok"
-    assert sum(clock.slept) < 0.005
+@pytest.mark.parametrize(
+    ("trigger", "stopped", "figures", "state", "least", "most"),
+    [
+        ("command-1", 0, [], "skipped", 0, 0),
+        ("runner-1", 1, [20 * GIB, 20 * GIB + 8 * MIB], "ok", 0, 0.005),
+        ("sentinel-1", 0, [*RISING, RISING[-1] + 10 * MIB], "ok", 255.9 * PAUSE, 256.1 * PAUSE),
+        ("sentinel-1", 0, range(GIB, 4000 * GIB, GIB), "ok", ram.WAIT_S, ram.WAIT_S + 1),
+    ],
+    ids=["nothing stopped", "held up for 5 ms", "until it rises no more", "never for ever"],
+)
+def test_how_long_it_is_waited_for(
+    rung: Rung, trigger: str, stopped: int, figures: Iterable[int], state: str, least: float,
+    most: float,
+) -> None:  # fmt: skip
+    found, slept = rung.wait(figures, rung.scene(trigger, stopped))
+    assert found == state
+    assert least <= slept <= most
+    if slept > 1:
+        notes = sum(line["state"] == "note" for line in rung.stage.lines)
+        assert notes >= 4, "visible all the while"
 
 
 def test_the_look_itself() -> None:
@@ -82,64 +96,27 @@ def test_the_look_itself() -> None:
     assert known > 0
 
 
-@pytest.mark.parametrize(("left", "scarce"), [(37, True), (38, False)])
-def test_scarce_is_less_than_a_tenth(tmp_path: Path, left: int, scarce: bool) -> None:
-    text = f"MemTotal: {377 * 2**20} kB\nMemFree: 5 kB\nMemAvailable: {left * 2**20} kB\n"
-    (tmp_path / "meminfo").write_text(text)
+@pytest.mark.parametrize(
+    ("text", "scarce"),
+    [
+        (f"MemTotal: {377 << 20} kB\nMemFree: 5 kB\nMemAvailable: {37 << 20} kB\n", True),
+        (f"MemTotal: {377 << 20} kB\nMemFree: 5 kB\nMemAvailable: {38 << 20} kB\n", False),
+        ("MemTotal: 5 kB\n", False),
+        (None, False),
+    ],
+    ids=["less than a tenth", "more", "not known", "no file"],
+)
+def test_what_is_scarce(tmp_path: Path, text: str | None, scarce: bool) -> None:
+    if text is not None:
+        (tmp_path / "meminfo").write_text(text)
     assert ram.is_scarce(str(tmp_path / "meminfo")) is scarce
 
 
-def test_what_is_not_known_is_not_scarce(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 5 kB\n")
-    assert not ram.is_scarce(str(tmp_path / "meminfo"))
-    assert not ram.is_scarce(str(tmp_path / "none"))
-
-
-def test_after_a_kill_it_waits_until_ram_rises_no_more(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    """300 GiB at 1.2 GiB a look: visible all the while, and then it goes on."""
-    values = [2 * GIB + step * 1200 * MIB for step in range(256)]
-    figures(iter([*values, values[-1] + 10 * MIB]))
-    stop.memory(make("sentinel-1"))
-    assert last(stage)[0] == "ok"
-    assert sum(clock.slept) == pytest.approx(256 * ram.PAUSE_S)
-    assert sum(line["state"] == "note" for line in stage.lines) >= 4
-
-
-def test_the_wait_is_bounded(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter(range(GIB, 4000 * GIB, GIB)))
-    stop.memory(make("sentinel-1"))
-    assert ram.WAIT_S <= sum(clock.slept) <= ram.WAIT_S + 1
-
-
-def test_a_fresh_breach_counts_whoever_asked(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter([GIB] * 10))
-    path = Path(stage.plan.run_dir, *stop.BREACH)
-    path.parent.mkdir()
-    path.write_text("{}")
-    os.utime(path, (clock.now() - 5, clock.now() - 5))
-    stop.memory(make("command-1"))
-    assert last(stage)[0] == "ok"
-    os.utime(path, (clock.now() - 3600, clock.now() - 3600))
-    stop.memory(make("command-1"))
-    assert last(stage)[0] == "skipped"
-
-
-def breach(stage: Stage, clock: FakeClock, held: int, **limit: object) -> None:
-    path = Path(stage.plan.run_dir, *stop.BREACH)
-    path.parent.mkdir(exist_ok=True)
-    at = clock.now()
-    page = {
-        "at": at, "limit": limit, "killed": [{"held": {"ram": held}}, {"held": None}],
-        "window": {"fast": [[at - 1, 9 * GIB, 0, None], [at, 4 * GIB, 0, None], [at + 1, 0, 0, 0]]},
-    }  # fmt: skip
-    path.write_text(json.dumps(page))
-    os.utime(path, (at, at))
+def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
+    path = rung.breach(0)
+    for ago, state in ((5, "ok"), (3600, "skipped")):
+        os.utime(path, (rung.clock.now() - ago, rung.clock.now() - ago))
+        assert rung.wait([], rung.scene("command-1"))[0] == state
 
 
 @pytest.mark.parametrize(
@@ -153,37 +130,25 @@ def breach(stage: Stage, clock: FakeClock, held: int, **limit: object) -> None:
     ],
 )
 def test_what_did_not_come_back_is_said_and_holds_nobody_up_for_long(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None],
-    held: int, limit: dict[str, object], now: int, short: str,
-) -> None:  # fmt: skip
-    figures(iter([now] * 100))
-    scene = make("sentinel-1")
-    breach(stage, clock, held, **limit)
-    stop.memory(scene)
-    state, detail = last(stage)
+    rung: Rung, held: int, limit: dict[str, object], now: int, short: str
+) -> None:
+    scene = rung.scene()
+    rung.breach(held, **limit)
+    state, slept = rung.wait([now] * 100, scene)
     assert state == ("failed" if short else "ok")
-    assert short in detail
+    assert short in rung.stage.lines[-1]["detail"]
     assert bool(scene.failures) == bool(short)
-    assert sum(clock.slept) < ram.LATE_S + 1
+    assert slept < ram.LATE_S + 1
 
 
-def test_what_comes_late_is_waited_for(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter([3 * GIB] * 8 + [7 * GIB]))
-    scene = make("sentinel-1")
-    breach(stage, clock, 2 * GIB)
-    stop.memory(scene)
-    assert last(stage)[0] == "ok"
+def test_what_comes_late_is_waited_for(rung: Rung) -> None:
+    rung.breach(2 * GIB)
+    assert rung.wait([3 * GIB] * 8 + [7 * GIB] * 100)[0] == "ok"
 
 
-def test_a_baseline_that_was_started_since_is_not_missing(
-    stage: Stage, make: Make, clock: FakeClock, figures: Callable[[Iterator[int]], None]
-) -> None:
-    figures(iter([3 * GIB] * 8))
-    scene = make("command-1")
-    breach(stage, clock, 2 * GIB)
-    done = {"rung": "done", "at": clock.now() + 1}
-    (stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
-    stop.memory(scene)
-    assert last(stage)[0] == "ok"
+def test_a_baseline_that_was_started_since_is_not_missing(rung: Rung) -> None:
+    scene = rung.scene("command-1")
+    rung.breach(2 * GIB)
+    done = {"rung": "done", "at": rung.clock.now() + 1}
+    (rung.stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
+    assert rung.wait([3 * GIB] * 100, scene)[0] == "ok"

@@ -17,8 +17,6 @@ import pytest
 from console.clock import SystemClock
 from console.rollback import ladder, live, warm
 from console.rollback.command import rollback
-from console.rollback.pointer import Pointer
-from console.rollback.pointer import write as write_pointer
 from console.rollback.report import LADDER, Line, read_lines, who_asked
 from console.services import probe, process, relay
 from tests.ports import free_port
@@ -59,22 +57,34 @@ def done(stage: Stage, count: int = 1) -> list[Line]:
 
 
 def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: Warm) -> None:
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
-    child = start_warm()
-    fifo = os.stat(stage.plan.rollback_dir / "trigger")
+    """It is on record, stays warm, and keeps for itself what protection it got."""
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
+    child, directory = start_warm(), stage.plan.rollback_dir
+    fifo = os.stat(directory / "trigger")
     assert stat.S_ISFIFO(fifo.st_mode)
     assert stat.S_IMODE(fifo.st_mode) == 0o600
-    assert warm.trigger(stage.plan.rollback_dir)
-    lines = done(stage)
-    assert lines[-1]["serving"] is True
+    assert [e.pid for e in live.read(stage.live) if e.kind == "ladder"] == [child.pid]
+    said = json.loads((directory / "warm.json").read_text())
+    assert said["pid"] == child.pid
+    assert said["memory"]
+    assert said["oom_score_adj"].split(":")[0] == score(child.pid)
+    assert warm.trigger(directory)
+    assert done(stage)[-1]["serving"] is True
     assert not process.alive(*runner)
     assert child.poll() is None, "it stays warm"
+    running = stage.baseline_process()
+    assert running is not None
+    assert score(running[0]) == score(os.getpid())
+    assert warm.trigger(directory)
+    assert done(stage, 2)[-1]["nothing_to_do"] is True, "a second press"
+
+
+def score(pid: int) -> str:
+    return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
 
 
 def test_asked_by_the_runner_fences_nobody(stage: Stage, start_warm: Warm) -> None:
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
     start_warm()
     assert warm.trigger(stage.plan.rollback_dir, warm.ASKED)
     assert done(stage)[-1]["serving"] is True
@@ -92,8 +102,7 @@ def test_quit(stage: Stage, start_warm: Warm) -> None:
 def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     stage: Stage, start_warm: Warm
 ) -> None:
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child = start_warm()
     assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
     assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
@@ -155,9 +164,7 @@ def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(stage)
-    left = [stage.sleeper(), stage.sleeper()]
-    for kind, one in zip(("runner", "sentinel"), left, strict=True):
-        stage.record(kind, kind, one)
+    left = [stage.recorded(kind, kind) for kind in ("runner", "sentinel")]
 
     def look(number: int) -> None:
         if number in (2, 3):
@@ -188,8 +195,7 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.seal(lease_s=2.5 * warm.LOOK_S)
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
     climbed: list[int] = []
 
     def look(number: int) -> None:
@@ -240,12 +246,10 @@ def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
 ) -> None:
     monkeypatch.setattr(ladder, "STOPPED_S", 0.2)
     stage.seal(grace_s=1.5)
-    body = "trap '' TERM; echo up; sleep 600 & wait; sleep 600"
-    candidate = stage.spawn(["sh", "-c", body])
-    until(lambda: "up" in (stage.root / "log").read_text(), "it says up")
+    candidate = stage.up("trap '' TERM; echo up; sleep 600 & wait; sleep 600")
     stage.record("process", "candidate", candidate)
     child = start_warm()
-    point(stage)
+    stage.point(alive=True, started_at=SystemClock().now())
 
     def emit(line: Line) -> None:
         stage.lines.append(line)
@@ -288,75 +292,23 @@ def test_plan_in_memory_serves_when_the_file_is_gone(
     stage.seal()
 
 
-def test_it_records_what_protection_it_got(stage: Stage, start_warm: Warm) -> None:
+@pytest.mark.parametrize("stuck", [False, True])
+def test_command_goes_through_the_warm_ladder_or_helps_itself(
+    stage: Stage, start_warm: Warm, stuck: bool
+) -> None:
     child = start_warm()
-    said = json.loads((stage.plan.rollback_dir / "warm.json").read_text())
-    assert said["pid"] == child.pid
-    assert said["memory"]
-    score = Path(f"/proc/{child.pid}/oom_score_adj").read_text().strip()
-    assert said["oom_score_adj"].split(":")[0] == score
-
-
-def test_restored_process_is_not_protected_like_the_ladder(stage: Stage, start_warm: Warm) -> None:
-    start_warm()
-    warm.trigger(stage.plan.rollback_dir)
-    done(stage)
-    running = stage.baseline_process()
-    assert running is not None
-    own = Path("/proc/self/oom_score_adj").read_text()
-    assert Path(f"/proc/{running[0]}/oom_score_adj").read_text() == own
-
-
-def test_second_press_after_the_first_finds_nothing_to_do(stage: Stage, start_warm: Warm) -> None:
-    start_warm()
-    warm.trigger(stage.plan.rollback_dir)
-    done(stage)
-    warm.trigger(stage.plan.rollback_dir)
-    assert done(stage, 2)[-1]["nothing_to_do"] is True
-
-
-def test_command_goes_through_the_warm_ladder(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
-    point(stage)
-    result = rollback(None, False, stage.lines.append)
-    assert result.serving
+    if stuck:
+        os.kill(child.pid, signal.SIGSTOP)
+    stage.point(alive=True, started_at=SystemClock().now())
+    assert rollback(None, False, stage.lines.append).serving
     assert stage.lines[-1]["rung"] == "done"
-    assert any(str(x["trigger"]).startswith("warm-") for x in stage.lines)
-    assert child.poll() is None
-
-
-def test_command_helps_itself_when_the_warm_ladder_is_stuck(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
-    os.kill(child.pid, signal.SIGSTOP)
-    point(stage)
-    result = rollback(None, False, stage.lines.append)
-    assert result.serving
-    assert any(str(x["trigger"]).startswith("command-") for x in stage.lines)
+    who = "command-" if stuck else "warm-"
+    assert any(str(x["trigger"]).startswith(who) for x in stage.lines)
     assert child.poll() is None, "another ladder is no stray"
 
 
 def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "console.rollback.warm", str(stage.root / "none")],
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    argv = [sys.executable, "-m", "console.rollback.warm", str(stage.root / "none")]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr
-
-
-def point(stage: Stage) -> None:
-    pid = os.getpid()
-    write_pointer(
-        Pointer(
-            stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), pid,
-            process.start_time(pid) or 0, started_at=SystemClock().now(),
-        )
-    )  # fmt: skip
-
-
-def test_live_line_names_the_ladder(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
-    (entry,) = [e for e in live.read(stage.live) if e.kind == "ladder"]
-    assert entry.pid == child.pid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,14 +18,15 @@ from console.rollback import manual, ram, ready, script, start, stop
 from console.rollback.finder import _belongs
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress, SealedPlan
-from console.rollback.report import Report, Result, Trigger
-from console.rollback.scene import Scene, away
+from console.rollback.report import Result, Trigger
+from console.rollback.scene import away
 from console.services.base import ProcessSpec
 from console.services.probe import Health
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
-from tests.rollback.test_ram import breach
+from tests.rollback.test_ram import Rung, rung
 
+__all__ = ["rung"]
 GIB, MIB = 1 << 30, 1 << 20
 SLEEPS = ProcessSpec(("sleep", "600"))
 SERVES = (Health.SERVING, "200 OK")
@@ -134,49 +136,35 @@ def test_candidates_that_end(
     assert found == snapshot
 
 
-def memory(stage: Stage, trigger: str, stopped: int = 0, **plan: object) -> Scene:
-    clock = FakeClock()
-    stage.seal(**plan)
-    stage.lines.clear()
-    begun = Trigger(trigger, True, clock.monotonic())
-    report = Report(stage.root / "l", begun, clock, stage.lines.append)
-    made = Scene(stage.plan, clock, report, None)
-    made.stopped = stopped
-    return made
-
-
 def test_memory_that_comes_back(
-    stage: Stage, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+    rung: Rung, stage: Stage, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seen(scene: Scene, *figures: int | None) -> list[str]:
-        left = iter([*figures, *[figures[-1]] * 1000])
-        monkeypatch.setattr(ram, "available", lambda descriptor: next(left))
-        stop.memory(scene)
+    def seen(trigger: str, *figures: int | None, stopped: int = 0, **plan: object) -> list[str]:
+        rung.wait([*figures, *[figures[-1]] * 1000], rung.scene(trigger, stopped, **plan))
         return told(stage)
 
-    rising = [2 * GIB + step * 1200 * MIB for step in range(200)]
+    def used(*figures: int | None) -> None:
+        left = chain(figures, repeat(figures[-1]))
+        monkeypatch.setattr(stop, "_vram_used", lambda scene: next(left))
+
+    after, slow = "sentinel-1", (10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB)
     found = {
-        "nothing was stopped": seen(memory(stage, "command-1"), GIB),
-        "gone at once": seen(memory(stage, "runner-1", 1), 20 * GIB, 20 * GIB + 8 * MIB),
-        "gone slowly": seen(memory(stage, "runner-1", 1), 10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB),
-        "after a kill": seen(memory(stage, "sentinel-1"), *rising),
-        "without an end": seen(memory(stage, "sentinel-1"), *range(GIB, 900 * GIB, GIB)),
-        "not known": seen(memory(stage, "sentinel-1"), None),
+        "nothing was stopped": seen("command-1", GIB),
+        "gone at once": seen("runner-1", 20 * GIB, 20 * GIB + 8 * MIB, stopped=1),
+        "gone slowly": seen("runner-1", *slow, stopped=1),
+        "after a kill": seen(after, *(2 * GIB + step * 1200 * MIB for step in range(200))),
+        "without an end": seen(after, *range(GIB, 900 * GIB, GIB)),
+        "not known": seen(after, None),
     }
-    used = iter([90 * GIB, 40 * GIB, GIB, GIB])
-    monkeypatch.setattr(stop, "_vram_used", lambda scene: next(used))
-    cards = {"gpus": ("GPU-1",), "exclusive": True}
-    found["VRAM"] = seen(memory(stage, "sentinel-1", **cards), GIB)
-    monkeypatch.setattr(stop, "_vram_used", lambda scene: None)
-    found["VRAM not known"] = seen(memory(stage, "sentinel-1", **cards), GIB)
-    for name, held, limit in (
-        ("missing", 2 * GIB, {}),
-        ("below its limit", 0, {"metric": "host.ram_available", "below": 6.0 * GIB}),
-    ):
-        scene = memory(stage, "sentinel-1", gpus=(), exclusive=False)
-        assert isinstance(scene.clock, FakeClock)
-        breach(stage, scene.clock, held, **limit)
-        found[name] = seen(scene, 5 * GIB)
+    used(90 * GIB, 40 * GIB, GIB)
+    found["VRAM"] = seen(after, GIB, gpus=("GPU-1",), exclusive=True)
+    used(None)
+    found["VRAM not known"] = seen(after, GIB)
+    stage.seal(gpus=(), exclusive=False)
+    rung.breach(2 * GIB)
+    found["missing"] = seen(after, 5 * GIB)
+    rung.breach(0, metric="host.ram_available", below=6.0 * GIB)
+    found["below its limit"] = seen(after, 5 * GIB)
     assert found == snapshot
 
 
