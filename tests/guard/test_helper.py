@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from console.guard.helper import Helper, Refused
 from console.services import cgroup, process
 from tests.guard.prey_parts import ID, made_up
 from tests.guard.unprivileged import as_user
+from tests.services.serving import serving
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
@@ -277,20 +277,12 @@ def test_an_answer_is_foreign_text() -> None:
 
 
 def test_peers_are_known_by_the_kernel(tmp_path: Path) -> None:
-    path = str(tmp_path / "s")
-    with helper.listen(path, os.getgid()) as listener:
-        found: list[helper.Peer] = []
-
-        def serve() -> None:
-            link, _ = listener.accept()
-            with link:
-                found.append(helper.peer_of(link))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
+    path, found = str(tmp_path / "s"), list[helper.Peer]()
+    listener = helper.listen(path, os.getgid())
+    with serving(listener, lambda link: found.append(helper.peer_of(link))):
         with socket.socket(socket.AF_UNIX) as link:
             link.connect(path)
-            thread.join()
+            until(lambda: found, "it is known")
     assert (found[0].pid, found[0].uid) == (os.getpid(), os.getuid())
     assert set(os.getgroups()) <= found[0].groups
     assert process.alive(found[0].pid, process.start_time(found[0].pid) or 0)

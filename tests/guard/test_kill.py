@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from console.clock import FakeClock
 from console.guard import hunt, mrelease, prey
 from console.guard.ask import Ask, kill_request, socket_of, status
-from console.guard.kill import RESTARTS, Killer
+from console.guard.kill import RESTARTS, Killer, Strike
 from console.guard.target import Deny, Target, find_targets
 from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
 from tests.guard.prey_parts import ID, Den, den, finish, line, made_up
+from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
@@ -40,33 +41,32 @@ def killer(lair: Den) -> Iterator[Killer]:
 def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
     lair: Den, killer: Killer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid, start = lair.sleeper()
+    who = lair.sleeper()
     ended = [Target("container", "old", f"{number:064x}") for number in range(9)]
     alive_then = []
 
     def look() -> dict[str, int]:
-        until(lambda: not process.alive(pid, start), "it is dead")
-        alive_then.append(process.alive(pid, start))
+        until(lambda: not process.alive(*who), "it is dead")
+        alive_then.append(process.alive(*who))
         return {}
 
     monkeypatch.setattr(cgroup, "processes", look)
-    strike = killer.strike([*ended, *targets(lair, (pid, start))])
-    strike.close()
+    killer.strike([*ended, *targets(lair, who)]).close()
     assert alive_then == [False], "one look for all nine, when the process was dead"
-
-
-class Now:
-    def __init__(self) -> None:
-        self.at = 100.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
     found = find_targets([line("process", "cand", one) for one in who], Deny(), NONE)
     assert len(found) == len(who)
     return found
+
+
+def struck(killer: Killer, found: Sequence[Target]) -> Strike:
+    """A strike that ended well."""
+    strike = killer.strike(found)
+    finish(strike)
+    assert strike.empty
+    return strike
 
 
 def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
@@ -77,71 +77,71 @@ def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
     return made, target, root / "docker" / ID
 
 
+FAMILY = """
+import os, time
+print("leader", os.getpid(), flush=True)
+for word in ("group", "session", "daemon"):
+    if os.fork() == 0:
+        if word != "group": os.setsid()
+        if word == "daemon" and os.fork(): os._exit(0)
+        print(word, os.getpid(), flush=True)
+        break
+time.sleep(600)
+"""
+
+
 def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None:
     """Its group, a child in a session of its own, and a double-forked one with the cookie."""
-    leader = lair.spawn(
-        "import os, time\n"
-        "print('leader', os.getpid(), flush=True)\n"
-        "for word in ('group', 'session', 'daemon'):\n"
-        "    if os.fork() == 0:\n"
-        "        if word != 'group': os.setsid()\n"
-        "        if word == 'daemon' and os.fork(): os._exit(0)\n"
-        "        print(word, os.getpid(), flush=True)\n"
-        "        break\n"
-        "time.sleep(600)"
-    )
-    bystander = lair.sleeper(cookie="another-run")
+    leader, bystander = lair.spawn(FAMILY), lair.sleeper(cookie="another-run")
     words = ("group", "session", "daemon")
     until(lambda: all(lair.said(word) for word in words), "it has said so")
     pids = [leader[0], *(lair.said(word)[0] for word in words)]
-    strike = killer.strike(targets(lair, leader))
-    finish(strike)
-    assert strike.empty
+    strike = struck(killer, targets(lair, leader))
     assert not any((found := process.stat(pid)) and found.state not in "ZX" for pid in pids)
     assert process.alive(*bystander)
     first, stray = strike.killed
-    assert (first.rungs, first.why) == (("signals",), ())
-    assert stray.kind == "stray"
+    assert (first.rungs, first.why, stray.kind) == (("signals",), (), "stray")
     assert strike.report()["written_s"] == first.written_s
     assert first.written_s is not None
     assert first.empty_s is not None
     assert 0 <= first.written_s <= first.empty_s
 
 
+ORPHAN = """
+import os, time
+if os.fork(): os._exit(0)
+print("left", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
 def test_a_group_whose_leader_is_gone_dies(lair: Den, killer: Killer) -> None:
-    leader = lair.spawn(
-        "import os, time\n"
-        "if os.fork(): os._exit(0)\n"
-        "print('left', os.getpid(), flush=True)\n"
-        "time.sleep(600)"
-    )
+    leader = lair.spawn(ORPHAN)
     until(lambda: lair.said("left") and not process.alive(*leader), "it is dead")
     (left,) = lair.said("left")
     assert process.stat(left) is not None
-    strike = killer.strike(targets(lair, leader))
-    finish(strike)
-    assert strike.empty
+    struck(killer, targets(lair, leader))
     until(lambda: process.stat(left) is None, "it is gone")
+
+
+BOMB = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    for _ in range(40):
+        if os.fork() == 0:
+            os.setpgid(0, 0)
+            time.sleep(0.2)
+            os._exit(0)
+    time.sleep(0.1)
+"""
 
 
 def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
     """It keeps some forty alive, each in a process group of its own."""
-    leader = lair.spawn(
-        "import os, signal, time\n"
-        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "print('bomb', os.getpid(), flush=True)\n"
-        "while True:\n"
-        "    for _ in range(40):\n"
-        "        if os.fork() == 0:\n"
-        "            os.setpgid(0, 0)\n"
-        "            time.sleep(0.2)\n"
-        "            os._exit(0)\n"
-        "    time.sleep(0.1)"
-    )
+    leader = lair.spawn(BOMB)
     until(lambda: len(process.members(*leader)) > 20, "its processes are there")
-    strike = killer.strike(targets(lair, leader))
-    finish(strike)
-    assert strike.empty
+    struck(killer, targets(lair, leader))
     assert process.members(*leader) == []
 
 
@@ -167,12 +167,12 @@ def test_a_number_that_passed_to_another_is_left_alone(lair: Den, killer: Killer
 
 
 def test_cgroup_kill_is_written_and_the_end_is_seen(tmp_path: Path) -> None:
-    now = Now()
-    killer, target, path = of_files(tmp_path, clock=now)
-    strike = killer.strike([target], crossed_at=99.75)
+    clock = FakeClock()
+    killer, target, path = of_files(tmp_path, clock=clock.monotonic)
+    strike = killer.strike([target], crossed_at=clock.monotonic() - 0.25)
     assert (path / "cgroup.kill").read_text() == "1"
     assert not strike.look()
-    now.at = 100.25
+    clock.sleep(0.25)
     (path / "cgroup.events").write_text("populated 0\n")
     assert strike.look()
     (one,) = strike.killed
@@ -184,21 +184,19 @@ def test_cgroup_kill_is_written_and_the_end_is_seen(tmp_path: Path) -> None:
 def test_who_does_not_die_is_told_again_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = Now()
-    killer, target, path = of_files(tmp_path, clock=now)
+    clock = FakeClock()
+    killer, target, path = of_files(tmp_path, clock=clock.monotonic)
     (path / "cgroup.procs").write_text(f"{os.getpid()}\n")
     waits = process.Stat(os.getpid(), "D", 1, 1, 1, 1)
     monkeypatch.setattr(process, "stat", lambda pid: waits)
     strike = killer.strike([target])
     (path / "cgroup.kill").write_text("")
-    now.at += hunt.STUCK_S - 0.1
-    assert not strike.look()
-    assert (path / "cgroup.kill").read_text() == ""
-    now.at += 0.2
-    assert not strike.look()
-    assert (path / "cgroup.kill").read_text() == "1"
+    for seconds, told in ((hunt.STUCK_S - 0.1, ""), (0.2, "1")):
+        clock.sleep(seconds)
+        assert not strike.look()
+        assert (path / "cgroup.kill").read_text() == told
     assert f"D-state: pid {os.getpid()}" in strike.killed[0].stuck
-    now.at += 60
+    clock.sleep(60)
     assert strike.look(), "it gives up"
     assert not strike.empty
     assert strike.report()["empty_s"] is None
@@ -216,19 +214,19 @@ def test_a_restarted_container_is_found_by_its_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("starts", [True, False])
 def test_a_container_that_does_not_run_yet(tmp_path: Path, starts: bool) -> None:
-    now = Now()
-    killer = Killer("", Deny(), helper="/nowhere", release=False, clock=now)
+    clock = FakeClock()
+    killer = Killer("", Deny(), helper="/nowhere", release=False, clock=clock.monotonic)
     killer.trees = (Hierarchy(str(tmp_path)),)
     strike = killer.strike([Target("container", "cand", ID)])
     assert not strike.look()
     assert strike.killed == ()
     if starts:
         made_up(tmp_path)
-        now.at += 0.5
+        clock.sleep(0.5)
         assert not strike.look()
         assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
         return
-    now.at += hunt.PENDING_S
+    clock.sleep(hunt.PENDING_S)
     assert strike.look(), "one that ended long ago holds nobody up"
     assert strike.report()["killed"] == []
 
@@ -243,20 +241,16 @@ def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def mute(tmp_path: Path) -> Iterator[tuple[str, list[bytes]]]:
+def mute(tmp_path: Path) -> Iterator[str]:
     """A socket that takes everything and never answers, as a stopped daemon's."""
-    path, heard = str(tmp_path / "mute"), list[bytes]()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(4)
-        yield path, heard
+    with unix_listener(str(tmp_path / "mute")):
+        yield str(tmp_path / "mute")
 
 
 def test_an_engine_that_is_stopped_gets_the_request_and_holds_nothing_up(
-    mute: tuple[str, list[bytes]], tmp_path: Path
+    mute: str, tmp_path: Path
 ) -> None:
-    now = Now()
-    killer, target, path = of_files(tmp_path / "tree", clock=now, engine=f"unix://{mute[0]}")
+    killer, target, path = of_files(tmp_path / "tree", engine=f"unix://{mute}")
     strike = killer.strike([target])
     assert (path / "cgroup.kill").read_text() == "1"
     assert strike.killed[0].rungs == ("cgroup.kill", "engine")
@@ -266,35 +260,27 @@ def test_an_engine_that_is_stopped_gets_the_request_and_holds_nothing_up(
     strike.close()
 
 
-def test_a_question_has_a_total_deadline(mute: tuple[str, list[bytes]]) -> None:
-    ask = Ask(mute[0], b"hello\n", 5.0, 2.0)
+def test_a_question_has_a_total_deadline(mute: str) -> None:
+    ask = Ask(mute, b"hello\n", 5.0, 2.0)
     assert ask.sent
     assert not ask.look(6.99)
     assert ask.look(7.0)
     assert ask.why == "no answer"
-    gone = Ask(mute[0] + "x", b"hello\n", 5.0, 2.0)
+    gone = Ask(mute + "x", b"hello\n", 5.0, 2.0)
     assert gone.over
     assert "No such file" in gone.why
 
 
 def test_what_is_asked_and_answered(tmp_path: Path) -> None:
-    path = str(tmp_path / "engine")
-    heard = []
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(1)
+    path, heard = str(tmp_path / "engine"), list[bytes]()
 
-        def serve() -> None:
-            link, _ = listener.accept()
-            with link:
-                heard.append(link.recv(4096))
-                link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+    def serve(link: socket.socket) -> None:
+        heard.append(link.recv(4096))
+        link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
-        thread = threading.Thread(target=serve)
-        thread.start()
+    with serving(unix_listener(path), serve):
         ask = Ask(path, kill_request(ID), 0.0, 2.0)
         until(lambda: ask.look(1.0), "it is answered")
-        thread.join()
     assert heard[0].startswith(f"POST /containers/{ID}/kill?signal=KILL HTTP/1.1\r\n".encode())
     assert (ask.why, status(ask.answer)) == ("", 204)
     assert status(b"") == status(b"nonsense") == 0
@@ -368,9 +354,7 @@ def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     assert killer.reaper is not None
     os.kill(killer.reaper.pid, 9)
-    strike = killer.strike(targets(lair, lair.sleeper()))
-    finish(strike)
-    assert strike.empty
+    struck(killer, targets(lair, lair.sleeper()))
     killer.close()
 
 

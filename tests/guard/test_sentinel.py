@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,15 +18,51 @@ import pytest
 from console.guard.limits import Limit
 from console.guard.recorder_read import open_ring
 from console.guard.sheet import RING
+from console.rollback.live import Live
 from console.services import process
-from tests.guard.conftest import MIB, Post
+from tests.guard.yard import post as yard
 from tests.waiting import until
 
+MIB = 1 << 20
 TOO_MUCH = Limit("service.ram_used", above=200 * MIB, source="site.yaml")
+HOG = """
+import sys, time
+step, steps, pause = (float(word) for word in sys.argv[1:])
+kept = []
+for _ in range(int(steps)):
+    kept.append(bytearray(b"x" * int(step)))
+    time.sleep(pause)
+time.sleep(600)
+"""
 
 
-def available() -> int:
-    return psutil.virtual_memory().available
+class Post(yard.Post):
+    """A run directory without a ladder, and the real sentinel of it."""
+
+    def watch(self, *limits: Limit, **extra: Any) -> subprocess.Popen[bytes]:
+        """A sentinel with these limits that says it watches."""
+        self.extra = extra
+        self.write_sheet(*limits)
+        return self.start()
+
+    def hog(self, step: int = 16 * MIB, steps: int = 32, pause: float = 0.02) -> tuple[int, int]:
+        """A process in a session of its own that takes `step` bytes at a time."""
+        argv = [sys.executable, "-c", HOG, str(step), str(steps), str(pause)]
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.children.append(child)
+        return child.pid, process.start_time(child.pid) or 0
+
+    def ended(self, who: tuple[int, int]) -> int:
+        """How a child of this one ended."""
+        return next(one for one in self.children if one.pid == who[0]).wait(60)
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Iterator[Post]:
+    one = Post(tmp_path / f"run-{os.getpid()}-{tmp_path.name}", ())
+    one.make_directories()
+    yield one
+    one.close()
 
 
 def children(pid: int) -> list[psutil.Process]:
@@ -49,13 +89,15 @@ def outsides(pid: int) -> list[psutil.Process]:
 
 
 def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
-    sentinel = post.start(TOO_MUCH)
+    sentinel = post.watch(TOO_MUCH)
     neighbour = post.hog(MIB, 1)
     hog = post.hog()
-    post.arm("big", hog)
+    post.arm(Live("process", "big", *hog))
     read_whole(post)
     assert post.ended(hog) == -signal.SIGKILL
-    found = until(lambda: post.breach() if post.breach().get("empty_s") is not None else None)
+    found = until(
+        lambda: found if (found := post.breach or {}).get("empty_s") is not None else None
+    )
     assert found["cause"] == "guard"
     assert found["limit"]["metric"] == "service.ram_used"
     assert [(one["who"], one["rung"]) for one in found["killed"]] == [(f"pid {hog[0]}", "signals")]
@@ -81,22 +123,23 @@ def read_whole(post: Post) -> None:
 @pytest.mark.alone
 def test_the_machines_own_memory(post: Post) -> None:
     """The hog goes on for as long as others give memory back: it is the limit that ends it."""
-    below = available() - 256 * MIB
-    post.start(Limit("host.ram_available", below=below))
+    below = psutil.virtual_memory().available - 256 * MIB
+    post.watch(Limit("host.ram_available", below=below))
     hog = post.hog(16 * MIB, 200, 0.01)
-    post.arm("big", hog)
+    post.arm(Live("process", "big", *hog))
     assert post.ended(hog) == -signal.SIGKILL
-    found = until(post.breach)
+    found = post.breached()
     assert found["limit"]["metric"] == "host.ram_available"
     assert min(row[1] for row in found["window"]["fast"]) < below
 
 
 def test_what_it_says_of_itself(post: Post) -> None:
-    sentinel = post.start(disks=(str(post.home),), lease_s=60)
-    ready = post.ready()
+    sentinel = post.watch(disks=(str(post.run_dir),), lease_s=60)
+    ready = post.ready
+    assert ready is not None
     assert (ready["pid"], ready["start"]) == (sentinel.pid, process.start_time(sentinel.pid))
     assert {"kill path", "priority", "oom_score_adj", "memory"} <= ready["protections"].keys()
-    page = until(lambda: post.status() if post.status().get("disks") else None, "it is written")
+    page = until(lambda: post.status if post.status.get("disks") else None, "it is written")
     assert page["level"] in ("ok", "warn")
     assert page["protections"] == ready["protections"]
     assert page["missing"] == ready["missing"]
@@ -104,7 +147,7 @@ def test_what_it_says_of_itself(post: Post) -> None:
     assert page["memory"]["available"] <= page["memory"]["total"]
     recording = post.recording()
     assert recording.alive
-    assert (recording.run_id, recording.pid) == (post.sheet.run_id, sentinel.pid)
+    assert (recording.run_id, recording.pid) == (post.run_id, sentinel.pid)
     samples = until(lambda: s if len(s := recording.fast()) > 4 else None, "more is recorded")
     assert all(one.total == page["memory"]["total"] for one in samples)
     until(lambda: recording.slow(), "more is recorded")
@@ -113,11 +156,11 @@ def test_what_it_says_of_itself(post: Post) -> None:
 
 @pytest.mark.full
 def test_after_its_death_the_recording_is_there(post: Post) -> None:
-    sentinel = post.start(TOO_MUCH)
+    sentinel = post.watch(TOO_MUCH)
     hog = post.hog()
-    post.arm("big", hog)
+    post.arm(Live("process", "big", *hog))
     assert post.ended(hog) == -signal.SIGKILL
-    until(post.breach)
+    post.breached()
     left = children(sentinel.pid)
     newest = post.recording().fast(0)[0].mono
     sentinel.kill()
@@ -142,7 +185,7 @@ def shared_samples(path: Path) -> object:
 
 
 def test_told_to_quit_it_leaves_the_copy_on_disk_only(post: Post) -> None:
-    sentinel = post.start()
+    sentinel = post.watch()
     left = children(sentinel.pid)
     assert left
     shared = post.recording().path
@@ -155,21 +198,19 @@ def test_told_to_quit_it_leaves_the_copy_on_disk_only(post: Post) -> None:
 
 
 def test_only_one_watches_a_run(post: Post) -> None:
-    first = post.start()
-    second = post.spawn()
-    assert second.wait(60) == 3
-    assert second.stderr is not None
-    assert second.stderr.read()
+    first = post.watch()
+    before = post.words()
+    assert post.spawn().wait(60) == 3
+    assert post.words() != before
     assert first.poll() is None
-    assert post.ready()["pid"] == first.pid
+    assert post.ready
     first.kill()
     first.wait(60)
-    third = post.start()
-    assert post.ready()["pid"] == third.pid
+    post.watch()
 
 
 def test_a_terminal_that_goes_away_ends_nothing(post: Post) -> None:
-    sentinel = post.start()
+    sentinel = post.watch()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         os.kill(sentinel.pid, number)
     before = post.recording().fast(0)[0].mono
@@ -181,33 +222,32 @@ def test_a_sheet_that_cannot_be_used(post: Post) -> None:
     (post.guard / "guard.json").write_text('{"schema": "omni.guard/v1"}')
     child = post.spawn()
     assert child.wait(60) == 2
-    assert child.stderr is not None
-    assert child.stderr.read()
-    assert post.ready() == {}
+    assert post.words()
+    assert post.ready is None
 
 
 @pytest.mark.full
 def test_children_that_die_are_started_again(post: Post) -> None:
-    sentinel = post.start(disks=("/",))
-    page = until(lambda: post.status() if post.status().get("disks") else None, "it is written")
+    sentinel = post.watch(disks=("/",))
+    page = until(lambda: post.status if post.status.get("disks") else None, "it is written")
     assert page["trouble"] == []
     (first,) = outsides(sentinel.pid)
     first.kill()
     before = page["disks"][0]["age_s"]
     until(lambda: any(one.pid != first.pid for one in outsides(sentinel.pid)))
-    until(lambda: post.status()["disks"][0]["age_s"] < max(before, 1.5), "it is written")
+    until(lambda: post.status["disks"][0]["age_s"] < max(before, 1.5), "it is written")
     assert sentinel.poll() is None
 
 
 def test_children_have_an_ordinary_priority(post: Post) -> None:
-    sentinel = post.start(gpus=("GPU-1",))
+    sentinel = post.watch(gpus=("GPU-1",))
     own = os.getpriority(os.PRIO_PROCESS, 0)
     until(lambda: priorities(sentinel.pid) == [own, own])
 
 
 @pytest.mark.full
 def test_nothing_of_it_is_swapped_or_grows(post: Post) -> None:
-    sentinel = post.start(disks=("/",))
+    sentinel = post.watch(disks=("/",))
     until(lambda: len(post.recording().slow()) >= 2, "more is recorded")
     descriptors = psutil.Process(sentinel.pid).num_fds()
     seconds = len(post.recording().slow())

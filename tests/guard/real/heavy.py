@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,96 +41,88 @@ def own() -> Iterator[tuple[Engine, int]]:
         lacking(PREFIX + error.reason)
 
 
-def boxed(scene: Scene, engine: Engine, command: list[str], **more: object) -> Path:
-    """The site's candidate is a container that waits for its word; the file that is the word."""
+@dataclass
+class Boxes:
+    """Candidates in containers of an engine of these tests alone."""
+
+    scene: Scene
+    engine: Engine
+    pid: int
+
+    def start(self, command: list[str], guards: Sequence[Any] = (), **more: Any) -> Path:
+        """The site's candidate waits for its word; the file that is the word."""
+        scene, place = self.scene, self.scene.world.root / "place"
+        place.mkdir()
+        scene.world.env |= self.engine.env()
+        hog = box(scene.world.cand_url, command, place, **more)
+        scene.write(hog, guards, engine={"host": self.engine.host})
+        scene.run()
+        until(lambda: self.engine.run("ps", "-q").split(), f"it runs: {scene.world.words}", 60)
+        return place / "go"
+
+    def ended(self) -> dict[str, Any]:
+        found = self.scene.ended()
+        until(lambda: not self.engine.run("ps", "-q").split(), "no container runs")
+        return found
+
+
+@pytest.fixture
+def boxes(scene: Scene, own: tuple[Engine, int]) -> Boxes:
     scene.guarded()
-    if more.pop("anyhow", False):
-        scene.limit = ANYHOW  # RAM is not what it is about
-    place = scene.world.root / "place"
-    place.mkdir()
-    guards = more.pop("guards", ())
-    hog = box(scene.world.cand_url, command, place, **more)  # type: ignore[arg-type]
-    scene.world.env |= engine.env()
-    scene.write(hog, guards, engine={"host": engine.host})  # type: ignore[arg-type]
-    scene.run()
-    until(lambda: engine.run("ps", "-q").split(), f"it runs: {scene.world.words}", 60)
-    return place / "go"
+    return Boxes(scene, *own)
 
 
-def emptied(engine: Engine) -> None:
-    until(lambda: not engine.run("ps", "-q").split(), "no container runs")
+def test_a_container(boxes: Boxes) -> None:
+    boxes.start(on_word(alloc())).touch()
+    boxes.ended()
 
 
-def test_a_container(scene: Scene, own: tuple[Engine, int]) -> None:
-    boxed(scene, own[0], on_word(alloc())).touch()
-    scene.breached()
-    scene.over()
-    scene.proved()
-    emptied(own[0])
-    print(scene.figures())
-
-
-def test_with_the_engine_stopped(scene: Scene, own: tuple[Engine, int]) -> None:
-    engine, dockerd = own
-    word = boxed(scene, engine, on_word(alloc()))
-    os.kill(dockerd, signal.SIGSTOP)
+def test_with_the_engine_stopped(boxes: Boxes) -> None:
+    word = boxes.start(on_word(alloc()))
+    os.kill(boxes.pid, signal.SIGSTOP)
     try:
         word.touch()
-        found = scene.breached()
-        until(scene.world.serves, "the baseline serves without the engine", 60)
+        found = boxes.scene.breached()
+        until(boxes.scene.world.serves, "the baseline serves without the engine", 60)
     finally:
-        os.kill(dockerd, signal.SIGCONT)
+        os.kill(boxes.pid, signal.SIGCONT)
     assert found["killed"], found
-    scene.over()
-    scene.proved()
-    emptied(engine)
-    print(scene.figures())
+    boxes.ended()
 
 
 def test_with_every_core_burning(scene: Scene) -> None:
     scene.guarded()
     with hogs.burning(BURNERS):
         scene.run()
-        scene.breached()
-        scene.over()
-        scene.proved()
-    print(scene.figures())
+        scene.ended()
 
 
-def test_a_fork_bomb_in_a_container(scene: Scene, own: tuple[Engine, int]) -> None:
+def test_a_fork_bomb_in_a_container(boxes: Boxes) -> None:
     command = f"sh -c '/yard/hog fork {CHILDREN} & exec {alloc(rate=SLOW)}'"
-    word = boxed(scene, own[0], on_word(command), pids=PIDS)
-    (container,) = own[0].run("ps", "-q").split()
+    word = boxes.start(on_word(command), pids=PIDS)
+    (container,) = boxes.engine.run("ps", "-q").split()
     word.touch()
 
     def processes() -> int:
-        return len(own[0].run("top", container).splitlines()) - 1
+        return len(boxes.engine.run("top", container).splitlines()) - 1
 
     until(lambda: processes() >= PIDS - 1, "it forks")
     assert processes() <= PIDS
-    scene.breached()
-    scene.over()
-    scene.proved()
-    emptied(own[0])
-    print(scene.figures())
+    boxes.ended()
 
 
 def test_a_slow_leak(scene: Scene) -> None:
     scene.guarded(rate=SLOW)
     scene.run()
-    scene.breached()
-    scene.over()
-    scene.proved()
-    print(scene.figures())
+    scene.ended()
 
 
-def test_a_mapped_file_that_thrashes_inside_its_limit(
-    scene: Scene, own: tuple[Engine, int]
-) -> None:
+def test_a_mapped_file_that_thrashes_inside_its_limit(boxes: Boxes) -> None:
     """RAM is plenty; two readers of a file wait for its pages all the time: only PSI tells."""
     waiting = {"metric": "host.pressure_some", "above": "20%", "for": "500ms"}
+    boxes.scene.limit = ANYHOW  # RAM is not what it is about
     command = on_word("/yard/hog thrash /place/file 2")
-    word = boxed(scene, own[0], command, limit="256MiB", guards=[waiting], anyhow=True)
+    word = boxes.start(command, [waiting], limit="256MiB")
     with (word.parent / "file").open("wb") as file:
         for _ in range(FILE // memory.MIB):
             file.write(b"\1" * memory.MIB)
@@ -137,22 +131,15 @@ def test_a_mapped_file_that_thrashes_inside_its_limit(
         # pages that this process brought in are not charged to the container
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     word.touch()
-    found = scene.breached()
+    found = boxes.ended()
     assert "pressure" in str(found["limit"]), found["reason"]
-    scene.over()
-    scene.proved()
-    emptied(own[0])
-    print(scene.figures())
 
 
 def test_with_swap_on(scene: Scene, tmp_path: Path) -> None:
     with memory.swap_file(tmp_path):
         scene.guarded()
         scene.run()
-        scene.breached()
-        scene.over()
-        scene.proved()
-    print(scene.figures())
+        scene.ended()
 
 
 def test_swap_that_grows(tmp_path: Path) -> None:

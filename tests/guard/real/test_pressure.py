@@ -23,12 +23,9 @@ RATE = memory.GIB // 2
 def test_a_host_process_is_killed_and_the_baseline_serves(scene: Scene) -> None:
     scene.guarded()
     scene.run()
-    found = scene.breached()
+    found = scene.ended(slack=SLACK, echo_s=ECHO_S)
     assert "RAM" in str(found["reason"]), found
-    scene.over()
-    scene.proved(slack=SLACK, echo_s=ECHO_S)
     assert not scene.world.pids("process")
-    print(scene.figures())
 
 
 def test_without_console_and_runner(scene: Scene) -> None:
@@ -39,8 +36,5 @@ def test_without_console_and_runner(scene: Scene) -> None:
     scene.terminal.child.send_signal(signal.SIGKILL)
     for runner in scene.world.pids("runner"):  # on a slow machine the ladder comes first
         process.send(*runner, signal.SIGKILL)
-    scene.breached()
-    scene.over()
-    scene.proved(terminal=False, slack=SLACK, echo_s=ECHO_S)
+    scene.ended(terminal=False, slack=SLACK, echo_s=ECHO_S)
     assert not process.alive(*scene.before)
-    print(scene.figures())

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.guard.yard import hogs
 from tests.testbed import debian
 from tests.testbed.cache import Unavailable, folder, locked
+from tests.waiting import until
 
 KIB = 1024
 
@@ -60,13 +61,7 @@ def within(first: int) -> list[str]:
 
 def _until_it_watches(first: int) -> None:
     """Its namespace's /proc holds nothing but the shell above it and itself."""
-    deadline = time.monotonic() + hogs.LIMIT_S
-    while time.monotonic() < deadline:
-        found = within(first)
-        if "earlyoom" in found:
-            if strangers := set(found) - {"sh", "earlyoom"}:
-                raise Unavailable(f"earlyoom would see {sorted(strangers)}")
-            time.sleep(0.1)  # it locks its memory and rehearses
-            return
-        time.sleep(0.01)
-    raise Unavailable("earlyoom did not start")
+    found = until(lambda: seen if "earlyoom" in (seen := within(first)) else None, "it watches")
+    if strangers := set(found) - {"sh", "earlyoom"}:
+        raise Unavailable(f"earlyoom would see {sorted(strangers)}")
+    time.sleep(0.1)  # it locks its memory and rehearses

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,7 @@ from console.services import process
 from tests.testbed import compose, debian, image
 from tests.testbed.cache import Unavailable, command, folder
 from tests.testbed.engine import Engine
-
-START_S = 60.0
+from tests.waiting import until
 
 
 @contextmanager
@@ -58,14 +56,15 @@ def own_engine() -> Iterator[tuple[Engine, int]]:
 
 
 def _until_up(engine: Engine, pidfile: Path, child: subprocess.Popen[bytes], log: Path) -> int:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and child.poll() is None:
+    def up() -> int:
+        if child.poll() is not None:
+            raise Unavailable(f"an engine of one's own does not start: {log.read_text()[-300:]}")
         with contextlib.suppress(Unavailable, OSError, ValueError):
             command([engine.docker, "version"], env=engine.env(), timeout=10)
             return int(pidfile.read_text())
-        time.sleep(0.1)
-    words = " ".join(log.read_text(errors="replace").split())[-300:]
-    raise Unavailable(f"an engine of one's own does not start: {words}")
+        return 0
+
+    return until(up, "the engine answers")
 
 
 def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
@@ -81,14 +80,12 @@ def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
         start = process.start_time(pid) or 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 15
-        while process.alive(pid, start) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        with contextlib.suppress(AssertionError):
+            until(lambda pid=pid, start=start: not process.alive(pid, start), "it ends", 15)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(10)
-    if child.poll() is None:
-        child.kill()
-        child.wait()
+    child.kill()
+    child.wait()
     _unmounted(short)
 
 

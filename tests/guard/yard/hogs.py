@@ -17,6 +17,7 @@ from pathlib import Path
 from console.services import process
 from tests.guard.yard import programs
 from tests.testbed.cache import Unavailable
+from tests.waiting import until
 
 LIMIT_S = 60.0
 
@@ -187,35 +188,33 @@ def _own_cgroups() -> list[Path]:
 
 
 def _removed(place: Path) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            return place.rmdir()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    def gone() -> bool:
+        with contextlib.suppress(OSError):
+            place.rmdir()
+        return not place.exists()
+
+    until(gone, f"{place} is empty")
 
 
 def _child_of(pid: int) -> int:
     path = Path(f"/proc/{pid}/task/{pid}/children")
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
+
+    def child() -> int:
         with contextlib.suppress(OSError):
-            if found := path.read_text().split():
-                return int(found[0])
-        time.sleep(0.002)
-    raise Unavailable("the namespace did not start")
+            return int((path.read_text().split() or ["0"])[0])
+        return 0
+
+    return until(child, "the namespace has a process")
 
 
 def _until_it_waits(pid: int) -> None:
     """It has become the hog, and sleeps in its read."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
+
+    def waits() -> bool:
         with contextlib.suppress(OSError):
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
             found = process.stat(pid)
-            if name == "hog" and found is not None and found.state == "S":
-                return
-        time.sleep(0.002)
-    raise Unavailable("the hog did not start")
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            return name == "hog" and found is not None and found.state == "S"
+        return False
+
+    until(waits, "the hog waits")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from tests.guard.yard import programs
 from tests.testbed.cache import Unavailable
 
@@ -20,16 +22,9 @@ QUICK = 1.5 * GIB
 """Bytes a second at which memory counts as handed out by the hypervisor already."""
 
 
-def figure(name: str) -> int:
-    """A line of /proc/meminfo in bytes."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise KeyError(name)
-
-
 def available() -> int:
-    return figure("MemAvailable")
+    """MemAvailable, bytes."""
+    return int(psutil.virtual_memory().available)
 
 
 def require(size: int) -> int:

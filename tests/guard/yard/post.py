@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 from console.guard import recorder_read, sheet
 from console.guard.limits import Limit
+from console.guard.recorder_read import Recording
 from console.guard.sheet import Sheet
 from console.paths import module_argv
 from console.rollback import live
@@ -28,7 +28,6 @@ from console.rollback.wake import FIFO
 from console.services import process
 from tests.waiting import until
 
-READY_S = 60.0
 BEAT_S = 1.0
 Json = dict[str, Any]
 
@@ -50,6 +49,8 @@ class Post:
     """The sentinel's command line without its directory, where it is not the usual one."""
     preexec: Callable[[], None] | None = None
     child: subprocess.Popen[bytes] | None = None
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """All that a test started here; what still runs is killed at the end."""
     called: list[tuple[float, bytes]] = field(default_factory=list)
     """What came for the ladder, with its monotonic time."""
     _over: threading.Event = field(default_factory=threading.Event)
@@ -79,14 +80,17 @@ class Post:
     def prepare(self) -> None:
         """Directories, sheet, and a warm ladder's place: this process takes the byte and answers,
         since a ladder that says nothing is replaced by a command that acts."""
-        self.guard.mkdir(parents=True, mode=0o700)
-        self.live.parent.mkdir()
+        self.make_directories()
         os.mkfifo(self.live.parent / FIFO, 0o600)
         self._fifo = os.open(self.live.parent / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         me = os.getpid()
         live.append(self.live, Live("ladder", "warm", me, process.start_time(me) or 0))
         self._thread(self._climb)
         self.write_sheet(*self.limits)
+
+    def make_directories(self) -> None:
+        self.guard.mkdir(parents=True, mode=0o700)
+        self.live.parent.mkdir()
 
     def _thread(self, target: Callable[[], None]) -> None:
         made = threading.Thread(target=target, name="post", daemon=True)
@@ -113,20 +117,30 @@ class Post:
         path.with_suffix(".new").write_text(json.dumps(made.to_json()))
         path.with_suffix(".new").replace(path)
 
-    def start(self) -> None:
-        """The real process; returns when it says that it watches."""
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """The real process; it may end at once."""
         argv = self.argv or tuple(module_argv("console.guard.sentinel"))
         with (self.guard / "sentinel.log").open("ab") as log:
-            self.child = subprocess.Popen(
+            child = subprocess.Popen(
                 [*argv, str(self.guard)], env=self._environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 preexec_fn=self.preexec,
             )  # fmt: skip
-        until(lambda: self.ready or self.child is None or self.child.poll() is not None,
-              "the sentinel watches", READY_S)  # fmt: skip
-        assert self.child.poll() is None, (self.guard / "sentinel.log").read_text()
+        self.children.append(child)
+        return child
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """A sentinel that says that it watches."""
+        self.child = child = self.spawn()
+        until(lambda: self.ready or child.poll() is not None, "the sentinel watches")
+        assert child.poll() is None, self.words()
         self.tell(do="beat")
         self._thread(self._beat)
+        return child
+
+    def words(self) -> str:
+        """All that sentinels wrote for people."""
+        return (self.guard / "sentinel.log").read_text()
 
     def _environment(self) -> dict[str, str]:
         """Nothing of this user's own runs and sites can be reached from there."""
@@ -165,6 +179,15 @@ class Post:
             live.append(self.live, entry)
         self.tell(do="arm")
 
+    def recording(self) -> Recording:
+        found = recorder_read.open_newest(self.run_dir)
+        assert found is not None
+        return found
+
+    def events(self, what: str) -> list[str]:
+        found = recorder_read.open_newest(self.run_dir)
+        return [e["text"] for e in found.events() if e["what"] == what] if found else []
+
     @property
     def status(self) -> Json:
         """Its status page, as viewers read it; empty before the first."""
@@ -194,11 +217,11 @@ class Post:
         if self.child is not None:
             with contextlib.suppress(OSError):
                 self.tell(do="quit")
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.child.wait(20)
-            except subprocess.TimeoutExpired:
-                self.child.send_signal(signal.SIGKILL)
-                self.child.wait(60)
+        for child in self.children:
+            child.kill()
+            child.wait(60)
         self._ended.set()
         for thread in self._threads:
             thread.join(5)

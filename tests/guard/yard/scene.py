@@ -128,6 +128,14 @@ class Scene:
         self.terminal.until("Everywhere")
         self.terminal.press("\x1b[27u")
 
+    def ended(self, **proved: Any) -> dict[str, Any]:
+        """The breach, and what has to be true after it."""
+        found = self.breached()
+        self.over()
+        self.proved(**proved)
+        print(self.figures())
+        return found
+
     def figures(self) -> str:
         """For a person: what was seen."""
         return (
