@@ -279,10 +279,10 @@ def test_an_answer_is_foreign_text() -> None:
 def test_peers_are_known_by_the_kernel(tmp_path: Path) -> None:
     path, found = str(tmp_path / "s"), list[helper.Peer]()
     listener = helper.listen(path, os.getgid())
-    with serving(listener, lambda link: found.append(helper.peer_of(link))):
-        with socket.socket(socket.AF_UNIX) as link:
-            link.connect(path)
-            until(lambda: found, "it is known")
+    hear = serving(listener, lambda link: found.append(helper.peer_of(link)))
+    with hear, socket.socket(socket.AF_UNIX) as link:
+        link.connect(path)
+        until(lambda: found, "it is known")
     assert (found[0].pid, found[0].uid) == (os.getpid(), os.getuid())
     assert set(os.getgroups()) <= found[0].groups
     assert process.alive(found[0].pid, process.start_time(found[0].pid) or 0)
