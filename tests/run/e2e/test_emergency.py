@@ -32,7 +32,7 @@ def restored(world: World) -> None:
     assert world.serves()
     assert not world.listens(world.cand_url)
     assert not world.pids("step")
-    world.until(lambda: not world.pids("runner"), "no runner is left, nor the one that closed")
+    assert not world.pids("runner")
 
 
 def roll_back(world: World, **env: str) -> dict[str, object]:
