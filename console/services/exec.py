@@ -132,14 +132,14 @@ class _Command:
     def end(self, why: str) -> None:
         """Stop the command and what it started; raises ServiceError where that is not possible."""
         pid = self._running_pid()
-        if pid <= 0:
+        if pid is None:
             return
         tree: dict[int, psutil.Process] = {}
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 _signal_tree(pid, self.container, number, tree)
             except PermissionError:
-                self._signal_inside(pid)
+                self._kill_inside(pid)
             except ProcessLookupError:
                 pass
             if self._gone_within(END_S):
@@ -151,24 +151,34 @@ class _Command:
             f"`sudo kill -9 {pid}`, or stop the container",
         )
 
-    def _running_pid(self) -> int:
-        """Its pid, 0 once it has ended: output may come before the engine knows that it runs."""
-        deadline = time.monotonic() + END_S
+    def _running_pid(self) -> int | None:
+        """Its pid, None once it has ended; raises ServiceError where neither is known.
+
+        A slow engine answers the request to start a command long before the command runs: what is
+        left alone meanwhile would run on after it was called stopped.
+        """
+        deadline = time.monotonic() + START_S
         while True:
             found = self.look()
             pid = int(found.get("Pid") or 0)
             if found.get("Running") and pid > 0:
                 return pid
-            if found.get("ExitCode") is not None or time.monotonic() >= deadline:
-                return 0
+            if found.get("ExitCode") is not None:
+                return None
+            if time.monotonic() >= deadline:
+                raise ServiceError(
+                    f"{self.what} could not be stopped",
+                    f"the engine has not said within {format_duration(START_S)} that it runs",
+                    f"docker top {self.container[:12]}",
+                )
             time.sleep(0.02)
 
-    def _signal_inside(self, pid: int) -> None:
+    def _kill_inside(self, pid: int) -> None:
         """As a user who may use the engine but not signal its processes: kill from inside."""
-        inner = _inner_pid(pid)
-        if inner <= 0:
+        inner = _inner_pids(pid)
+        if not inner:
             return
-        argv = ["sh", "-c", 'kill -KILL "$1"', "sh", str(inner)]
+        argv = ["sh", "-c", 'kill -KILL "$@"', "sh", *map(str, inner)]
 
         def call() -> None:
             made = self.api.exec_create(self.container, argv)
@@ -287,6 +297,16 @@ def _kill_rest(tree: dict[int, psutil.Process]) -> None:
     for process in psutil.wait_procs(rest, END_S)[1]:
         with contextlib.suppress(psutil.Error):
             process.kill()
+
+
+def _inner_pids(pid: int) -> list[int]:
+    """The pids that a process and its descendants have inside their container, where readable."""
+    import psutil
+
+    tree = [pid]
+    with contextlib.suppress(psutil.Error):
+        tree += [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return [inner for one in tree if (inner := _inner_pid(one)) > 0]
 
 
 def _inner_pid(pid: int) -> int:

@@ -60,7 +60,8 @@ class Box:
         return str(self.client.api.top(self.id))
 
     def gone(self) -> None:
-        until(lambda: "86399" not in self.processes(), "its command has ended")
+        ended = "its command has ended"
+        until(lambda: "86399" not in self.processes(), ended, where=self.processes)
 
 
 @pytest.fixture
@@ -141,6 +142,34 @@ def test_who_may_not_signal_it_kills_it_from_inside(
     box.gone()
 
 
+@pytest.mark.parametrize("late_s", [30.0, 900.0])
+@pytest.mark.parametrize("client", ["made"], indirect=True)
+def test_a_command_that_the_engine_has_not_begun_yet_is_not_called_stopped(
+    box: Box, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    """Each look takes ten seconds; the engine tells of the command after `late_s`."""
+    look, passed_s = _Command.look, [0.0]
+
+    def late(command: _Command) -> dict[str, Any]:
+        if passed_s[0] < late_s:
+            passed_s[0] += 10.0
+            return {"Running": False, "Pid": 0, "ExitCode": None}
+        return look(command)
+
+    def now() -> float:
+        return time.monotonic() + passed_s[0]
+
+    monkeypatch.setattr(_Command, "look", late)
+    monkeypatch.setattr(exec_module, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
+    if late_s < exec_module.START_S:
+        with pytest.raises(Cancelled):
+            box.run(*STUBBORN, sink=box.cancels)
+        box.gone()
+    else:
+        with pytest.raises(ServiceError, match="could not be stopped"):
+            box.run(*STUBBORN, sink=box.cancels)
+
+
 @only_real
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission")
 def test_without_permission_to_signal_it_is_killed_from_inside(box: Box) -> None:
@@ -161,7 +190,7 @@ def test_without_permission_to_signal_it_is_killed_from_inside(box: Box) -> None
         path.chmod(0o666)
         said = str(in_child(as_nobody))
     assert "it was stopped" in said, said
-    until(lambda: "trap" not in box.processes().replace(str(FOREVER[2]), ""))
+    box.gone()
 
 
 def test_a_lost_engine_is_not_an_exit_code(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

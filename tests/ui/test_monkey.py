@@ -60,16 +60,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def fresh(place: Place) -> None:
-    """A live run at a pause, where the monkey has ended the one before."""
-    if not place.runs or not place.pids("runner"):
+    """A live run at a pause, where the monkey has ended the one before, or is about to."""
+
+    def stands() -> str:
+        if not place.runs or not place.pids("runner"):
+            return "over"
+        return "paused" if place.view().state == "paused" else ""
+
+    if place.until(stands, "it stands at a pause, or is over") == "over":
         steps = [f"id: s{number}, run: [echo, '{number}']" for number in range(200)]
         place.stepping(*steps, name="long")
 
 
 def rolled_back(place: Place) -> None:
     """The emergency key was heard, and its ladder came to its end."""
-    until(place.fenced, "the fence")
-    until(lambda: "done" in {line["rung"] for line in place.rungs()}, "the ladder's end")
+    place.until(place.fenced, "the fence")
+    place.until(lambda: "done" in {line["rung"] for line in place.rungs()}, "the ladder's end")
     place.over()
 
 
@@ -123,11 +129,11 @@ def test_thousands_of_keys_against_a_real_run(place: Place) -> None:
                 terminal, left = place.open(), left + 1
             assert b"Traceback" not in terminal.raw
             assert left < 5 * BATCHES, "it stays open long enough to be pressed"
-        fresh(place)
         # again where an Esc of before comes late and closes the view, or an Enter that quits
         if not settled(terminal):
             left_in_order(terminal, done)
             terminal = place.open()
+        fresh(place)
         press_until(terminal, "f12", lambda: "Esc closes" in terminal.text)
         rolled_back(place)
         assert place.serves()
