@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,9 @@ import pytest
 
 from console.guard import breach
 from console.guard.limits import Limit
+from console.services import process
+
+Sleeper = Callable[..., tuple[int, int]]
 
 
 def put(root: Path, path: str, text: str) -> Path:
@@ -18,6 +25,23 @@ def put(root: Path, path: str, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    """Starts processes in sessions of their own, that sleep if nothing else is said."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(*argv: str, **more: Any) -> tuple[int, int]:
+        child = subprocess.Popen(argv or ("sleep", "600"), start_new_session=True, **more)
+        children.append(child)
+        return child.pid, process.start_time(child.pid) or 0
+
+    yield start
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(60)
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from console.guard.kill import Strike
 from console.rollback.live import Live
@@ -61,13 +62,11 @@ class Den:
                     process.send(one.pid, one.start, signal.SIGKILL)
 
 
-@contextmanager
-def den(root: Path) -> Iterator[Den]:
-    made = Den(root)
-    try:
-        yield made
-    finally:
-        made.close()
+@pytest.fixture
+def lair(tmp_path: Path) -> Iterator[Den]:
+    made = Den(tmp_path)
+    yield made
+    made.close()
 
 
 def line(kind: str, name: str, who: tuple[int, int]) -> Live:

@@ -22,12 +22,19 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def logs() -> Iterator[Logs]:
+def logs(log: Path) -> Iterator[Logs]:
+    """One fatal pattern on the log of a service that is armed."""
     before = signal.signal(signal.SIGALRM, on_alarm)
     one = Logs()
+    watch(one, log)
     yield one
     one.close()
     signal.signal(signal.SIGALRM, before)
+
+
+def watch(logs: Logs, log: Path, *patterns: tuple[int, str, str]) -> None:
+    logs.set({"big": str(log)}, list(patterns or [(0, "big", "FATAL")]))
+    logs.arm({"big": 1})
 
 
 def add(path: Path, text: str | bytes) -> None:
@@ -40,8 +47,10 @@ def counts(logs: Logs) -> list[int]:
     return [one.count for one in logs.watched]
 
 
-def test_fatal_lines_count_from_the_arming(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(4, "big", "FATAL")])
+def test_fatal_lines_count_from_the_arming(log: Path) -> None:
+    logs = Logs()
+    logs.set({"big": str(log), "other": str(log)}, [(4, "big", "FATAL")])
+    assert list(logs.tails) == ["big"], "only logs that a limit is on"
     add(log, "FATAL unarmed\n")
     assert counts(logs) == [0]
     logs.arm({"big": 1})
@@ -50,15 +59,14 @@ def test_fatal_lines_count_from_the_arming(logs: Logs, log: Path) -> None:
     add(log, "ree\n")
     assert counts(logs) == [2]
     assert (logs.watched[0].limit, logs.watched[0].line) == (4, "FATAL three")
-    logs.arm({"big": 1})
-    assert counts(logs) == [2]
-    logs.arm({"big": 2})
-    assert counts(logs) == [0]
+    for arming, count in ((1, 2), (2, 0)):
+        logs.arm({"big": arming})
+        assert counts(logs) == [count]
+    logs.close()
 
 
 def test_a_log_that_comes_later_is_read_from_its_start(logs: Logs, tmp_path: Path) -> None:
-    logs.set({"big": str(tmp_path / "later")}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
+    watch(logs, tmp_path / "later")
     assert counts(logs) == [0]
     assert logs.tails["big"].why
     add(tmp_path / "later", "FATAL\n")
@@ -67,8 +75,6 @@ def test_a_log_that_comes_later_is_read_from_its_start(logs: Logs, tmp_path: Pat
 
 
 def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
     add(log, "FATAL last of the old\n")
     log.rename(log.with_name("old"))
     add(log, "FATAL first of the new\n")
@@ -79,8 +85,6 @@ def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
 
 
 def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
     add(log, "padding " * 50 + "\nFATAL one\nmore\n")
     assert counts(logs) == [1]
     log.write_text("--- 400 bytes of older log dropped ---\nFATAL one\nmore\n")
@@ -112,8 +116,6 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "AT_ONCE", MIB)
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
     add(log, b"FATAL first\n" + (b"x" * 99 + b"\n") * 25_000)
     assert counts(logs) == [1]
     for _ in range(3):
@@ -136,20 +138,15 @@ def test_what_was_skipped_is_said_until_the_next_arming(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "BEHIND", MIB)
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
     add(log, (b"x" * 99 + b"\n") * 20_000)
-    logs.look()
-    assert logs.hits()[0]["why"]
-    logs.look()
-    assert logs.hits()[0]["why"]
+    for _ in range(2):
+        logs.look()
+        assert logs.hits()[0]["why"]
     logs.arm({"big": 2})
     assert logs.hits()[0]["why"] == ""
 
 
 def test_lines_are_clean(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log)}, [(0, "big", "FATAL")])
-    logs.arm({"big": 1})
     add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
     assert counts(logs) == [1]
     assert logs.watched[0].line.isprintable()
@@ -159,8 +156,7 @@ def test_a_catastrophic_pattern_is_given_up(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "PATIENCE_S", 0.02)
-    logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "(")])
-    logs.arm({"big": 1})
+    watch(logs, log, (0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "("))
     assert list(logs.bad) == [2]
     add(log, ("a" * 60 + "b\n") * 4)
     assert counts(logs) == [0, 4]
@@ -188,8 +184,3 @@ def test_a_log_that_stays_away_is_not_watched(
     add(tmp_path / "none", "x\n")
     logs.look()
     assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")
-
-
-def test_only_logs_that_a_limit_is_on_are_followed(logs: Logs, log: Path) -> None:
-    logs.set({"big": str(log), "other": str(log)}, [(0, "big", "x")])
-    assert list(logs.tails) == ["big"]

@@ -17,18 +17,13 @@ from console.guard.target import Deny, Target, find_targets
 from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
-from tests.guard.prey_parts import ID, Den, den, finish, line, made_up
+from tests.guard.prey_parts import ID, Den, finish, lair, line, made_up
 from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
+__all__ = ["lair"]
 NONE: tuple[Hierarchy, ...] = ()
-
-
-@pytest.fixture
-def lair(tmp_path: Path) -> Iterator[Den]:
-    with den(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -36,30 +36,15 @@ def test_who_is_attached_renews_it() -> None:
 
 def test_said_again_an_outage_does_not_begin_anew() -> None:
     lease = Lease(60)
-    lease.outage(True, 0)
-    lease.outage(True, 50)
-    assert lease.left(50) == 10
-    lease.outage(False, 55)
-    lease.outage(True, 70)
-    assert lease.left(70) == 60
+    lease.attended(-10)  # before the outage: that gives no more time
+    for on, at, left in ((True, 0, 60), (True, 50, 10), (False, 55, None), (True, 70, 60)):
+        lease.outage(on, at)
+        assert lease.left(at) == left
 
 
-def test_attending_before_the_outage_gives_no_more_time() -> None:
-    lease = Lease(60)
-    lease.attended(90)
-    lease.outage(True, 100)
-    assert lease.left(100) == 60
-
-
-@pytest.mark.parametrize("length", [0, -1])
-def test_without_a_length_it_never_runs_out(length: float) -> None:
-    lease = Lease(length)
-    lease.outage(True, 0)
-    assert lease.left(1e9) is None
-    assert not lease.expired(1e9)
-
-
-def test_nothing_left_is_never_negative() -> None:
-    lease = Lease(5)
-    lease.outage(True, 0)
-    assert lease.left(1e6) == 0.0
+def test_without_a_length_it_never_runs_out_and_nothing_left_is_never_negative() -> None:
+    for length, left in ((0, None), (-1, None), (5, 0.0)):
+        lease = Lease(length)
+        lease.outage(True, 0)
+        assert lease.left(1e9) == left
+        assert lease.expired(1e9) == (length > 0)

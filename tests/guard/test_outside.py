@@ -22,43 +22,40 @@ from console.guard.sheet import DIRECTORY, RING, Sheet
 from console.guard.target import Target
 from console.paths import module_argv
 from console.services import cgroup, enclosure, process
+from tests.guard.conftest import Sleeper
 from tests.waiting import until
 
 MIB = 1 << 20
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
-Add = Callable[[str], None]
-
-
-# -- the process ----------------------------------------------------------------------------------
 
 
 class Outside:
     """The real child, told and heard by hand."""
 
     def __init__(self) -> None:
-        self.child = subprocess.Popen(
+        child = subprocess.Popen(
             module_argv("console.guard.outside"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self.child, self.ear, self.mouth = child, child.stdin, child.stdout
 
-    def tell(self, **told: Any) -> None:
-        assert self.child.stdin is not None
-        self.child.stdin.write(json.dumps(told).encode() + b"\n")
-        self.child.stdin.flush()
+    def tell(self, words: bytes = b"", **told: Any) -> None:
+        self.ear.write(words or json.dumps(told).encode() + b"\n")
+        self.ear.flush()
 
-    def hear(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def hear(self, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """The first report that fits."""
-        assert self.child.stdout is not None
         while True:
-            line = self.child.stdout.readline()
+            line = self.mouth.readline()
             assert line
             report: dict[str, Any] = json.loads(line)
             if fits(report):
                 return report
 
     def close(self) -> None:
-        for pipe in (self.child.stdin, self.child.stdout):
-            assert pipe is not None
-            pipe.close()
+        self.ear.close()
+        self.mouth.close()
         self.child.wait(60)
 
 
@@ -70,6 +67,8 @@ def outside() -> Iterator[Outside]:
 
 
 def test_disks_with_their_age(outside: Outside, tmp_path: Path) -> None:
+    """Garbage before it changes nothing."""
+    outside.tell(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
     outside.tell(disks=[str(tmp_path), "/no/such/place"])
     report = outside.hear(
         lambda r: len(r["disks"]) == 2 and r["disks"][0]["age"] is not None and r["disks"][1]["why"]
@@ -82,17 +81,18 @@ def test_disks_with_their_age(outside: Outside, tmp_path: Path) -> None:
 
 def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_path: Path) -> None:
     ring, copy = tmp_path / "ring", tmp_path / "copy"
+    outside.tell(ring=str(ring), copy=str(copy))
+    report = outside.hear(lambda r: r["copy"] and r["copy"]["why"])
+    assert (report["copy"]["age"], report["copy"]["why"]) == (None, "No such file or directory")
     ring.write_bytes(os.urandom(20_000))
     copy.write_text("an earlier one")
-    outside.tell(ring=str(ring), copy=str(copy))
-    outside.hear(lambda r: bool(r["copy"] and r["copy"]["age"] is not None))
+    outside.hear(lambda r: r["copy"] and r["copy"]["age"] is not None)
     assert copy.read_bytes() == ring.read_bytes()
     assert (tmp_path / "copy.before").read_text() == "an earlier one"
     with open(ring, "r+b") as file:
         file.seek(9000)
         file.write(b"changed")
-    assert outside.child.stdin is not None
-    outside.child.stdin.close()  # whoever wrote the ring has died
+    outside.ear.close()  # whoever wrote the ring has died
     assert outside.child.wait(60) == 0
     assert copy.read_bytes() == ring.read_bytes()
 
@@ -107,51 +107,33 @@ def test_a_copy_that_was_removed_comes_back(tmp_path: Path) -> None:
     assert copy.read_bytes() == ring.read_bytes()
 
 
-def test_a_group_that_goes_on_is_not_forgotten(tmp_path: Path) -> None:
-    one = Groups([(os.getpid(), 1, ())])
-    leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    try:
-        start = process.start_time(leader.pid) or 0
-        own = Looker(one, 3600.0)
-        until(lambda: own.at is not None)
-        one.leaders = [(leader.pid, start, ())]
-        own.wake.set()
-        until(lambda: [group["pid"] for group in own.found] == [leader.pid])
-        own.end()
-        assert own.over.wait(60)
-    finally:
-        leader.kill()
-        leader.wait(60)
+def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
+    one, who = Groups([(os.getpid(), 1, ())]), sleeper()
+    own = Looker(one, 3600.0)
+    until(lambda: own.at is not None)
+    one.leaders = [(*who, ())]
+    own.wake.set()
+    until(lambda: [group["pid"] for group in own.found] == [who[0]])
+    own.end()
+    assert own.over.wait(60)
 
 
-def test_a_copy_that_fails_is_said(outside: Outside, tmp_path: Path) -> None:
-    outside.tell(ring=str(tmp_path / "none"), copy=str(tmp_path / "copy"))
-    report = outside.hear(lambda r: bool(r["copy"] and r["copy"]["why"]))
-    assert (report["copy"]["age"], report["copy"]["why"]) == (None, "No such file or directory")
+FORKS = "import subprocess, time\nsubprocess.Popen(['sleep', '600']{})\ntime.sleep(600)"
 
 
-def test_a_process_group_and_its_children(outside: Outside) -> None:
-    program = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\ntime.sleep(600)"
-    leader = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
-    try:
-        start = process.start_time(leader.pid)
-        outside.tell(groups=[[leader.pid, start], [os.getpid(), 1]])
-        report = outside.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
-        (group,) = report["groups"]
-        assert group["pid"] == leader.pid
-        assert group["ram"] > MIB
-    finally:
-        os.killpg(leader.pid, signal.SIGKILL)
-        leader.wait(60)
+def test_a_process_group_and_its_children(outside: Outside, sleeper: Sleeper) -> None:
+    pid, start = sleeper(sys.executable, "-c", FORKS.format(""))
+    outside.tell(groups=[[pid, start], [os.getpid(), 1]])
+    report = outside.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
+    (group,) = report["groups"]
+    assert group["pid"] == pid
+    assert group["ram"] > MIB
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
 def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
-    program = (
-        "import subprocess, time\n"
-        "subprocess.Popen(['sleep', '600'], start_new_session=True)\ntime.sleep(600)"
-    )
-    leader = enclosure.popen([sys.executable, "-c", program], start_new_session=True)
+    program = [sys.executable, "-c", FORKS.format(", start_new_session=True")]
+    leader = enclosure.popen(program, start_new_session=True)
     start = process.start_time(leader.pid) or 0
     place = enclosure.of_process(leader.pid, start)
     try:
@@ -174,16 +156,6 @@ def test_own_memory_is_without_files() -> None:
     assert mine is not None
     assert mine[0] > MIB
     assert own_memory(2**22 + 1) is None
-
-
-def test_garbage_on_stdin_changes_nothing(outside: Outside, tmp_path: Path) -> None:
-    assert outside.child.stdin is not None
-    outside.child.stdin.write(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
-    outside.tell(disks=[str(tmp_path)])
-    outside.hear(lambda r: bool(r["disks"]))
-
-
-# -- what the sentinel makes of it ----------------------------------------------------------------
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +12,12 @@ from console.guard.target import Deny, Target, deny_of, find_targets, look_again
 from console.rollback.live import Live
 from console.services import cgroup, process
 from console.services.cgroup import Hierarchy
-from tests.guard.prey_parts import ID, OTHER, Den, den, line, made_up
+from tests.guard.conftest import Sleeper
+from tests.guard.prey_parts import ID, OTHER, Den, lair, line, made_up
 from tests.waiting import until
 
+__all__ = ["lair"]
 NONE: tuple[Hierarchy, ...] = ()
-
-
-@pytest.fixture
-def lair(tmp_path: Path) -> Iterator[Den]:
-    with den(tmp_path) as made:
-        yield made
 
 
 def container(identity: str = ID, name: str = "cand", kind: str = "container") -> Live:
@@ -31,36 +25,26 @@ def container(identity: str = ID, name: str = "cand", kind: str = "container") -
 
 
 def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
-    one, step = lair.sleeper(), lair.sleeper()
+    one, step, (pid, start) = lair.sleeper(), lair.sleeper(), lair.sleeper()
     entries = [line("process", "cand", one), line("step", "build", step)]
-    found = find_targets(entries, Deny(), NONE)
+    found = find_targets([*entries, line("process", "cand", (pid, start - 1))], Deny(), NONE)
     assert [(t.kind, t.name, t.pid, t.start) for t in found] == [
         ("process", "cand", *one), ("step", "build", *step)
     ]  # fmt: skip
     assert not any(target.pending for target in found)
 
 
-def test_a_pid_that_passed_to_another_is_nobodys(lair: Den) -> None:
-    pid, start = lair.sleeper()
-    assert find_targets([line("process", "cand", (pid, start - 1))], Deny(), NONE) == ()
-
-
 @pytest.mark.parametrize("cookie", ["", "OMNI_RUN"])
-def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str) -> None:
+def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str, sleeper: Sleeper) -> None:
     """A wrong line in the records must not cost somebody else's process."""
     env = {"PATH": os.environ["PATH"]} | ({cookie: "of before"} if cookie else {})
-    child = subprocess.Popen(["sleep", "600"], env=env, start_new_session=True)
-    try:
-        until(Path(f"/proc/{child.pid}/environ").read_bytes, "the kernel has set its environment")
-        start = process.start_time(child.pid) or 0
-        entry = line("process", "cand", (child.pid, start))
-        assert find_targets([entry], Deny(since=start), NONE)
-        found, refused = sort_out([entry], Deny(since=start + 1), NONE)
-        assert len(found) == bool(cookie)
-        assert len(found) + len(refused) == 1
-    finally:
-        child.kill()
-        child.wait()
+    pid, start = sleeper(env=env)
+    until(Path(f"/proc/{pid}/environ").read_bytes, "the kernel has set its environment")
+    entry = line("process", "cand", (pid, start))
+    assert find_targets([entry], Deny(since=start), NONE)
+    found, refused = sort_out([entry], Deny(since=start + 1), NONE)
+    assert len(found) == bool(cookie)
+    assert len(found) + len(refused) == 1
 
 
 def test_one_look_at_all_processes_is_enough_for_any_number(
@@ -97,22 +81,24 @@ def test_a_group_that_was_made_anew_is_another(tmp_path: Path) -> None:
     assert look_again(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
 
 
-@pytest.mark.parametrize("word", ["", "..", "baseline", ID[:12], ID + "/..", "../" + ID])
-def test_what_is_no_full_id_is_no_container(tmp_path: Path, word: str) -> None:
-    assert sort_out([container(word or "x")], Deny(), made_up(tmp_path)) == ((), ())
+def test_what_is_no_full_id_is_no_container(tmp_path: Path) -> None:
+    trees = made_up(tmp_path)
+    for word in ("x", "..", "baseline", ID[:12], ID + "/..", "../" + ID):
+        assert sort_out([container(word)], Deny(), trees) == ((), ()), word
 
 
-@pytest.mark.parametrize("kind", ["runner", "ladder", "sentinel", "something-new"])
-def test_only_what_a_run_started_is_a_target(lair: Den, kind: str) -> None:
-    entries = [line(kind, "x", lair.sleeper()), container(kind=kind)]
-    assert sort_out(entries, Deny(), NONE) == ((), ())
+def test_only_what_a_run_started_is_a_target(lair: Den) -> None:
+    for kind in ("runner", "ladder", "sentinel", "something-new"):
+        entries = [line(kind, "x", lair.sleeper()), container(kind=kind)]
+        assert sort_out(entries, Deny(), NONE) == ((), ()), kind
 
 
-@pytest.mark.parametrize("word", [ID, ID[:12], ID[:40]])
-def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path, word: str) -> None:
-    targets, refused = sort_out([container()], Deny((word,)), made_up(tmp_path))
-    assert targets == ()
-    assert len(refused) == 1
+def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path) -> None:
+    trees = made_up(tmp_path)
+    for word in (ID, ID[:12], ID[:40]):
+        targets, refused = sort_out([container()], Deny((word,)), trees)
+        assert (targets, len(refused)) == ((), 1), word
+    assert len(find_targets([container()], Deny(("ab",)), trees)) == 1, "a name, and no id"
 
 
 def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path, lair: Den) -> None:
@@ -120,10 +106,6 @@ def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path,
     entries = [container(ID, "qdrant"), line("process", "qdrant", lair.sleeper())]
     targets, refused = sort_out(entries, Deny(("qdrant", OTHER)), made_up(tmp_path))
     assert (len(targets), refused) == (2, ())
-
-
-def test_a_short_word_of_hexadecimal_digits_is_a_name_and_no_id(tmp_path: Path) -> None:
-    assert len(find_targets([container()], Deny(("ab",)), made_up(tmp_path))) == 1
 
 
 def test_a_forged_line_does_not_reach_the_baselines_process(lair: Den) -> None:
