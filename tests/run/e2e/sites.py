@@ -80,3 +80,7 @@ def gate(value: str, thresholds: str, more: str = "") -> tuple[str, str]:
 UP = "id: up, service: {start: cand}"
 SIDE = "id: up, service: {start: side}"
 REPORT = "id: rep, report: {}"
+
+
+def guards(*rows: str) -> str:
+    return "guards:\n" + "".join(f"  - {{{row}}}\n" for row in rows)

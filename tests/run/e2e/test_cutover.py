@@ -6,43 +6,9 @@ from __future__ import annotations
 import subprocess
 
 from console.services import relay
-from tests.run.e2e.sites import SIDE, UP, book
+from tests.run.e2e.sites import SIDE, book
 from tests.run.e2e.world import World
-
-WATCH = "watch: 100ms, every: 100ms"
-BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
-STAY = f"id: cut, cutover: {{to: cand, {WATCH}, then: stay}}"
-LONG = "id: cut, cutover: {to: cand, watch: 10m, every: 1s, then: stay}"
-FAULTS = (
-    "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
-    "after_effect@cut", "after_result@cut",
-)  # fmt: skip
-
-
-def is_back(world: World) -> None:
-    """The baseline itself answers on the production port, and nothing else is up."""
-    assert relay.at(world.base_url) is None
-    assert world.serves()
-    assert world.baseline() is not None
-    assert not world.listens(world.cand_url)
-
-
-def is_cut_over(world: World) -> relay.Relay:
-    """Clients on the production port are served, and not by the baseline."""
-    found = relay.at(world.base_url)
-    assert found is not None
-    assert (found.service, found.run) == ("cand", world.run.id)
-    assert world.serves()
-    assert world.baseline() is None
-    return found
-
-
-def stay(world: World) -> relay.Relay:
-    """A run that ended with its candidate on the production port."""
-    done = world.go(world.write("stay.yaml", book(UP, STAY)))
-    assert (done.code, done.json["state"]) == (0, "succeeded"), done
-    world.over()
-    return is_cut_over(world)
+from tests.run.scenes import WATCH, is_back, stay
 
 
 def test_a_candidate_that_has_died_costs_no_outage(world: World) -> None:

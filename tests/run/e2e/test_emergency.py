@@ -13,38 +13,7 @@ import pytest
 
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import World
-
-LONG = "id: long, run: [sleep, '600']"
-BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
-
-
-@pytest.fixture
-def outage(world: World) -> World:
-    """A run in the middle of its outage: the candidate serves, a step runs."""
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-    assert world.baseline() is None
-    return world
-
-
-def restored(world: World) -> None:
-    """Everything as a rollback leaves it."""
-    assert world.serves()
-    assert not world.listens(world.cand_url)
-    assert not world.pids("step")
-    assert not world.pids("runner")
-
-
-def roll_back(world: World, **env: str) -> dict[str, object]:
-    done = world.console("rollback", "--json", **env)
-    assert (done.code, done.json["serving"]) == (0, True), done
-    restored(world)
-    return done.json
-
-
-def closed(world: World) -> None:
-    assert str(world.over().state) == "rolled_back", world.words
-    assert world.run.report.exists()
+from tests.run.scenes import closed, restored, roll_back
 
 
 def broken(root: Path, *names: str) -> str:

@@ -16,15 +16,6 @@ from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book
 from tests.run.e2e.world import World
 
-TG = [20.4, 20.5, 20.6, 20.5, 20.5]
-ENTRY = {
-    "build_commit": "d82b7a7", "build_number": 11549, "model_type": "deepseek2 671B Q3_K",
-    "n_prompt": 0, "n_gen": 128, "n_depth": 0, "avg_ts": 20.5, "stddev_ts": 0.07, "samples_ts": TG,
-}  # fmt: skip
-AGAINST = "against: baseline"
-READ = 'id: tg, run: [cat, "{}"], figures: llama-bench'
-JUDGE = 'id: go, gate: [{metric: tg.tg_tok_s, go: ">= 20 tok/s", min_samples: 5}]'
-
 
 def bench(**more: Any) -> str:
     keys = {"service": "side", "max_tokens": 64, "runs": 5, "max_runs": 5, **more}
@@ -93,7 +84,10 @@ def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(bare: World) -> Non
 @pytest.mark.engine
 def test_baseline_candidate_baseline_in_containers(box: Boxes) -> None:
     """Images, flags and processes of both are known, and nothing came from a cache."""
-    steps = (UP, f"id: bench, benchmark: {{service: cand, max_tokens: 96, runs: 3, {AGAINST}}}")
+    steps = (
+        UP,
+        "id: bench, benchmark: {service: cand, max_tokens: 96, runs: 3, against: baseline}",
+    )
     done = box.world.go(box.world.write("b.yaml", book(*steps)))
     assert done.code == 0, done
     found = box.world.view().benchmarks

@@ -6,19 +6,8 @@ import json
 from pathlib import Path
 
 from console.guard import sheet
-from tests.run.e2e.sites import UP, book
+from tests.run.e2e.sites import UP, book, guards
 from tests.run.e2e.world import World
-
-NOW = [
-    ("metric: disk.free, below: 900TiB, of: /", "disk free (/) ", "below 900.0 TiB"),
-    ("metric: disk.free, below: 900TiB", "disk free (", "below 900.0 TiB"),
-    ("metric: disk.free, below: 1GiB, of: /no/such", "disk.free of /no/such", "no such directory"),
-    ("metric: gpu.memory_used, above: 1GiB, of: sum, missing: breach", "VRAM used", "no NVIDIA"),
-]
-
-
-def guards(*rows: str) -> str:
-    return "guards:\n" + "".join(f"  - {{{row}}}\n" for row in rows)
 
 
 def test_ram_that_is_short_now_costs_no_outage_but_what_the_baseline_gives_back_counts(

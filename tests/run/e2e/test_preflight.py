@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from console.gguf.write import probe
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World
-from tests.testbed import hub_shapes
+from tests.run.scenes import output
 from tests.testbed.engine import Engine
-from tests.testbed.hub import LocalHub, Repo, files
-
-MACHINE = {
-    "machine": {
-        "ram": "377GiB", "ram_used": "23GiB", "swap": "207GiB", "disk_free": "1800GB",
-        "disk_read": "10GB/s", "line": "500Mbit/s", "cpu": "a Threadripper",
-        "cpu_flags": ["avx2", "avx512f"],
-    },
-    "gpus": [
-        {"uuid": "GPU-a", "name": "RTX PRO 6000", "memory": "96GiB", "compute": "12.0"},
-        {"uuid": "GPU-b", "name": "RTX 5090", "memory": "32GiB", "compute": "12.0"},
-    ],
-}  # fmt: skip
-BIG = "meituan/DeepSeek-R1-Block-INT8"
-FIT = f"id: fit, checkpoint: {{repo: {BIG}, loader: resident}}"
-SMALL = "example/small"
-
-
-@pytest.fixture
-def hub(world: World) -> Iterator[LocalHub]:
-    """The world's hub; the example's machine stands in its site file."""
-    world.site.write_text(json.dumps(json.loads(world.site.read_text()) | MACHINE))
-    with LocalHub() as made:
-        made.add(*(hub_shapes.repo(name) for name in (BIG, "example/gated", "example/empty")))
-        made.add(Repo(SMALL, files({"model.gguf": probe("llama").ljust(300_000, b"x")})))
-        world.env |= {
-            "HF_ENDPOINT": made.url, "HF_HOME": str(world.root / "hf"), "HF_HUB_DISABLE_XET": "1",
-        }  # fmt: skip
-        yield made
-
-
-def output(world: World, step: str) -> str:
-    return " ".join(world.run.attempt_log(step, 1).read_text().split())
+from tests.testbed.hub import LocalHub
 
 
 def test_an_architecture_that_the_build_refuses_cites_the_lesson(

@@ -7,7 +7,6 @@ The same tests run in `tests/run/whole` on a scripted machine; the rest of them 
 from __future__ import annotations
 
 from tests.run.whole.test_emergency import (
-    outage,
     test_rollback_during_a_benchmark,
     test_with_the_warm_ladder_gone,
 )
@@ -16,7 +15,6 @@ from tests.run.whole.test_exit_codes import (
 )
 
 __all__ = [
-    "outage",
     "test_go_measures_the_exclusive_candidate_and_restores_the_baseline",
     "test_rollback_during_a_benchmark",
     "test_with_the_warm_ladder_gone",

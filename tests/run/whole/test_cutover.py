@@ -14,42 +14,15 @@ from console.run.executors import cutover
 from console.run.lock import is_free
 from console.services import process, relay
 from tests.run.e2e.sites import SIDE, UP, book, gate
+from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, stay
 from tests.run.world import WorldBase as World
 
-WATCH = "watch: 100ms, every: 100ms"
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
-STAY = f"id: cut, cutover: {{to: cand, {WATCH}, then: stay}}"
 LONG = "id: cut, cutover: {to: cand, watch: 10m, every: 1s, then: stay}"
 FAULTS = (
     "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
     "after_effect@cut", "after_result@cut",
 )  # fmt: skip
-
-
-def is_back(world: World) -> None:
-    """The baseline itself answers on the production port, and nothing else is up."""
-    assert relay.at(world.base_url) is None
-    assert world.serves()
-    assert world.baseline() is not None
-    assert not world.listens(world.cand_url)
-
-
-def is_cut_over(world: World) -> relay.Relay:
-    """Clients on the production port are served, and not by the baseline."""
-    found = relay.at(world.base_url)
-    assert found is not None
-    assert (found.service, found.run) == ("cand", world.run.id)
-    assert world.serves()
-    assert world.baseline() is None
-    return found
-
-
-def stay(world: World) -> relay.Relay:
-    """A run that ended with its candidate on the production port."""
-    done = world.go(world.write("stay.yaml", book(UP, STAY)))
-    assert (done.code, done.json["state"]) == (0, "succeeded"), done
-    world.over()
-    return is_cut_over(world)
 
 
 def test_clients_reach_the_candidate_and_go_back(world: World) -> None:

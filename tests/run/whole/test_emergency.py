@@ -11,40 +11,11 @@ import pytest
 
 from console.services import process
 from tests.run.e2e.sites import UP, book, host_site
+from tests.run.scenes import LONG, closed, restored, roll_back
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
 
-LONG = "id: long, run: [sleep, '600']"
 BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
-
-
-@pytest.fixture
-def outage(world: World) -> World:
-    """A run in the middle of its outage: the candidate serves, a step runs."""
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-    assert world.baseline() is None
-    return world
-
-
-def restored(world: World) -> None:
-    """Everything as a rollback leaves it."""
-    assert world.serves()
-    assert not world.listens(world.cand_url)
-    assert not world.pids("step")
-    world.until(lambda: not world.pids("runner"), "no runner is left, nor the one that closed")
-
-
-def roll_back(world: World, **env: str) -> dict[str, object]:
-    done = world.console("rollback", "--json", **env)
-    assert (done.code, done.json["serving"]) == (0, True), done
-    restored(world)
-    return done.json
-
-
-def closed(world: World) -> None:
-    assert str(world.over().state) == "rolled_back", world.words
-    assert world.run.report.exists()
 
 
 def test_rollback_during_a_benchmark(world: World) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.run.e2e.sites import UP, book
+from tests.run.e2e.sites import UP, book, guards
 from tests.run.world import WorldBase as World
 
 NOW = [
@@ -15,10 +15,6 @@ NOW = [
     ("metric: disk.free, below: 1GiB, of: /no/such", "disk.free of /no/such", "no such directory"),
     ("metric: gpu.memory_used, above: 1GiB, of: sum, missing: breach", "VRAM used", "no NVIDIA"),
 ]
-
-
-def guards(*rows: str) -> str:
-    return "guards:\n" + "".join(f"  - {{{row}}}\n" for row in rows)
 
 
 def test_guards_that_would_act_at_once_cost_no_outage(world: World) -> None:

@@ -2,44 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from console.document.reader import parse
 from console.viewer.site import shipped
+from tests.run.scenes import GGUF, KNOWN
 from tests.run.world import WorldBase as World
-from tests.testbed import hub_shapes
-from tests.testbed.hub import LocalHub
-
-R1 = "deepseek-ai/DeepSeek-R1"
-GGUF = "unsloth/DeepSeek-R1-GGUF"
-DECLARED = ("machine", "gpus", "aliases")
-UUIDS = ("GPU-f4f210c1-5a52-7267-979e-fe922961190a", "GPU-bfbb9aa1-3d36-b47b-988f-5752cfc54601")
-TORCH = {"torch.py": "class cuda:\n    get_arch_list = staticmethod(lambda: ['sm_90', 'sm_120'])\n"}
-KT = {
-    "kt_kernel.py": "", "ktransformers/__init__.py": "", "ktransformers/server/__init__.py": "",
-    "ktransformers/server/main.py": "import ktransformers.custom_cache\n",
-    "ktransformers/local_chat.py": "import ktransformers.custom_cache\n",
-}  # fmt: skip
-
-
-@pytest.fixture
-def omni(world: World) -> Iterator[World]:
-    """The world's own baseline on the machine that the example site declares, and its hub."""
-    text = (shipped() / "sites/omni.yaml").read_text()
-    example = parse(text, "omni.yaml", "").data
-    mine = json.loads(world.site.read_text())
-    world.site.write_text(json.dumps(mine | {key: example[key] for key in DECLARED}))
-    with LocalHub() as hub:
-        hub.add(*(hub_shapes.repo(name) for name in (R1, GGUF)))
-        world.env |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(world.root / "hf")}
-        yield world
-
-
-KNOWN = ("--override", "known-blocker=to see where it ends today")
 
 
 def given(omni: World, name: str, **inputs: str) -> list[str]:
