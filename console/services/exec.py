@@ -152,11 +152,8 @@ class _Command:
         )
 
     def _running_pid(self) -> int | None:
-        """Its pid, None once it has ended; raises ServiceError where neither is known.
-
-        A slow engine answers the request to start a command long before the command runs: what is
-        left alone meanwhile would run on after it was called stopped.
-        """
+        """Its pid, None once it has ended; raises ServiceError where neither is known: a slow
+        engine answers the request to start a command long before the command runs."""
         deadline = time.monotonic() + START_S
         while True:
             found = self.look()

