@@ -129,8 +129,12 @@ class Duty:
             due = max(due + self._wait_s, self._clock.monotonic())
             while (left := due - self._clock.monotonic()) > 0 and not self.over:
                 ears = [self._means.inbox.descriptor, *self._means.watch.descriptors()]
-                if self._wait(ears, left):
-                    self._listen()
+                try:
+                    if self._wait(ears, left):
+                        self._listen()
+                except Exception as error:
+                    self._stumbled(error)
+                    break
 
     def close(self) -> None:
         """Let go of what it opened itself; its means are their owner's."""

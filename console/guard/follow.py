@@ -68,8 +68,11 @@ class Tail:
             self._at, self._rest = size - BEHIND, b""
         until = min(size, self._at + AT_ONCE)
         while self._at < until:
-            with contextlib.suppress(OSError):
+            try:
                 data = os.pread(self._file, min(BLOCK, until - self._at), self._at)
+            except OSError as error:
+                return self._lose(error.strerror)
+            self.why = ""
             if not data:
                 return
             self._at += len(data)

@@ -19,6 +19,8 @@ from console import paths
 from console.rollback.plan import write_atomically
 
 SIZE_LIMIT = 65536
+MAX_NUMBER = 1 << 62
+"""Larger than any pid, start time or date; what is above it was made up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +64,29 @@ def read(uid: int) -> Pointer | None:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or info.st_size > SIZE_LIMIT:
             return None
-        value: Any = json.loads(os.read(descriptor, SIZE_LIMIT))
-        found = Pointer(
-            run_id=_text(value["run_id"]),
-            run_dir=_text(value["run_dir"]),
-            owner=_text(value["owner"]),
-            uid=uid,
-            pid=int(value["pid"]),
-            start=int(value["start"]),
-            playbook=_text(value.get("playbook", "")),
-            site=_text(value.get("site", "")),
-            started_at=float(value.get("started_at", 0)),
-        )
+        return _parsed(json.loads(os.read(descriptor, SIZE_LIMIT)), uid)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     finally:
         os.close(descriptor)
-    return found if int(value.get("uid", uid)) == uid and found.run_dir.startswith("/") else None
+
+
+def _parsed(value: Any, uid: int) -> Pointer:
+    """Raises ValueError and what else a text of another user's can cause."""
+    found = Pointer(
+        run_id=_text(value["run_id"]),
+        run_dir=_text(value["run_dir"]),
+        owner=_text(value["owner"]),
+        uid=int(_number(value.get("uid", uid))),
+        pid=int(_number(value["pid"])),
+        start=int(_number(value["start"])),
+        playbook=_text(value.get("playbook", "")),
+        site=_text(value.get("site", "")),
+        started_at=float(_number(value.get("started_at", 0))),
+    )
+    if found.uid != uid or not found.run_dir.startswith("/"):
+        raise ValueError("another user's, or no run directory")
+    return found
 
 
 def find_all() -> list[Pointer]:
@@ -91,6 +99,12 @@ def find_all() -> list[Pointer]:
     uids = [int(match[1]) for name in names if (match := form.fullmatch(name))]
     found = [pointer for uid in uids if (pointer := read(uid)) is not None]
     return sorted(found, key=lambda p: p.started_at, reverse=True)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < MAX_NUMBER:
+        raise ValueError("a number")
+    return float(value)
 
 
 def _text(value: object) -> str:

@@ -67,6 +67,8 @@ class Warm:
         self.oom_score: int | None = None
         self.fifo = -1
         self.down_since: float | None = None
+        self.climbed = 0
+        """How much ladders of this run had said by then, bytes."""
         self.pending = b""
 
     def prepare(self) -> None:
@@ -131,14 +133,15 @@ class Warm:
 
     def _overdue(self) -> bool:
         """Whether the lease ran out with neither runner nor sentinel to count it: asked in every
-        silence, and true only where nobody has climbed in this run yet."""
+        silence, and true only where nobody has climbed since the baseline was seen down."""
         now, lease_s = self.clock.monotonic(), self.plan.lease_s
         if not lease_s or self._lives("runner", "sentinel") or self._serves():
             self.down_since = None
             return False
+        climbed = size_of(self.directory / LADDER)
         if self.down_since is None:
-            self.down_since = now
-        return now - self.down_since >= lease_s and not size_of(self.directory / LADDER)
+            self.down_since, self.climbed = now, climbed
+        return now - self.down_since >= lease_s and climbed == self.climbed
 
     def _climb(self, who: str) -> None:
         clock, emergency = self.clock, who != "runner"

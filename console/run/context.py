@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 LOG_LIMIT = 64 * 1024 * 1024
 """Bytes of output kept of one attempt; what comes after is counted and dropped."""
+KEPT, KEPT_LINES = 8 * 1024 * 1024, 20_000
+"""Characters and lines of output kept in memory, for patterns: the last ones."""
 SAY_INTERVAL_S = 1.0
 
 
@@ -134,7 +137,8 @@ class Attempt:
         self._written = 0
         self._dropped = 0
         self._rest = b""
-        self._tail: list[str] = []
+        self._tail: deque[str] = deque()
+        self._kept = 0
 
     def remaining(self) -> float:
         """Seconds left before the step's timeout; raises on cancel and timeout."""
@@ -174,11 +178,11 @@ class Attempt:
 
     def last_lines(self, count: int = 20) -> list[str]:
         """The last lines of output so far, clean."""
-        return [clean(line) for line in self._tail[-count:]]
+        return [clean(line) for line in [*self._tail][-count:]]
 
     def output(self) -> list[str]:
-        """The last 20,000 lines of output, as text; for patterns."""
-        return self._tail
+        """The last lines of output, as text; for patterns."""
+        return list(self._tail)
 
     def close(self) -> None:
         if self._rest:
@@ -194,8 +198,9 @@ class Attempt:
         for secret in self.secrets:
             raw = raw.replace(secret.encode(), b"*****")
         self._tail.append(decode(raw[:100_000]).rstrip("\r"))
-        if len(self._tail) > 20_000:
-            del self._tail[:10_000]
+        self._kept += len(self._tail[-1])
+        while len(self._tail) > KEPT_LINES or self._kept > KEPT:
+            self._kept -= len(self._tail.popleft())
         if self._written > LOG_LIMIT:
             self._dropped += len(raw)
             return

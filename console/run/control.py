@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.errors import ControlError
+from console.errors import ConsoleError, ControlError
 from console.run.state import RunState, refusal
 from console.text import clean, one_line
 
 LIMIT = 64 * 1024
+AGAIN_S = 0.2
+"""How long the socket rests after a client could not be let in."""
 NEEDS_REASON = frozenset({"skip"})
 
 
@@ -102,7 +104,15 @@ class Desk:
                 self.stop_verb = verb
                 self.cancelled.set()
                 self.inbox.put(verb)
-                self.on_verb(verb, self.step, self.attempt)
+                self._write_down(verb)
+
+    def _write_down(self, verb: Verb) -> str:
+        """Record it; returns "" when that was possible, else why not."""
+        try:
+            self.on_verb(verb, self.step, self.attempt)
+        except (ConsoleError, OSError) as error:
+            return one_line(str(error), 200)
+        return ""
 
     def _mode(self) -> str:
         """How it goes on from here: to the end, to the next gate, one step, or not at all."""
@@ -115,13 +125,17 @@ class Desk:
             no = self._why_not(verb, seen)
             if no:
                 return no
-            self.on_verb(verb, self.step, self.attempt)
-            if verb.verb == "pause":
-                self.pause_asked = True
-            elif verb.verb in ("abort", "rollback"):
+            if verb.verb in ("abort", "rollback"):  # on a full disk these have to work as well
                 self.stop_verb = verb
                 self.cancelled.set()
                 self.inbox.put(verb)
+                self._write_down(verb)
+                return ""
+            no = self._write_down(verb)
+            if no:
+                return f"the journal does not take it, so nothing was done: {no}"
+            if verb.verb == "pause":
+                self.pause_asked = True
             else:
                 if verb.verb in ("auto", "continue"):
                     self.mode = "gate" if verb.verb == "auto" else "all"
@@ -172,6 +186,7 @@ class Server:
     def __init__(self, path: Path, desk: Desk) -> None:
         self.path = path
         self.desk = desk
+        self._closed = threading.Event()
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with short_address(path) as address:
@@ -181,6 +196,7 @@ class Server:
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
     def close(self) -> None:
+        self._closed.set()
         with contextlib.suppress(OSError):  # closing alone would leave the thread in its accept
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -191,8 +207,13 @@ class Server:
             try:
                 peer, _ = self._socket.accept()
             except OSError:
-                return
-            threading.Thread(target=self._one, args=(peer,), name="verb", daemon=True).start()
+                if self._closed.wait(AGAIN_S):
+                    return
+                continue  # out of descriptors, for a moment: the next key press may be heard
+            try:
+                threading.Thread(target=self._one, args=(peer,), name="verb", daemon=True).start()
+            except RuntimeError:  # no thread left
+                self._one(peer)
 
     def _one(self, peer: socket.socket) -> None:
         with contextlib.suppress(OSError), peer:

@@ -7,6 +7,7 @@ Standard library only; the emergency side looks for it too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -115,8 +116,12 @@ def _split(text: str) -> tuple[str, int]:
 def main(words: list[str]) -> int:
     """Listen and hand on until SIGTERM, which cuts every connection: the port is wanted back."""
     import asyncio
+    import resource
 
     listen, to, service = words
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # two descriptors a client; 1,024 are few
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return asyncio.run(_serve(_split(listen), _split(to), service))
 
 

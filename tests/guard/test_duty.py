@@ -278,6 +278,31 @@ def test_a_stumble_is_said_and_watching_goes_on(
     assert one.events("error") == ["RuntimeError: oh no"]
 
 
+def test_a_stumble_over_a_message_ends_no_watch(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make()
+    ticks = heard = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+        one.duty.over = ticks == 3
+
+    def listen() -> None:
+        nonlocal heard
+        heard += 1
+        raise OSError("too many open files")
+
+    one.duty._wait_s = 0.1
+    monkeypatch.setattr(one.duty, "tick", tick)
+    monkeypatch.setattr(one.duty, "_listen", listen)
+    monkeypatch.setattr(one.duty, "_wait", lambda ears, seconds: True)
+    one.duty.run()
+    assert (ticks, heard) == (3, 2)
+    assert one.events("error") == ["OSError: too many open files"]
+
+
 def test_it_ends_when_told(make: Make) -> None:
     one = make()
     one.tell(do="quit")

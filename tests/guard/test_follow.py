@@ -84,6 +84,21 @@ def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
     assert counts(logs) == [3]
 
 
+def test_a_read_that_fails_is_trouble_and_the_log_is_read_on_later(
+    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    add(log, "FATAL one\n")
+    with monkeypatch.context() as broken:
+        broken.setattr(follow.os, "pread", fails)
+        assert counts(logs) == [0]
+    assert "Input/output error" in logs.tails["big"].why
+    assert counts(logs) == [1]
+    assert logs.tails["big"].why == ""
+
+
 def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
     add(log, "padding " * 50 + "\nFATAL one\nmore\n")
     assert counts(logs) == [1]

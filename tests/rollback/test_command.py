@@ -49,6 +49,24 @@ def test_garbage_pointer_is_none(text: str) -> None:
     assert pointer.read(os.getuid()) is None
 
 
+def test_pointer_of_absurd_numbers_is_none(stage: Stage) -> None:
+    """Any local user can write one, and root reads them all."""
+    path = stage.point()
+    good = json.loads(path.read_text())
+    believed = []
+    for key in ("pid", "start", "uid", "started_at"):
+        for number in ("Infinity", "NaN", "1e999", "-1", "1" * 400, '"1"', "true", "[1]"):
+            text = json.dumps(good | {key: "HERE"}).replace('"HERE"', number)
+            path.write_text(text)
+            try:
+                found = pointer.find_all()
+            except Exception as error:
+                believed.append((key, number, repr(error)))
+            else:
+                believed += [(key, number, one.started_at) for one in found]
+    assert believed == []
+
+
 @as_root
 def test_forged_pointer_means_nothing(stage: Stage) -> None:
     """A file with another user's number in its name, owned by somebody else."""

@@ -212,16 +212,27 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     assert who_asked(stage.plan.rollback_dir) == "the lease"
 
 
-@pytest.mark.parametrize("why", ["no lease", "it was climbed before", "a sentinel lives"])
+@pytest.mark.parametrize("earlier", ["", '{"rung": "done", "state": "ok"}\n'])
+def test_the_lease_counts_again_after_a_restore_of_this_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    stage.seal(lease_s=2.5 * warm.LOOK_S)
+    (stage.plan.rollback_dir / LADDER).write_text(earlier)
+    in_silence(stage, monkeypatch, lambda number: None)
+    assert done(stage)[-1]["trigger"].split("-")[0] == "lease"
+
+
+@pytest.mark.parametrize("why", ["no lease", "it was climbed meanwhile", "a sentinel lives"])
 def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * warm.LOOK_S)
     ladder, sentinel = stage.plan.rollback_dir / LADDER, stage.sleeper()
-    ladder.write_text('{"rung": "done"}\n' if why == "it was climbed before" else "")
     if why == "a sentinel lives":
         stage.record("sentinel", "sentinel", sentinel)
-    before = ladder.read_text()
+    before = '{"rung": "done"}\n' if why == "it was climbed meanwhile" else ""
 
     def look(number: int) -> None:
+        if number == 2:
+            ladder.write_text(before)
         if number == 8:
             kill_now(sentinel)
             until(lambda: not process.alive(*sentinel), "it is dead")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -169,6 +170,23 @@ def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) ->
         os.killpg(talk.pid, signal.SIGKILL)
         child.wait()
         talk.wait()
+
+
+def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_path: Path) -> None:
+    """Each takes two descriptors; the soft limit of a login is 1,024."""
+    listen, to = (f"{HOST}:{port}" for port in ports)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with subprocess.Popen(
+        ["sh", "-c", 'ulimit -S -n 32; exec "$@"', "sh", *relay.argv(listen, to, "cand")],
+        stdout=subprocess.DEVNULL,
+    ) as child, server(ports[1], echo), contextlib.ExitStack() as open_ones:  # fmt: skip
+        open_ones.callback(child.kill)
+        until(lambda: listener.listener(f"http://{listen}") or child.poll() is not None, "it is up")
+        assert hard > 200
+        for _ in range(60):
+            peer = open_ones.enter_context(call(ports[0]))
+            peer.sendall(b"hello")
+            assert peer.recv(5) == b"hello"
 
 
 def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path) -> None:

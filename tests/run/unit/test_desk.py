@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from console.journal.store import JournalError
 from console.run.control import Desk, Verb
 from console.run.state import RunState
 from tests.run.unit.cases import WAITING, desk
@@ -53,6 +54,29 @@ def test_a_late_approval_does_not_reach_the_next_one() -> None:
     one.set(state=R.WAITING_APPROVAL, step="ok2", evidence="e2")
     assert MOVED in ask(one, "approve", seen=SEEN)
     assert taken(one) == []
+
+
+@pytest.mark.parametrize("verb", ["abort", "rollback", "halt", "pause", "approve"])
+def test_what_stops_the_run_needs_no_journal_and_everything_else_does(verb: str) -> None:
+    one = waiting() if verb == "approve" else desk(state=R.RUNNING)
+
+    def full(*_: Any) -> None:
+        raise JournalError("the journal cannot be written", "disk full")
+
+    one.on_verb = full
+    if verb == "halt":
+        one.halt(Verb("rollback", "the sentinel"))
+        no = ""
+    else:
+        no = ask(one, verb, "because", SEEN if verb == "approve" else ())
+    stops = verb not in ("pause", "approve")
+    assert (no == "", one.cancelled.is_set(), taken(one)) == (
+        stops, stops, [verb.replace("halt", "rollback")] if stops else [],
+    )  # fmt: skip
+    assert stops or "disk full" in no
+    assert not one.pause_asked
+    one.halt(Verb("abort", "the sentinel"))
+    assert len(taken(one)) == (not stops), "the first one stays"
 
 
 def test_a_second_press_does_not_answer_the_next_question() -> None:
@@ -127,20 +151,3 @@ def test_the_word_is_asked_for_as_it_is_and_is_clean_on_a_terminal() -> None:
     assert ask(waiting("cutover"), "approve", seen=SEEN, confirm="cutover") == ""
     assert "\x1b" not in ask(waiting("\x1b[31mred"), "approve", seen=SEEN)
     assert "reason" in ask(desk(state=R.PAUSED, reason="step_failed"), "skip", " \n\t")
-
-
-def test_a_halt_needs_no_journal_and_a_verb_does() -> None:
-    one = waiting()
-
-    def full(verb: Verb, step: str, attempt: int) -> None:
-        raise OSError("disk full")
-
-    one.on_verb = full
-    with pytest.raises(OSError, match="disk full"):
-        ask(one, "approve", seen=SEEN)
-    assert taken(one) == []
-    with pytest.raises(OSError, match="disk full"):
-        one.halt(Verb("rollback", "the sentinel"))
-    assert one.cancelled.is_set()
-    one.halt(Verb("abort", "the sentinel"))
-    assert taken(one) == ["rollback"], "the first one stays"

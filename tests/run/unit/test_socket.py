@@ -126,6 +126,32 @@ def test_a_client_that_leaves_at_once_costs_nothing(server: Server, path: Path) 
     assert send(path, {"verb": "status"})["ok"] is True
 
 
+def test_a_moment_without_descriptors_or_threads_ends_no_control(
+    server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is in its accept already: the first client is taken, the next ones are not."""
+    real, refused = server._socket, threading.Event()
+
+    class Full:
+        def accept(self) -> Any:
+            monkeypatch.setattr(server, "_socket", real)
+            refused.set()
+            raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(control, "AGAIN_S", 0.01)
+    monkeypatch.setattr(server, "_socket", Full())
+    assert send(path, {"verb": "status"})["ok"] is True
+    assert send(path, {"verb": "status"})["ok"] is True
+    assert refused.is_set()
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(control.threading.Thread, "start", start)
+    assert send(path, {"verb": "status"})["ok"] is True
+    assert send(path, {"verb": "pause"})["ok"] is True
+
+
 @pytest.mark.parametrize("kind", ["missing", "no directory", "file", "nobody listens"])
 def test_no_runner_is_a_message_with_a_way_out(path: Path, kind: str) -> None:
     if kind == "no directory":
