@@ -121,31 +121,32 @@ class Duty:
         """Until it is over; a tick that came late is not made up for."""
         due = self._clock.monotonic()
         while not self.over:
-            try:
-                self.tick()
-            except Exception as error:
-                # A guard that stumbles goes on. Its page grows old meanwhile, which others see.
-                self._stumbled(error)
+            self._go_on_after(self.tick)
             due = max(due + self._wait_s, self._clock.monotonic())
             while (left := due - self._clock.monotonic()) > 0 and not self.over:
-                ears = [self._means.inbox.descriptor, *self._means.watch.descriptors()]
-                try:
-                    if self._wait(ears, left):
-                        self._listen()
-                except Exception as error:
-                    self._stumbled(error)
-                    break
+                if not self._go_on_after(self._hear, left):
+                    self._clock.sleep(min(left, POLL_S))
+
+    def _hear(self, seconds: float) -> None:
+        if self._wait([self._means.inbox.descriptor, *self._means.watch.descriptors()], seconds):
+            self._listen()
 
     def close(self) -> None:
         """Let go of what it opened itself; its means are their owner's."""
         self._scribe.close()
 
-    def _stumbled(self, error: Exception) -> None:
-        self._wait_s = POLL_S
-        words = one_line(f"{type(error).__name__}: {error}")
-        if words != self._error:
-            self._error = words
-            self._means.ring.event("error", words)
+    def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
+        """A guard that stumbles goes on. Its page grows old meanwhile, which others see."""
+        try:
+            act(*given)
+        except Exception as error:
+            self._wait_s = POLL_S
+            words = one_line(f"{type(error).__name__}: {error}")
+            if words != self._error:
+                self._error = words
+                self._means.ring.event("error", words)
+            return False
+        return True
 
     def rehearse(self) -> None:
         """Walk every ordinary path once, so that its pages are there when memory is locked."""
@@ -203,8 +204,7 @@ class Duty:
     # -- once a second ---------------------------------------------------------------------------
 
     def _second(self, now: float) -> None:
-        means = self._means
-        self._second_at = now
+        means, self._second_at = self._means, now
         self._calm.forget()
         means.watch.tend()
         reap(means.killer, means.ring.event)
@@ -244,9 +244,7 @@ class Duty:
     def _reread(self) -> None:
         """The records anew."""
         alive, killer = self._means.alive, self._means.killer
-        killer.deny = alive.read(
-            lambda entries: deny_of(self.sheet, entries), self._clock.monotonic()
-        )
+        killer.deny = alive.read(lambda all: deny_of(self.sheet, all), self._clock.monotonic())
         self._targets_changed()
 
     def _targets_changed(self) -> None:
@@ -297,8 +295,6 @@ class Duty:
             lambda: self._means.spawn(self.sheet),
         )  # fmt: skip
         return self._aftermath
-
-    # -- what it is told -------------------------------------------------------------------------
 
     def _listen(self) -> None:
         if self._means.watch.tend():

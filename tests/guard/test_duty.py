@@ -299,7 +299,7 @@ def test_a_stumble_over_a_message_ends_no_watch(
     monkeypatch.setattr(one.duty, "_listen", listen)
     monkeypatch.setattr(one.duty, "_wait", lambda ears, seconds: True)
     one.duty.run()
-    assert (ticks, heard) == (3, 2)
+    assert (ticks, heard >= 2) == (3, True)
     assert one.events("error") == ["OSError: too many open files"]
 
 
