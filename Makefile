@@ -23,9 +23,10 @@ test: $(VENV)/.dev check
 test-all: test
 	$(PYTEST) -m full
 
-# writes anew what the tests of words compare with: read the difference before you commit it
+# writes anew the words and pictures that tests compare with: read the difference before you commit it
 golden: $(VENV)/.dev
-	$(BIN)/python -m pytest --snapshot-update $$(find tests -name test_words.py)
+	$(BIN)/python -m pytest --snapshot-update $$(find tests -name test_words.py) \
+	  tests/ui/test_snapshots.py
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -41,11 +42,12 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
 
 # changes the program in 200 places, one at a time: which changes does no test notice? MINUTES bounds
-# it, and a later call goes on where it ended; TIER=all tries the tests of test-all too
+# it, and a later call goes on where it ended; TIER=all tries the tests of test-all too, ENGINE=1
+# those that need Docker
 MINUTES ?= 60
 TIER ?= test
 mutants: $(VENV)/.dev
-	$(BIN)/python -m tests.mutants --minutes $(MINUTES) --tier $(TIER)
+	$(BIN)/python -m tests.mutants --minutes $(MINUTES) --tier $(TIER) $(if $(ENGINE),--engine)
 
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev

@@ -8,9 +8,9 @@ import re
 import secrets
 import socket
 
-WORKERS = 4
-WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or WORKERS - 1)
-PORTS = range(20_000, 32_768)[WORKER % WORKERS :: WORKERS]
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+PORTS = range(20_000, 32_768)[WORKER::WORKERS]
 """Below those that the kernel gives to connections, so that a server that is started anew finds its
 own; and others for each worker, since a port is chosen some time before it is used."""
 _given: set[int] = set()

@@ -58,7 +58,7 @@ def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
-    """How close its rate comes to the server's depends on the load: no client is above it."""
+    """How close its rate comes to the server's depends on the load; one above it is not kept."""
     result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2))
     assert result.voids == []
     assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (2, 0)

@@ -15,7 +15,7 @@ from console.gguf.window import FIRST_READ
 from tests.gguf.server import serving
 from tests.gguf.test_remote import DATA, TOKEN
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def test_a_process_group_and_its_children(outside: Outside, sleeper: Sleeper) ->
     assert group["ram"] > MIB
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     program = [sys.executable, "-c", FORKS.format(", start_new_session=True")]
     leader = enclosure.popen(program, start_new_session=True)

@@ -40,7 +40,8 @@ class Result(NamedTuple):
     id: str
     tier: str
     outcome: str
-    """`lost` is a mutant that is not found any more; at `error` no chosen test could run."""
+    """killed, timeout or survived; uncovered where no test runs the line, lost where the program
+    has no such place any more, error where none of the chosen tests could be run."""
     seconds: str
     ran: str
     left: str
@@ -155,7 +156,7 @@ def main() -> None:
     add = parser.add_argument
     add("--write", action="store_true", help="draw a new list")
     add("--tier", choices=TIERS, default="test", help="whose tests: make test's, or all")
-    add("--minutes", type=float, default=60, help="for everything; what is left is named")
+    add("--minutes", type=float, default=60, help="begin no mutant after; what is left is named")
     add("--seconds", type=float, default=60, help="of tests for one mutant and tier")
     add("--jobs", type=int, default=os.cpu_count() or 1)
     add("--only", nargs="+", default=[], metavar="ID")
@@ -187,13 +188,15 @@ def try_out(options: argparse.Namespace) -> None:
     results.parent.mkdir(parents=True, exist_ok=True)
     if options.coverage is None and not (place / "whole").exists():
         print("measuring which tests run which lines; once for this state of the tree", flush=True)
-        coverage_map.measure(root, place, options.tier, options.jobs + 1, options.minutes * 60)
+        if not coverage_map.measure(root, place, options.tier, options.jobs + 1):
+            sys.exit("the tests could not be run to their end: nothing was measured")
     mutants = [one for one in faults.read() if not options.only or one.id in options.only]
     coverage = CoverageMap(place, root, {mutant.file for mutant in mutants})
     with suppress(KeyboardInterrupt):
         Trial(options, coverage, results).run(mutants, root)
     said = verdicts(read_results(results))
     print(*Counter(said.get(mutant.id, "not reached") for mutant in mutants).items(), results)
+    print("not reached:", *(mutant.id for mutant in mutants if mutant.id not in said))
 
 
 if __name__ == "__main__":

@@ -59,8 +59,9 @@ def fingerprint(root: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def measure(root: Path, place: Path, tier: str, workers: int, limit_s: float) -> None:
-    """Run the tests of a tier under coverage; what fails or is left out is not used."""
+def measure(root: Path, place: Path, tier: str, workers: int) -> bool:
+    """Run the tests of a tier under coverage, however long that takes; a test that fails is not
+    used. False when the tests did not come to their end."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     (place / "rc").write_text(RC.format(place=place))
@@ -71,8 +72,10 @@ def measure(root: Path, place: Path, tier: str, workers: int, limit_s: float) ->
         "--cov-context=test", "--cov-report=", *(["-m", "not full"] if tier == "test" else []),
     ]  # fmt: skip
     env = {**os.environ, "MUTANTS_MEASURE": str(place), "PYTHONPATH": str(place)}
-    subprocess.run(call, cwd=root, env=env, check=False, timeout=limit_s)
+    if subprocess.run(call, cwd=root, env=env, check=False).returncode not in (0, 1):
+        return False
     (place / "whole").touch()
+    return True
 
 
 class CoverageMap:
@@ -96,9 +99,10 @@ class CoverageMap:
                                 if context and context[2] in self.tests}  # fmt: skip
 
     def of(self, file: str, lines: set[int], around: set[int]) -> list[Test]:
-        """The tests that run these lines, or else the lines around them: first what does so in its
-        own process, is quick, and is of the file's room, those of one test file together. At last
-        what bears the file's name, for lines that ran in a process that was killed."""
+        """The tests that run these lines, or else the lines around them. First come those that run
+        them in their own process, then quick ones, then those of the file's room; the tests of one
+        file stay together. Tests named like the file come last: a process that was killed has left
+        no coverage of the lines it ran."""
         ran: set[tuple[str, bool]] = set()
         for some in (lines, around):
             ran = ran or set().union(*(self._lines.get((file, line), ()) for line in some))

@@ -1,9 +1,11 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
     python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
+        [--outlive FILE]
 
 `--loading N` answers 503 to the first N looks at /health; `--slow S` takes S seconds for a
-completion. Only the standard library.
+completion, `--outlive FILE` gives none before the process whose pid is in that file has ended. Only
+the standard library.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class Handler(BaseHTTPRequestHandler):
     loading = 0
     tok_s = 50.0
     slow = 0.0
+    outlive = ""
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -32,6 +35,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"error": {"message": "no such path"}})
 
     def do_POST(self) -> None:
+        while Handler.outlive and not has_ended(Handler.outlive):
+            time.sleep(0.01)
         time.sleep(Handler.slow)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked["max_tokens"])
@@ -58,6 +63,20 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+def has_ended(file: str) -> bool:
+    """Whether the process whose pid is in the file has been there, and is gone or a zombie."""
+    try:
+        with open(file) as text:
+            pid = int(text.read())
+    except (OSError, ValueError):
+        return False
+    try:
+        with open(f"/proc/{pid}/stat") as text:
+            return text.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def main(arguments: list[str]) -> None:
     if "--loading" in arguments:
         Handler.loading = int(arguments[arguments.index("--loading") + 1])
@@ -65,6 +84,8 @@ def main(arguments: list[str]) -> None:
         Handler.tok_s = float(arguments[arguments.index("--tok-s") + 1])
     if "--slow" in arguments:
         Handler.slow = float(arguments[arguments.index("--slow") + 1])
+    if "--outlive" in arguments:
+        Handler.outlive = arguments[arguments.index("--outlive") + 1]
     if "--ignore-term" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer.allow_reuse_address = True

@@ -18,6 +18,7 @@ from console.errors import Exit
 from console.rollback import ladder, live, ram, stop
 from console.rollback import restore as restores
 from console.rollback.ladder import Ladder
+from console.rollback.lock import Lock
 from console.rollback.plan import EngineAddress
 from console.rollback.report import RUNGS, Result, new_trigger, read_lines
 from console.services import process
@@ -178,7 +179,9 @@ def test_two_at_once_share_one_ladder(stage: Stage) -> None:
     assert (stage.root / "base.log").read_text().count("stand-in listens") == 1
 
 
-def test_follower_climbs_when_the_first_one_dies(stage: Stage) -> None:
+def test_follower_climbs_when_the_first_one_dies(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ladder killed half way leaves no final line; the second one takes over."""
     code = (
         "import sys, time, fcntl, os\n"
@@ -191,10 +194,17 @@ def test_follower_climbs_when_the_first_one_dies(stage: Stage) -> None:
     holder = stage.spawn([sys.executable, "-c", code, str(lock)], cookie="holder")
     until(lambda: "held" in (stage.root / "log").read_text(), "it says held")
     results: list[Result] = []
+    tries, taken = list[bool](), Lock.taken
+
+    def tried(lock: Lock) -> bool:
+        tries.append(taken(lock))
+        return tries[-1]
+
+    monkeypatch.setattr(Lock, "taken", tried)
     thread = threading.Thread(target=lambda: results.append(stage.climb()))
     thread.start()
-    until(lambda: thread.is_alive())
-    assert not results
+    until(lambda: len(tries) > 2, "it tries again")
+    assert (any(tries), stage.lines) == (False, [])
     process.send(*holder, signal.SIGKILL)
     thread.join(60)
     assert results

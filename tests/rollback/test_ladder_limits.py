@@ -59,10 +59,12 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
 
 def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     port = free_port()
-    dies = ProcessSpec(("sh", "-c", "echo address already in use; exit 1"))
+    pid = str(stage.root / "pid")
+    dies = ProcessSpec(("sh", "-c", f"echo address already in use; echo $$ > {pid}; exit 1"))
     stage.base(url=f"http://127.0.0.1:{port}", process=dies)
     # It says 503 to the first look, so that the baseline is started, and 200 to the others.
-    other = stage.spawn([*standin(port, "--loading", "1", "--slow", "0.5").argv], cookie="other")
+    words = ("--loading", "1", "--outlive", pid)
+    other = stage.spawn([*standin(port, *words).argv], cookie="other")
     until(lambda: _listens(port), "it listens")
     result = stage.climb()
     assert not result.serving

@@ -305,11 +305,13 @@ def test_plan_in_memory_serves_when_the_file_is_gone(
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_command_goes_through_the_warm_ladder_or_helps_itself(
-    stage: Stage, start_warm: Warm, stuck: bool
+    stage: Stage, start_warm: Warm, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
     child = start_warm()
     if stuck:
         os.kill(child.pid, signal.SIGSTOP)
+    else:
+        monkeypatch.setattr("console.rollback.command.WARM_WORD_S", 60.0)
     stage.point(alive=True, started_at=SystemClock().now())
     assert rollback(None, False, stage.lines.append).serving
     assert stage.lines[-1]["rung"] == "done"

@@ -92,7 +92,7 @@ def test_an_engine_that_is_not_well_is_said_so_in_time(
     assert "\x1b" not in text
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_a_socket_that_may_not_be_opened() -> None:
     """In a child that gives up root: permissions do not bind root."""
 

@@ -60,7 +60,7 @@ def gone(pid: int, start: int) -> bool:
     return not process.alive(pid, start)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_the_end_of_a_process_is_the_end_of_all_it_started(
     escaping: subprocess.Popen[bytes],
 ) -> None:
@@ -76,7 +76,7 @@ def test_the_end_of_a_process_is_the_end_of_all_it_started(
     assert not Path(path).exists()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 @pytest.mark.parametrize("leader", ["lives", "is gone"])
 def test_a_guard_kills_who_got_away(
     escaping: subprocess.Popen[bytes], tmp_path: Path, leader: str
@@ -170,7 +170,7 @@ def test_a_forged_group_is_nobodys() -> None:
         assert enclosure.end(path, pid, start) == 0
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_it_is_found_from_another_session(escaping: subprocess.Popen[bytes]) -> None:
     """For root every login has a group of its own."""
     path = escaped(escaping)[0]

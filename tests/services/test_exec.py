@@ -171,7 +171,7 @@ def test_a_command_that_the_engine_has_not_begun_yet_is_not_called_stopped(
 
 
 @only_real
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_without_permission_to_signal_it_is_killed_from_inside(box: Box) -> None:
     """A user who may use the engine, but not signal what it runs."""
     line = Line(unix_host(box.client).removeprefix("unix://"))

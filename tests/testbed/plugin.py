@@ -7,7 +7,7 @@ OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skippi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -15,8 +15,10 @@ import pytest
 from tests.testbed import image, nvml
 from tests.testbed.cache import Shared, Unavailable
 from tests.testbed.engine import SESSIONS, Engine, clean, ensure_engine
+from tests.waiting import busiest
 
 T = TypeVar("T")
+REQUIRED = os.environ.get("OMNI_REQUIRE_ENGINE") == "1"
 MARK = "engine"
 PREFIX = "no real part: "
 FIXTURES = {"engine", "docker_env", "llama_image", "busy_image"}
@@ -71,7 +73,7 @@ def _need(make: Callable[[], T]) -> T:
 
 def lacking(reason: str) -> NoReturn:
     """This machine lacks what a test needs: a skip, or a failure under OMNI_REQUIRE_ENGINE=1."""
-    if os.environ.get("OMNI_REQUIRE_ENGINE") == "1":
+    if REQUIRED:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
@@ -100,6 +102,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker(MARK):
         _need(item.config.stash[_KEY].get)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure says where the run of its world stood, whatever it was that ran out. Where nothing
+    may be lacking, a skip for want of root or of a program is a failure too."""
+    report = yield
+    if report.skipped and REQUIRED and "needs " in str(report.longrepr):
+        report.outcome, report.longrepr = "failed", f"{report.longrepr}"
+    if report.when == "call" and report.failed:
+        for made in getattr(item, "funcargs", {}).values():
+            if callable(where := getattr(getattr(made, "world", made), "where", None)):
+                report.sections.append(("where the run stood", told(where)))
+                break
+    return report
+
+
+def told(where: Callable[[], str]) -> str:
+    try:
+        return "\n".join([where(), "busiest processes:", *busiest()])
+    except Exception as error:  # the report of a failure must not hide the failure
+        return f"cannot be told: {error!r}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -16,7 +16,7 @@ from console.rollback.report import LADDER, read_lines
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
-from tests.waiting import until
+from tests.waiting import ran_out, until
 from widgets.status_line import STATE_TONE
 
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
@@ -128,7 +128,7 @@ def press_until(
         assert terminal.child.poll() is None, terminal.text
         terminal.press(key)
         terminal.comes(true, each_s)
-    raise AssertionError(f"{key!r} does not lead there\n{terminal.text}")
+    raise AssertionError(ran_out(f"what {key!r} leads to", 40 * each_s, lambda: terminal.text))
 
 
 def answers(terminal: Terminal) -> None:

@@ -27,7 +27,7 @@ from tests.ui.place import ended, press_until, restored, seen
 from tests.ui.ssh_link import Link
 from tests.ui.ssh_login import Login, login, write_models
 from tests.ui.terminal import Terminal
-from tests.waiting import until
+from tests.waiting import ran_out, until
 
 pytestmark = pytest.mark.engine
 
@@ -127,7 +127,7 @@ def told(far: Login, terminal: Terminal, key: str) -> None:
         terminal.press(key)
         if terminal.comes(lambda: len(far.box.world.view().verbs) > before, 10.0):
             return
-    raise AssertionError(f"{key} is not taken\n{terminal.text}")
+    raise AssertionError(ran_out(f"{key} is taken", 50.0, lambda: terminal.text))
 
 
 def stepped(far: Login, terminal: Terminal, step: str, state: str = "succeeded") -> None:

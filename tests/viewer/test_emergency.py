@@ -245,7 +245,7 @@ def test_many_presses_at_once_are_one(warmed: Child, key: Key) -> None:
     ended(emergency.follow(emergency.press()))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root meets other users' pointers")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to meet other users' pointers")
 def test_root_leaves_another_users_live_run_to_the_command(
     stage: Stage, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:

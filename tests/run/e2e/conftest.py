@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     all, and those of host processes beside each other: each has a world of its own."""
     for item in items:
         if item.path.parent == HERE:
-            chosen = item.name in ONE_OF_EACH_KIND
+            chosen = item.name in {*ONE_OF_EACH_KIND, "test_make_test_has_one_of_each_kind"}
             item.add_marker(pytest.mark.alone if chosen else pytest.mark.full)
 
 

@@ -35,7 +35,7 @@ def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> It
     bench.close()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a control group everywhere")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_who_left_the_session_ends_with_a_service_of_another_login(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

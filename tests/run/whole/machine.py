@@ -67,6 +67,8 @@ class Machine:
         self.table: dict[int, Scripted] = {}
         self.scripts: dict[int, Script] = {}
         """Port → how the engines that are started there behave."""
+        self.passed = 0.0
+        """Seconds by which a test has put the clocks of all scripted processes forward."""
         self.programs: dict[str, Callable[[Scripted, Sequence[str]], None]] = {}
         """Module of the console → what a process of it does, in a thread."""
         self._numbers = itertools.count(FIRST_PID)

@@ -1,4 +1,4 @@
-"""Blue/green on real llama.cpp servers: clients on the production port reach the candidate, and
+"""Blue/green on scripted engines: clients on the production port reach the candidate, and
 whatever dies on the way, a rollback gives them the baseline."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, stay
 from tests.run.world import WorldBase as World
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
-LONG = "id: cut, cutover: {to: cand, watch: 10m, every: 1s, then: stay}"
+LONG = "id: cut, cutover: {to: cand, watch: 30d, every: 1s, then: stay}"
 FAULTS = (
     "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
     "after_effect@cut", "after_result@cut",

@@ -1,4 +1,4 @@
-"""The runner dies by SIGKILL at a named point; a rollback or a resume sets everything right.
+"""The runner dies at a named point; a rollback or a resume sets everything right.
 
 The candidate is exclusive: at most of these points the baseline is down. Each step that is not
 idempotent appends its name to a file each time it really acts.

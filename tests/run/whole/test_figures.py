@@ -1,4 +1,4 @@
-"""Figures of real engines and of what llama-bench prints, from the step to the gate."""
+"""What llama-bench prints and what a run before it measured, from the step to the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preflight steps and downloads in real runs, against a hub of true shapes over loopback."""
+"""Preflight steps and downloads in whole runs, against a hub of true shapes over loopback."""
 
 from __future__ import annotations
 

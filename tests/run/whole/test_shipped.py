@@ -1,4 +1,4 @@
-"""Shipped trials on the example site's machine end before anything is paid for, with the sum."""
+"""Shipped trials on the example site's machine end before they cost anything, and say why."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from console.command import follow
 from console.journal.store import Journal
 from console.preflight import cards
 from console.rollback import warm
-from console.run import engines, fault, launch
+from console.run import engines, fault, launch, switch
 from console.run import process as runner
 from console.run.context import Attempt, Context
 from console.run.control import Desk, Server
@@ -56,10 +56,10 @@ class MachineClock(SystemClock):
         self._skipped = 0.0
 
     def monotonic(self) -> float:
-        return super().monotonic() + self._skipped
+        return super().monotonic() + self._skipped + self._machine.passed
 
     def now(self) -> float:
-        return super().now() + self._skipped
+        return super().now() + self._skipped + self._machine.passed
 
     def sleep(self, seconds: float) -> None:
         self._machine.check()
@@ -166,6 +166,9 @@ class ScriptedWorld(WorldBase):
         patch.setattr(cards, "ask", self._cards(cards.ask))
         patch.setattr(engines, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
+        patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
+        # a relay is a real child: its readiness is waited for on a clock that skips the pauses
+        patch.setattr(switch, "RELAY_READY_S", 3000.0)
 
     # -- what a scripted process does ----------------------------------------------------------
 
