@@ -48,8 +48,10 @@ def escaped(child: subprocess.Popen[bytes]) -> tuple[str, int, int]:
     assert path, "root makes groups here"
 
     def away() -> list[int]:
+        """Read twice: the one between has ancestors no more once it has ended."""
         found = [pid for pid in cgroup.pids(path) if pid != child.pid]
-        return [pid for pid in found if process.ancestry(pid).isdisjoint({child.pid})]
+        alone = len(found) == 1 and process.ancestry(found[0]).isdisjoint({child.pid})
+        return found if alone and {*cgroup.pids(path)} == {child.pid, *found} else []
 
     (pid,) = until(away, "it is away")
     assert [one.pid for one in process.members(child.pid, start)] == [child.pid]
