@@ -18,7 +18,6 @@ from console.benchmark.client import (
     Endpoint,
     OnEvent,
     endpoint,
-    new_client,
     stream_chat,
 )
 from console.benchmark.concurrent import Level, Say, measure_level
@@ -28,6 +27,7 @@ from console.benchmark.statistics import MetricSummary, cv, finite, summarise
 from console.benchmark.stream import SILENCE_S, FailureKind, Reply
 from console.benchmark.waiting import Waiting
 from console.clock import Clock, SystemClock
+from console.services.probe import ProbeError, fetch
 from console.text import one_line
 
 __all__ = ["METRICS", "BenchmarkResult", "Protocol", "run_benchmark"]
@@ -330,23 +330,15 @@ class _Bench:
 
 
 def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object at `path` of the server (POST with a body); {} for anything else."""
-    import httpx
-
+    """The JSON object at `path` of the server (POST with a body); {} for anything else, and for
+    what is not there whole after INFO_S."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if body is not None else None
+    asked = endpoint(url, path)
     try:
-        with (
-            new_client(url, INFO_S) as client,
-            client.stream("GET" if body is None else "POST", endpoint(url, path), json=body) as got,
-        ):
-            if got.status_code != 200:
-                return {}
-            text = b""
-            for chunk in got.iter_bytes():
-                text += chunk
-                if len(text) > INFO_LIMIT:
-                    return {}
-        value = json.loads(text)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError):
+        reply = fetch(asked, body=data, timeout_s=INFO_S, limit=INFO_LIMIT, headers=headers)
+        value = json.loads(reply.body) if reply.status == 200 else None
+    except (ProbeError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

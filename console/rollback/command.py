@@ -10,6 +10,7 @@ from console.clock import Clock, SystemClock
 from console.rollback import wake
 from console.rollback.finder import Finder, name_of
 from console.rollback.hold import held
+from console.rollback.lock import is_held
 from console.rollback.plan import SealedPlan
 from console.rollback.report import (
     LADDER,
@@ -27,6 +28,8 @@ from console.text import one_line
 WARM_WORD_S = 0.5
 """A warm ladder that says nothing for this long is not waited for."""
 POLL_S = 0.005
+MOST_CLIMBS = 3
+"""How often a run that began during the climb is rolled back, too."""
 LOOK_S = 0.25
 """How often it is looked whether the ladder that is followed still lives."""
 
@@ -53,21 +56,31 @@ def rollback(
     if os.getuid() == 0:
         # before root is dropped: the interpreter's own files may be readable by root alone
         import console.rollback.ladder  # noqa: F401
-    choice = Finder(site_seal, explicit_site, note).find()
-    if choice is None:
-        result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
-        _say(emit, clock, trigger, "ok", result.detail, **result.fields())
-        return result
+    finder = Finder(site_seal, explicit_site, note)
     with held():
-        note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
-        asked(choice.plan.rollback_dir, who, clock.now())
-        followed = _through_warm(choice.plan, emit, clock)
-        if followed is not None:
-            return followed
-        # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
-        from console.rollback.ladder import Ladder
+        for _ in range(MOST_CLIMBS):
+            choice = finder.find()
+            if choice is None:
+                result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
+                _say(emit, clock, trigger, "ok", result.detail, **result.fields())
+            else:
+                note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
+                asked(choice.plan.rollback_dir, who, clock.now())
+                result = _climb(choice.plan, emit, clock, trigger)
+            if not finder.has_begun(choice):
+                break
+            note("a run has begun meanwhile")
+    return result
 
-        return Ladder(choice.plan, clock=clock, trigger=trigger, emit=emit).run()
+
+def _climb(plan: SealedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
+    followed = _through_warm(plan, emit, clock)
+    if followed is not None:
+        return followed
+    # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
+    from console.rollback.ladder import Ladder
+
+    return Ladder(plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
 def _say(
@@ -108,7 +121,8 @@ def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result |
             return None
         if seen and now - looked >= LOOK_S:
             looked = now
-            if not wake.is_warm(directory, running=True):
+            # gone, or through without its last line, which a full disk did not take
+            if not wake.is_warm(directory, running=True) or not is_held(directory):
                 return follower.poll()
         clock.sleep(POLL_S)
 

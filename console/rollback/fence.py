@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 
 from console.errors import ServiceError
 from console.rollback.scene import Scene, together
-from console.services import enclosure, process
+from console.services import enclosure, process, resident
+from console.services.resident import kill_wait_s
 
 TERM_S = 3.0
 """How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
@@ -67,7 +68,8 @@ def stray_steps(scene: Scene) -> int:
         for e in entries
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
-    together([_group(scene, step) for step in steps], TERM_S + process.KILL_WAIT_S + 5)
+    limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
+    together([_group(scene, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
             enclosure.end(e.group, e.pid, e.start, spared)
@@ -79,7 +81,8 @@ def stray_steps(scene: Scene) -> int:
         for s in process.members(e.pid, e.start)
     }
     strays = _strays(scene, spared | candidates)
-    for number, limit_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, process.KILL_WAIT_S)):
+    kill_s = kill_wait_s(resident.of(pid for pid, _ in strays))
+    for number, limit_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, kill_s)):
         if not _end_strays(scene, spared | candidates, number, limit_s):
             break
     ended = len(steps) + len(strays)

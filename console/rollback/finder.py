@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,13 @@ from console import paths
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
 from console.rollback import pointer as pointers
+from console.rollback.others import live_others, roll_back_first
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
 from console.rollback.pointer import Pointer
 from console.services import process
 
+RUNNER_S = 3.0
+"""How long a killed runner may take to be gone."""
 Seal = Callable[[], SealedPlan]
 
 
@@ -50,6 +55,12 @@ class Finder:
             return Choice(self.site_seal(), "the site file")
         return self._without_a_run()
 
+    def has_begun(self, choice: Choice | None) -> bool:
+        """Whether a run of one's own is on now that this choice did not know."""
+        mine = pointers.read(os.getuid())
+        known = choice.plan.run_id if choice is not None else ""
+        return mine is not None and mine.run_id != known and process.alive(mine.pid, mine.start)
+
     def _as_user(self) -> Choice | None:
         """One's own run; another user's is named, never acted on."""
         mine = pointers.read(os.getuid())
@@ -61,16 +72,17 @@ class Finder:
         return None
 
     def _as_root(self) -> Choice | None:
-        """Any user's run, acted on as that user: a forged one gains nobody anything."""
+        """Root's own run, or that of whoever called sudo; another user's where there is nothing of
+        root's own. What another user wrote stands in the way of neither."""
         sudo = os.environ.get("SUDO_UID", "")
         behind = int(sudo) if sudo.isdigit() else 0
-
-        def rank(found: Pointer) -> tuple[bool, bool, bool]:
-            dead = not process.alive(found.pid, found.start)
-            return (dead, found.uid != os.getuid(), found.uid != behind)
-
-        every = sorted(pointers.find_all(), key=rank)  # stable: the newest first after that
-        for chosen in every:
+        mine = [found for uid in {0, behind} if (found := pointers.read(uid)) is not None]
+        mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
+        others = live_others({0, behind})
+        if mine or self._has_own():
+            for other in others:
+                roll_back_first(other, self.note)
+        for chosen in mine:
             if chosen.uid != os.getuid():
                 self._act_as(chosen.uid, "whose run it is")
                 return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
@@ -80,7 +92,17 @@ class Finder:
             runs = Path(home) / ".local/state" / paths.APP / "runs"
             if runs.is_dir() and runs.stat().st_uid == behind:
                 self._act_as(behind, "whose runs these are")
+                return None
+        if self._has_own():
+            return None
+        dead = [p for p in pointers.find_all() if p.uid not in {0, behind} and p not in others]
+        for chosen in (*others, *dead):
+            self._act_as(chosen.uid, "whose run it is")
+            return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
         return None
+
+    def _has_own(self) -> bool:
+        return self.site_seal is not None or next(self._plans(paths.runs_dir()), None) is not None
 
     def _act_as(self, uid: int, why: str) -> None:
         become(uid)
@@ -118,7 +140,21 @@ class Finder:
             return choice
 
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
-        return self._plan(Path(pointer.run_dir) / ROLLBACK / PLAN, source)
+        path = Path(pointer.run_dir) / ROLLBACK / PLAN
+        if not path.exists() and process.alive(pointer.pid, pointer.start):
+            self._end_start(pointer)
+        return self._plan(path, source)
+
+    def _end_start(self, pointer: Pointer) -> None:
+        """A run that has nothing sealed has taken nothing down: without its runner it never was."""
+        self.note(f"run {pointer.run_id} is just starting: its runner is ended")
+        deadline = time.monotonic() + RUNNER_S
+        try:
+            process.send(pointer.pid, pointer.start, signal.SIGKILL)
+        except OSError as error:
+            self.note(f"its runner, pid {pointer.pid}, cannot be ended: {error.strerror}")
+        while process.alive(pointer.pid, pointer.start) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def _plan(self, path: Path, source: str) -> Choice | None:
         try:

@@ -44,14 +44,18 @@ class Lock:
 
     def holder_stopped(self) -> bool:
         """Whether a process that holds it, as far as the kernel says which, was stopped."""
-        try:
-            inode = os.fstat(self._descriptor).st_ino
-            table = Path("/proc/locks").read_text()
-        except OSError:
-            return False
-        form = rf"^\d+: FLOCK +\w+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:{inode} "
-        holders = [int(pid) for pid in re.findall(form, table, re.MULTILINE)]
-        return any(is_stopped(pid) for pid in holders)
+        return any(is_stopped(pid) for pid in holders(self._descriptor))
+
+
+def holders(file: int | Path) -> set[int]:
+    """The pids that hold a file's flock, as far as the kernel says which."""
+    try:
+        inode = os.stat(file).st_ino
+        table = Path("/proc/locks").read_text()
+    except OSError:
+        return set()
+    form = rf"^\d+: FLOCK +\w+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:{inode} "
+    return {int(pid) for pid in re.findall(form, table, re.MULTILINE)}
 
 
 def is_held(directory: Path) -> bool:
@@ -78,5 +82,8 @@ def _opened(directory: Path, flags: int) -> int:
         (directory, os.O_RDONLY | os.O_DIRECTORY),
     ):
         with contextlib.suppress(OSError):
-            return os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+            found = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            with contextlib.suppress(OSError):  # one that others may open, they may hold as well
+                os.fchmod(found, 0o700 if path == directory else 0o600)
+            return found
     return -1

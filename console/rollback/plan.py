@@ -135,11 +135,15 @@ def write(plan: SealedPlan, path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Temporary file, fsync, rename, fsync of the directory. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
+
+    The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
+    may write nobody can have put something in its place.
+    """
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     descriptor = -1
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(beside, flags, mode)
         os.fchmod(descriptor, mode)
         data = text.encode("utf-8", "surrogateescape")

@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from console import paths
+from console.rollback import live
+from console.rollback.plan import SealedPlan
+from console.services import process, relay
+from console.services.listener import listener
 
 SIZE_LIMIT = 4096
 
@@ -33,6 +37,22 @@ class Served:
 def proof_file(site: str) -> Path:
     """Where the newest proof of a site's baseline is kept."""
     return paths.state_dir() / "proof" / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.json"
+
+
+def instead_of_baseline(plan: SealedPlan) -> str:
+    """Which service of a run answers at the baseline's address in its place; "" for none known. Its
+    completion proves nothing of the baseline."""
+    switched = relay.at(plan.baseline.url)
+    if switched is not None:
+        return f"{switched.service}, by a cutover,"
+    who = listener(plan.baseline.url) if plan.run_dir else None
+    if who is None:
+        return ""
+    for entry in live.read(plan.rollback_dir / live.LIVE):
+        group = process.members(entry.pid, entry.start) if entry.kind == "process" else []
+        if entry.name != plan.baseline.name and who.pid in {one.pid for one in group}:
+            return entry.name
+    return ""
 
 
 def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for RAM: a killed process gives its pages back some 80 ms a GiB, on a busy machine later.
+"""Waiting for RAM: a killed process gives its pages back some 80 ms a GiB, a busy machine's later.
 
 Whoever is seen to be gone has given everything back already, so an ordinary rollback only makes
 sure. What the sentinel killed may be at it for half a minute, and a baseline that starts meanwhile
@@ -15,6 +15,7 @@ from typing import Any
 
 from console.rollback.report import LADDER, read_lines
 from console.rollback.scene import Scene
+from console.services.resident import GIB, TEARDOWN_S
 from console.units import format_bytes, format_duration
 
 MEMINFO = "/proc/meminfo"
@@ -70,11 +71,26 @@ def _while_rising(scene: Scene, descriptor: int, first: int, now: int) -> str:
         if now - before <= STEP:
             came = format_bytes(max(0, now - first))
             return f"{format_bytes(now)} of RAM available, {came} of it came back meanwhile"
-        if at - begun >= WAIT_S:
+        if at - begun >= WAIT_S + scene.held / GIB * TEARDOWN_S:
             return f"{format_bytes(now)} of RAM available and still rising after {waited}; going on"
         if at - noted >= NOTE_S:
             noted = at
             scene.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
+
+
+def lacking(scene: Scene) -> str:
+    """What is not back of the RAM that the stopped ones held, in words; empty when it is, or nobody
+    knows. The baseline is started all the same: others may have taken it."""
+    now = available_now()
+    if now is None or scene.available is None:
+        return ""
+    short = scene.available + scene.held * (1 - SLACK_PART) - SLACK - now
+    if short <= 0:
+        return ""
+    return (
+        f"{format_bytes(short)} of the {format_bytes(scene.held)} that was held is not back: "
+        f"{format_bytes(now)} of RAM available"
+    )
 
 
 def missing(scene: Scene, breach: Path) -> str:
@@ -114,6 +130,18 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
     if limit.get("metric") == "host.ram_available":
         expected = max(expected, float(limit.get("below") or 0))
     return expected, at
+
+
+def available_now() -> int | None:
+    """MemAvailable in bytes; None where it is not known."""
+    try:
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return available(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_scarce(path: str = MEMINFO) -> bool:

@@ -43,7 +43,7 @@ class Readiness:
             trouble = self._ready() or self._completion()
             if not trouble:
                 # It may have died of the taken address while somebody else gave its answers.
-                if self.baseline.running(OWNER_S) is not False:
+                if self.baseline.is_ours(OWNER_S):
                     return True
                 trouble = "completion", self._stranger()
             rung, detail = trouble
@@ -69,7 +69,7 @@ class Readiness:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
             if state is Health.SERVING:
-                if self.baseline.running(OWNER_S) is False:
+                if not self.baseline.is_ours(OWNER_S):
                     return "ready", self._stranger()
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.scene, "after ready")

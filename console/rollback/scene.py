@@ -18,6 +18,7 @@ from console.rollback.plan import SealedPlan
 from console.rollback.report import Report
 from console.services import bounded, process
 from console.services.engine import RawEngine
+from console.services.resident import Resident
 from console.text import decode, one_line
 from console.units import format_duration
 
@@ -46,6 +47,10 @@ class Scene:
     groups: list[tuple[int, int]] = field(default_factory=list)
     """(pid, start) of process groups that were told to stop."""
     failures: list[str] = field(default_factory=list)
+    held: int = 0
+    """Bytes of RAM that what was told to stop held for itself."""
+    available: int | None = None
+    """Bytes of RAM that were available before anything was told to stop."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -53,6 +58,11 @@ class Scene:
         """Count something that was really ended; rungs do it from several threads."""
         with self._lock:
             self.stopped += count
+
+    def told(self, holding: Resident) -> None:
+        """Something was told to stop that held this; rungs do it from several threads."""
+        with self._lock:
+            self.held += holding.own
 
     @property
     def grace_s(self) -> float:
@@ -69,6 +79,11 @@ class Scene:
     def live(self) -> list[Live]:
         """What the run recorded as alive, read anew: a start may have been in flight."""
         return livelog.read(self.plan.rollback_dir / livelog.LIVE)
+
+    @property
+    def stop_failed(self) -> bool:
+        """Whether something that was to be stopped may still run."""
+        return self.engine_away or any(text.startswith("stop:") for text in self.failures)
 
     def fail(self, rung: str, detail: str) -> None:
         """Record a failure and go on: every rung continues past errors."""

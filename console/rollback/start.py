@@ -55,7 +55,13 @@ class Baseline:
             return False
         if relay.at(self.plan.url) is not None:
             return False  # a candidate answers there, by a cutover that could not be ended
-        return self.running() is not False
+        return self.is_ours()
+
+    def is_ours(self, limit_s: float | None = None) -> bool:
+        """Whether what answers may be the baseline, as far as known. After a stop that failed a
+        candidate may answer in its place: then only a baseline that is known to run counts."""
+        running = self.running(limit_s)
+        return running is True if self.scene.stop_failed else running is not False
 
     def running(self, limit_s: float | None = None) -> bool | None:
         """Whether the container or process is up; None when nobody can tell."""

@@ -16,10 +16,12 @@ from typing import Any
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
 from console.rollback import ram
+from console.rollback.live import Live
 from console.rollback.scene import Scene, away, beside, joined, together
-from console.services import bounded, enclosure, process, relay
-from console.services.base import SERVICE_LABEL, role_label
+from console.services import bounded, enclosure, process, relay, resident
+from console.services.base import OWNER_LABEL, SERVICE_LABEL, role_label
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
+from console.services.resident import kill_wait_s, pids_of_container
 from console.text import decode
 from console.units import format_bytes, format_duration
 
@@ -45,10 +47,16 @@ def stop(scene: Scene) -> None:
     if scene.hurried:
         scene.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = scene.stopped, len(scene.failures)
-    worker = beside(lambda: _processes(scene))
+    scene.available = ram.available_now()
+    groups = _groups(scene)
+    scene.groups += groups
+    holding = resident.of(one.pid for group in groups for one in process.members(*group))
+    scene.told(holding)
+    limit_s = scene.grace_s + kill_wait_s(holding) + 5
+    worker = beside(lambda: _processes(scene, groups, limit_s))
     _containers(scene)
     if worker is not None:
-        joined([worker], scene.grace_s + process.KILL_WAIT_S + 5)
+        joined([worker], limit_s)
     if len(scene.failures) > failures:
         return
     ended = scene.stopped - before
@@ -74,24 +82,32 @@ def sweep(scene: Scene, when: str) -> None:
         _stop_containers(scene, engine, found)
 
 
-def _processes(scene: Scene) -> None:
-    spared = scene.spared()
-    mine = [
+def _mine(scene: Scene, spared: set[int]) -> list[Live]:
+    return [
         e for e in scene.live
         if e.kind == "process" and e.pid and not scene.outlives(e.name) and e.pid not in spared
     ]  # fmt: skip
+
+
+def _groups(scene: Scene) -> list[tuple[int, int]]:
+    """(pid, start) of the host processes to stop that live."""
+    spared = scene.spared()
     port = relay.port_of(scene.plan.baseline.url)
     groups = [(found.pid, found.start) for found in relay.every() if found.port == port]
-    groups += [(e.pid, e.start) for e in mine]
+    groups += [(e.pid, e.start) for e in _mine(scene, spared)]
     for candidate in scene.plan.candidates:
         if candidate.kind == "process" and not scene.outlives(candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.
             recorded = process.read_record(scene.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
-    alive = [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
-    scene.groups += alive
-    together([_process_task(scene, group) for group in alive], scene.grace_s + 20)
-    for e in mine:  # who left session, parents and environment behind is still in its group
+    return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
+
+
+def _processes(scene: Scene, groups: list[tuple[int, int]], limit_s: float) -> None:
+    together([_process_task(scene, group) for group in groups], limit_s)
+    spared = scene.spared()
+    # who left session, parents and environment behind is still in its group
+    for e in _mine(scene, spared):
         left = enclosure.end(e.group, e.pid, e.start, spared)
         if left:
             scene.ended(left)
@@ -173,9 +189,17 @@ def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
         row.id
         for row in rows
         if row.labels.get(role_label()) in ROLES
+        and not is_of_another(row.labels.get(OWNER_LABEL, ""), scene.plan.site_name)
         and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(scene, row.id, row.name)
     ]
+
+
+def is_of_another(owner: str, site: str) -> bool:
+    """Whether a container's owner label, UID:SITE, names another site, or (but for root) another
+    user. One without a label was made by an older release: it counts as ours."""
+    uid, _, named = owner.partition(":")
+    return bool(owner) and (named != site or (os.getuid() != 0 and uid != str(os.getuid())))
 
 
 def _untouchable(scene: Scene, identity: str, name: str) -> bool:
@@ -194,12 +218,19 @@ def is_up(container: dict[str, Any]) -> bool:
 
 def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:
     scene.containers += targets
-    limit_s = scene.grace_s + GONE_S + 15
-    if not together([_container_task(scene, engine, one) for one in targets], limit_s):
+    holding = {one: resident.of(pids_of_container(one)) for one in targets}
+    for one in holding.values():
+        scene.told(one)
+    most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
+    limit_s = scene.grace_s + most_s + 15
+    tasks = [_container_task(scene, engine, one, most_s) for one in targets]
+    if not together(tasks, limit_s):
         scene.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
 
-def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[[], None]:
+def _container_task(
+    scene: Scene, engine: RawEngine, identity: str, gone_s: float
+) -> Callable[[], None]:
     short = identity[:12]
 
     def task() -> None:
@@ -211,7 +242,7 @@ def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[
                 engine.kill(identity)
             except EngineError as worse:
                 scene.report.note("stop", f"{short}: {worse}")
-        if _await_gone(scene, engine, identity):
+        if _await_gone(scene, engine, identity, gone_s):
             scene.ended()
         else:
             scene.fail("stop", f"container {short} still runs")
@@ -219,8 +250,8 @@ def _container_task(scene: Scene, engine: RawEngine, identity: str) -> Callable[
     return task
 
 
-def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
-    deadline = scene.clock.monotonic() + GONE_S
+def _await_gone(scene: Scene, engine: RawEngine, identity: str, limit_s: float) -> bool:
+    deadline = scene.clock.monotonic() + limit_s
     pause = 0.01
     while True:
         try:
@@ -239,13 +270,15 @@ def _await_gone(scene: Scene, engine: RawEngine, identity: str) -> bool:
 def _with_command(scene: Scene) -> None:
     """The engine's socket did not work: the docker command may know another way in."""
     ours = {e.container for e in scene.live if e.container and not scene.outlives(e.name)}
-    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (role_label(), SERVICE_LABEL))
+    labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
+    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
         targets = []
         for line in scene.command(argv).splitlines():
-            identity, role, service, name = [*line.split("\t"), "", "", ""][:4]
+            identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
             marked = role in ROLES and not scene.outlives(service)
+            marked = marked and not is_of_another(owner, scene.plan.site_name)
             if (marked or identity in ours) and not _untouchable(scene, identity, name):
                 targets.append(identity)
         if targets:
@@ -263,7 +296,7 @@ def memory(scene: Scene) -> None:
     """
     report = scene.report
     killed = after_a_kill(scene)
-    if not (scene.stopped or killed):
+    if not (scene.stopped or scene.groups or scene.containers or killed):
         report.skipped("memory", "nothing was stopped")
         return
     report.begin("memory")
@@ -271,6 +304,9 @@ def memory(scene: Scene) -> None:
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
     words = ram.returned(scene, killed) or "the stopped ones are gone"
+    lacking = ram.lacking(scene)
+    if lacking:
+        report.note("memory", lacking)
     short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
     if scene.plan.gpus and scene.plan.exclusive:
         words = "; ".join([*([words] if killed else []), _vram_released(scene)])

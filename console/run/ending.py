@@ -15,11 +15,14 @@ from console.run.report import write_report
 from console.run.restoring import bring_back, restored
 from console.run.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.services import relay
+from console.services.probe import Health, health
 from console.text import one_line
 
 R = RunState
 ATTEMPTED = STEP_ENDS | {StepState.FAILED, StepState.IN_DOUBT}
 """A final step is attempted once, and never again by a rollback after the end."""
+LOOKS, LOOK_S = 3, 1.0
+"""A baseline counts as down after so many looks in vain, with so many seconds between."""
 TAIL = (RESTORE, BASELINE_AGAIN)
 """Rows that belong to the end of a run, whatever became of the steps before."""
 
@@ -44,7 +47,7 @@ class Ending:
         view = self.context.view
         if flow is Flow.ROLLBACK:
             self.roll_back(self._why())
-        elif flow is Flow.ABORT and (view.outage or view.services):
+        elif flow is Flow.ABORT and (view.outage or view.services or self._is_down()):
             self.context.enter(R.STOPPING, "abort")
             self.roll_back("abort")
         elif flow is Flow.ABORT:
@@ -71,16 +74,27 @@ class Ending:
                 run_attempts(self.context, planned)
                 doubt(self.context)
         if not stays and self._must_restore():
-            self.roll_back("the run ended with something still up")
+            self.roll_back("something is still up, or the baseline does not answer")
         elif self.context.desk.cancelled.is_set():
             self.context.enter(R.CANCELLED, "abort")
         else:
             self.context.enter(R.FAILED if failed else R.SUCCEEDED)
 
     def _must_restore(self) -> bool:
+        """Whether something is up that ends with the run, or the baseline does not answer: it may
+        have died without this run's doing, or with the runner that this one goes on for."""
         view = self.context.view
         keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
-        return view.outage or bool(set(view.services) - keeps)
+        return view.outage or bool(set(view.services) - keeps) or self._is_down()
+
+    def _is_down(self) -> bool:
+        base = self.context.plan.site.baseline_spec()
+        for number in range(LOOKS):
+            if number:
+                self.context.clock.sleep(LOOK_S)
+            if health(base.url, base.ready.path)[0] is Health.SERVING:
+                return False
+        return True
 
     def _stays(self) -> bool:
         """Whether the run ends with clients at a candidate: no step is left, nothing speaks

@@ -96,7 +96,8 @@ class Fleet:
         """Start a service and follow its log; the intent is in the journal already."""
         self._attempt = attempt
         log = self.context.run.log(name)
-        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
+        site = self.context.plan.site.name
+        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle), site)
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:

@@ -16,10 +16,14 @@ from pathlib import Path
 from console.errors import ConsoleError, Exit
 from console.paths import module_argv
 from console.run.directory import RunDir
+from console.services import bounded
 from console.text import clean_lines, one_line
 
 HANDSHAKE_S = 300.0
 """A big baseline may take its time for the one completion; the wait is shown."""
+
+UNIT_S = 30.0
+"""How long systemd may take to start or end the unit."""
 
 GONE_S = 5.0
 """How long a runner that refused may take to end."""
@@ -78,24 +82,40 @@ def _kills_user_processes() -> bool:
 def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:
     """Start the runner and wait for its word. Raises NotStarted when it refused."""
     how = detachment()
-    read_end, write_end = os.pipe()
     argv = [*module_argv("console.cli"), "runner", str(run.path), *options]
     if how.unit:
-        # a unit inherits no descriptors: it says its word in a file that this side polls
-        said = run.path / "runner.word"
-        said.unlink(missing_ok=True)
-        argv = [
-            "systemd-run", "--user", "--collect", "--quiet", f"--unit=omni-console-{run.id}",
-            # the ladder and the baseline are children of the runner and have to outlive it
-            "--property=KillMode=process",
-            # names only: values in an argv could be read by everybody, secrets among them
-            *(f"--setenv={name}" for name in _environment_names()), *argv,
-        ]  # fmt: skip
-        raise_if_failed(subprocess.run(argv, capture_output=True, check=False))
-        os.close(read_end)
-        os.close(write_end)
-        _judge(_poll_word(said, timeout_s), run)
-        return how
+        _launch_unit(run, argv, timeout_s)
+    else:
+        _launch_child(run, argv, timeout_s)
+    return how
+
+
+def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
+    # a unit inherits no descriptors: it says its word in a file that this side polls
+    said = run.path / "runner.word"
+    said.unlink(missing_ok=True)
+    argv = [
+        "systemd-run", "--user", "--collect", "--quiet", f"--unit={unit_of(run)}",
+        # the ladder and the baseline are children of the runner and have to outlive it
+        "--property=KillMode=process",
+        # a candidate that the kernel's OOM killer ends must not take the runner along
+        "--property=OOMPolicy=continue",
+        # names only: values in an argv could be read by everybody, secrets among them
+        *(f"--setenv={name}" for name in _environment_names()), *argv,
+    ]  # fmt: skip
+    try:
+        _start_unit(argv)
+        word = _poll_word(said, timeout_s)
+    except BaseException:  # Ctrl-C, too: what nobody waits for must not begin
+        _stop_unit(run)
+        raise
+    if not word:
+        _stop_unit(run)
+    _judge(word, run)
+
+
+def _launch_child(run: RunDir, argv: list[str], timeout_s: float) -> None:
+    read_end, write_end = os.pipe()
     log = os.open(run.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         child = subprocess.Popen(
@@ -118,13 +138,27 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
     # Waited for, so that it never stays a zombie of a long-lived caller.
     with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
         threading.Thread(target=child.wait, name="runner-reaper", daemon=True).start()
-    return how
 
 
-def raise_if_failed(done: subprocess.CompletedProcess[bytes]) -> None:
-    if done.returncode != 0:
-        detail = one_line(done.stderr.decode("utf-8", "replace"))
+def _start_unit(argv: list[str]) -> None:
+    try:
+        code, _, said = bounded.run(argv, UNIT_S, env=os.environ)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        code, said = 1, str(error).encode()
+    if code != 0:
+        detail = one_line(said.decode("utf-8", "replace"))
         raise NotStarted("systemd-run could not start the runner", detail, "", int(Exit.INTERNAL))
+
+
+def _stop_unit(run: RunDir) -> None:
+    """At best effort: a runner that begins all the same is shown by `runs`."""
+    argv = ["systemctl", "--user", "kill", "--kill-who=main", "--signal=KILL", unit_of(run)]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        bounded.run(argv, UNIT_S, env=os.environ)
+
+
+def unit_of(run: RunDir) -> str:
+    return f"omni-console-{run.id}.service"
 
 
 def _environment_names() -> list[str]:

@@ -22,8 +22,9 @@ from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.ladder import Ladder
 from console.run import baseline, guard_now, header, rehearsed, switch
+from console.run.claim import announce, host_lock, myself, withdraw
 from console.run.context import Context
-from console.run.control import Desk, Server
+from console.run.control import Desk, Server, Verb
 from console.run.directory import RunDir
 from console.run.fault import point
 from console.run.fleet import Fleet
@@ -34,12 +35,16 @@ from console.run.inputs import input_error
 from console.run.lock import HostLock
 from console.run.peaks import Peaks
 from console.run.plan import make_plan
-from console.run.recover import adopt_services, close_after_rollback, settle_intents
+from console.run.recover import (
+    adopt_services,
+    close_after_rollback,
+    refuse_rolled_back,
+    settle_intents,
+)
 from console.run.runner import Runner
 from console.run.seal import seal
 from console.run.state import RunState
 from console.run.view import RunView
-from console.services import process
 from console.services.listener import listener
 from console.site.load import load_site
 from console.text import one_line
@@ -56,13 +61,14 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     lock: HostLock | None = None
     context: Context | None = None
     try:
-        lock = HostLock()
+        lock = host_lock(patient=close)
+        if not close:
+            announce(run)
         context = _context(run, closing=close)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
     except (ConsoleError, OSError) as error:
         if not resume and not close:
-            warm.trigger(run.rollback, warm.QUIT)
-            dismiss(run)
+            withdraw(run)
         left = resume and context is not None and _unguarded(context)
         refused = word.refuse(error, UNGUARDED if left else "")
         if left and lock is not None:
@@ -71,11 +77,11 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     if not word.say({"ok": True}) and not resume and not close:
         # whoever asked for this run went away before it began: it never was
         _end(context, server)
-        warm.trigger(run.rollback, warm.QUIT)
-        dismiss(run)
+        withdraw(run)
         shutil.rmtree(run.path, ignore_errors=True)
         return int(Exit.INTERRUPTED)
     if not close:
+        signal.signal(signal.SIGTERM, lambda *_: _asked_to_end(context))
         _look(context, resumed=resume)
     code = Exit.OK
     try:
@@ -94,6 +100,12 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     if context.peaks is not None:
         context.peaks.close()
     return int(code)
+
+
+def _asked_to_end(context: Context) -> None:
+    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it."""
+    if not warm.trigger(context.run.rollback, warm.EMERGENCY):
+        context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock) -> None:
@@ -185,14 +197,15 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
             "the journal of this run is gone", str(run.journal),
             "without it nobody knows what was done; omni-console rollback still works",
         )  # fmt: skip
-    live.append(run.live, _self("runner"))
     if close:
+        live.append(run.live, myself())
         if not context.view.run_id:  # the journal was deleted: a new one says whose it is
             _created(context)
         close_after_rollback(context)
         return Server(run.socket, context.desk)
     facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
     if resume:
+        refuse_rolled_back(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
         context.record("verb", from_step, verb="resume", who=owner(), why=words)
         settle_intents(context, from_step)
@@ -208,13 +221,6 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     point("sealed")
     _warm_up(context)
     _guard(context)
-    meta = context.meta
-    pointer.write(
-        pointer.Pointer(
-            run.id, str(run.path), meta.owner, os.getuid(), os.getpid(),
-            process.start_time(os.getpid()) or 0, meta.playbook, meta.site, meta.created,
-        )
-    )  # fmt: skip
     return Server(run.socket, context.desk)
 
 
@@ -282,10 +288,6 @@ def _created(context: Context) -> None:
             for s in context.plan.steps
         ],
     )  # fmt: skip
-
-
-def _self(kind: str) -> live.Live:
-    return live.Live(kind, "runner", os.getpid(), process.start_time(os.getpid()) or 0)
 
 
 def _warm_up(context: Context) -> None:

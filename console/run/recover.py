@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, UsageError
 from console.rollback import live
 from console.rollback.report import LADDER, read_lines, result_of, who_asked
 from console.run.context import Context
@@ -97,6 +97,20 @@ def adopt_services(context: Context) -> None:
             context.fleet.adopt(name, handle)
         else:
             context.record("service", service=name, alive=False)
+
+
+def refuse_rolled_back(context: Context) -> None:
+    """A rollback that the journal does not know yet has ended this run: what the journal says is
+    up is not. Raises UsageError."""
+    lines, _ = read_lines(context.run.rollback / LADDER)
+    known = {line.get("trigger") for line in context.view.rungs}
+    done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
+    # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
+    if done and done[-1] not in known and not done[-1].startswith("runner-"):
+        raise UsageError(
+            f"a rollback has ended run {context.run.id}",
+            "its journal is being closed", "omni-console show; start a new run",
+        )  # fmt: skip
 
 
 def close_after_rollback(context: Context) -> None:

@@ -5,13 +5,17 @@ Read alone, it lets another engineer decide: the decision and its reason come fi
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.rollback.plan import write_atomically
 from console.run.directory import RunDir
 from console.run.report_bench import bench_lines
 from console.run.report_charts import Chart, charts, file_name
@@ -96,10 +100,12 @@ def _write_with_charts(path: Path, view: RunView, found: Evidence) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    """Raises OSError; what is no ordinary file (a device, a FIFO) is not replaced by one."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text, "utf-8")
-    os.replace(beside, path)
+    write_atomically(path, text)
 
 
 def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> str:

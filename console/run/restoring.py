@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 from typing import Any
 
@@ -12,14 +13,19 @@ from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback import warm
 from console.rollback.ladder import Ladder
+from console.rollback.lock import is_held
 from console.rollback.report import LADDER, Follower, Result, new_trigger, quiet_limit, size_of
 from console.run.context import Attempt, Context
 from console.run.plan import RESTORE
 from console.run.state import StepState
+from console.services import bounded
 from console.units import format_bytes
 
 WARM_WORD_S = 2.0
+LOOK_S = 0.25
+"""How often it is looked whether the ladder that speaks still climbs."""
 RELEASE_LIMIT_S = 30.0
+VRAM_S = 5.0
 
 
 def bring_back(context: Context, step: str, attempt: int) -> Result:
@@ -78,6 +84,7 @@ def _by_warm(context: Context, emit: Any) -> Result | None:
     if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):
         return None
     heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)
+    looked = heard
     while True:
         result = follower.poll()
         if result is not None:
@@ -85,6 +92,10 @@ def _by_warm(context: Context, emit: Any) -> Result | None:
         if not warm.is_warm(directory, running=True):
             return follower.poll()
         now = context.clock.monotonic()
+        if seen and now - looked >= LOOK_S:
+            looked = now
+            if not is_held(directory):  # it is through; a full disk did not take its last line
+                return follower.poll()
         if follower.seen != seen:
             heard, seen = now, follower.seen
         if now - heard > (most_s if seen else WARM_WORD_S):
@@ -126,10 +137,7 @@ def vram_used(uuids: list[str]) -> int | None:
     """Bytes used on these GPUs together; None when one of them is not known."""
     argv = module_argv("console.gauges.vram")
     try:
-        done = subprocess.run(
-            argv, capture_output=True, timeout=5.0, stdin=subprocess.DEVNULL, check=False
-        )
-        figures = json.loads(done.stdout)
+        figures = json.loads(bounded.run(argv, VRAM_S, env=os.environ)[1])
         used = [figures[uuid]["used"] for uuid in uuids]
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
         return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from console.benchmark.client import endpoint, new_client
+from console.benchmark.client import endpoint
 from console.benchmark.soak import Look
 from console.clock import Clock
 from console.errors import ConsoleError
@@ -27,6 +27,7 @@ from console.log.splitter import Splitter
 from console.services import process
 from console.services.base import Driver, Handle
 from console.services.docker_client import ask, inspect
+from console.services.probe import ProbeError, fetch
 from console.text import one_line
 
 if TYPE_CHECKING:
@@ -282,13 +283,8 @@ def start_header(url: str) -> str:
     The number is microseconds of a clock of its own, whatever the header's name says: a mark to
     compare, no time.
     """
-    import httpx
-
     try:
-        with (
-            new_client(url, METRICS_S) as client,
-            client.stream("GET", endpoint(url, "/metrics")) as got,
-        ):
-            return one_line(got.headers.get(START_HEADER, ""), 40) if got.status_code == 200 else ""
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        reply = fetch(endpoint(url, "/metrics"), timeout_s=METRICS_S)
+    except ProbeError:
         return ""
+    return one_line(reply.headers.get(START_HEADER, ""), 40) if reply.status == 200 else ""

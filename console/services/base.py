@@ -20,6 +20,8 @@ ROLE_VARIABLE = "OMNI_ROLE_LABEL"
 """Environment: a rehearsal has a label of its own, so that its ladder and a real one never meet."""
 RUN_LABEL = "omni.run"
 SERVICE_LABEL = "omni.service"
+OWNER_LABEL = "omni.owner"
+"""Container label `UID:SITE`: a rollback of another site, or of another user, leaves it alone."""
 BUILT_LABEL = "omni.built"
 """Image label: the tag that a `build` step gave it. An image made from it has it too, with another
 tag: that one is not the console's."""
@@ -162,6 +164,8 @@ class Launch:
     """The service's log file, kept by exactly one tailer (or by the process itself)."""
     record: Callable[[Handle], None]
     """Called as soon as the effect can be named, before it does anything: live.jsonl."""
+    site: str = ""
+    """The name of the site that the run is on."""
 
 
 class Driver(Protocol):

@@ -105,7 +105,7 @@ class ComposeDriver:
         refuse_running_older(self.client, self.spec.name, resolved.digest)
         if self._candidate(resolved):
             self.say(f"reusing the older container of project {resolved.project}")
-        override = self._write_override(resolved, launch.run_id)
+        override = self._write_override(resolved, launch)
         # Created first and started second, so that it is recorded before it does anything.
         self._up(resolved, override, "--no-start", launch.run_id)
         container = self._candidate(resolved)
@@ -187,13 +187,13 @@ class ComposeDriver:
         env = {**dict(self.runs.env), **(more or {})}
         return compose(argv, unix_host(self.client), env, what, seconds, self.say)
 
-    def _write_override(self, resolved: Resolved, run_id: str) -> Path:
+    def _write_override(self, resolved: Resolved, launch: Launch) -> Path:
         labels = {
             **self.labels,
-            **marks("candidate", run_id, self.spec.name, resolved.digest),
+            **marks("candidate", launch.run_id, self.spec.name, resolved.digest, launch.site),
         }
         known = _existing_names(self.client)
-        content = override_of(resolved, labels, run_id, self.runs, known)
+        content = override_of(resolved, labels, launch.run_id, self.runs, known)
         path = self.workdir / f"{resolved.project}.override.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=2) + "\n")

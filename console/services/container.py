@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from console.clock import Clock, SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
     COOKIE,
+    OWNER_LABEL,
     RUN_LABEL,
     SERVICE_LABEL,
     SPEC_LABEL,
@@ -159,7 +161,7 @@ class ContainerDriver:
     ) -> Handle:
         labels = {
             **self.labels,
-            **marks(self.role, launch.run_id, self.spec.name, digest),
+            **marks(self.role, launch.run_id, self.spec.name, digest, launch.site),
         }
         container = create(
             self.client,
@@ -182,9 +184,12 @@ def is_here(client: docker.DockerClient) -> bool:
     return client.api.base_url == "http+docker://localhost"
 
 
-def marks(role: str, run_id: str, service: str, digest: str) -> dict[str, str]:
+def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
     """The labels by which strays, equal older containers and one-off commands are known."""
-    return {role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest}
+    owner = {OWNER_LABEL: f"{os.getuid()}:{site}"} if site else {}
+    return {
+        role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
+    }  # fmt: skip
 
 
 def spec_hash(spec: ContainerSpec, image_id: str) -> str:

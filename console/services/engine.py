@@ -76,10 +76,10 @@ class RawEngine:
     def ping(self, timeout_s: float | None = None) -> str:
         """The newest API version the engine speaks, as it says; empty when it says nothing."""
         link = self._link(timeout_s or self.call_s)
-        _, headers = self._guarded(
+        reply = self._guarded(
             "ping", timeout_s or self.call_s, lambda: link.exchange("GET", "/_ping")
         )
-        return one_line(headers.get("Api-Version", ""))
+        return one_line(reply.headers.get("Api-Version", ""))
 
     def list_containers(
         self, labels: dict[str, str] | None = None, running_only: bool = True
@@ -160,7 +160,7 @@ class RawEngine:
     ) -> Reply:
         seconds = timeout_s or self.call_s
         link = self._link(seconds)
-        reply, _ = self._guarded(
+        reply = self._guarded(
             what, seconds, lambda: link.exchange(method, path, headers=_JSON, limit=limit)
         )
         if reply.status < 300 or reply.status == 304 or reply.status in ok:
@@ -172,12 +172,7 @@ class RawEngine:
             f"the container engine cannot {what}", f"HTTP {reply.status}: {message}"
         )
 
-    def _guarded(
-        self,
-        what: str,
-        seconds: float,
-        act: Callable[[], tuple[Reply, http.client.HTTPMessage]],
-    ) -> tuple[Reply, http.client.HTTPMessage]:
+    def _guarded(self, what: str, seconds: float, act: Callable[[], Reply]) -> Reply:
         """Run one exchange; the ways a daemon can be away become words."""
         try:
             return act()

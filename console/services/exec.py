@@ -344,7 +344,7 @@ def run_oneoff(
     check_mounts(client, spec.mounts)
     digest = spec_hash(spec, image.id)
     name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
-    all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest)}
+    all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest, launch.site)}
     env = (*spec.env, (COOKIE, launch.run_id))
     container = create(client, replace(spec, env=env), name, all_labels)
     handle = Handle(service, "oneoff", container=container, name=name)

@@ -7,6 +7,7 @@ and ends at its deadline whatever the other side does: a drip-fed reply cannot o
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import json
@@ -14,10 +15,10 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, Exit
@@ -53,6 +54,7 @@ class Reply:
     status: int
     body: bytes
     elapsed_s: float
+    headers: http.client.HTTPMessage = field(default_factory=http.client.HTTPMessage)
 
 
 class Health(StrEnum):
@@ -145,7 +147,7 @@ class Link(http.client.HTTPConnection):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         limit: int = BODY_LIMIT,
-    ) -> tuple[Reply, http.client.HTTPMessage]:
+    ) -> Reply:
         """Send, receive at most `limit` bytes of body, close.
 
         Raises OSError and http.client.HTTPException as they come; ValueError over the limit.
@@ -160,8 +162,8 @@ class Link(http.client.HTTPConnection):
                     raise ValueError(f"a body of more than {limit} bytes")
                 if response.length and len(data) <= limit:
                     raise http.client.IncompleteRead(data, response.length)
-                reply = Reply(response.status, data, time.monotonic() - self._begun)
-                return reply, response.headers
+                took = time.monotonic() - self._begun
+                return Reply(response.status, data, took, response.headers)
         finally:
             self.close()
             if self._wire is not None:
@@ -183,7 +185,8 @@ def fetch(
     try:
         link, path = _link(url, timeout_s)
         method = "GET" if body is None else "POST"
-        return link.exchange(method, path, body=body, headers=headers, limit=limit)[0]
+        headers = {**_authorization(url), **(headers or {})}
+        return link.exchange(method, path, body=body, headers=headers, limit=limit)
     except TimeoutError:
         raise ProbeError("timeout", f"{url}: nothing within {format_duration(timeout_s)}") from None
     except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
@@ -195,6 +198,13 @@ def fetch(
     except (http.client.HTTPException, ValueError) as error:
         what = one_line(str(error), 80) or type(error).__name__
         raise ProbeError("garbage", f"{url}: {what}") from None
+
+
+def _authorization(url: str) -> dict[str, str]:
+    user, found, _ = urlsplit(url).netloc.rpartition("@")
+    if not found:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(unquote(user).encode()).decode()}
 
 
 def _link(url: str, timeout_s: float) -> tuple[Link, str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
-from console.services import enclosure
+from console.services import enclosure, resident
 from console.services.base import (
     COOKIE,
     STEP_COOKIE,
@@ -39,8 +39,6 @@ KEPT_ENVIRONMENT = (
     "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSL_CERT_FILE",
 )  # fmt: skip
 KEPT_PREFIXES = ("LC_", "XDG_")
-KILL_WAIT_S = 10.0
-"""How long a SIGKILLed group may take to be gone (page teardown is ~79 ms a GiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,17 +229,18 @@ def send(pid: int, start: int, number: int) -> bool:
     return True
 
 
-def stop_group(
-    pid: int, start: int, *, grace_s: float, clock: Clock | None = None, kill_s: float = KILL_WAIT_S
-) -> bool:
+def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = None) -> bool:
     """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone.
 
     False when nothing was alive. Raises ServiceError when something outlives SIGKILL, or when
     this user may not signal it.
     """
     clock = clock or SystemClock()
-    if not members(pid, start):
+    if not (alive := members(pid, start)):
         return False
+    kill_s = resident.kill_wait_s(
+        resident.of(one.pid for one in alive)
+    )  # known only while they live
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(members(pid, start), number)
         if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):

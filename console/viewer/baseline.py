@@ -125,6 +125,8 @@ class BaselineWatch:
 
         base = plan.baseline
         ask = base.completion
+        if other := proof.instead_of_baseline(plan):
+            return f"{other} answers at {base.url}: the baseline was not asked"
         done = complete(
             base.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout_s,

@@ -198,9 +198,10 @@ class Emergency:
                 looked = now
                 if not wake.is_warm(directory, running=True):
                     return climb.poll()
-                # silent, but at it for the runner or behind another ladder: it answers after that
-                if not count and not is_held(directory):
-                    return False
+                # silent, but at it for the runner or behind another ladder: it answers after that.
+                # Lines and no lock: it is through, and its last line did not go on a full disk
+                if not is_held(directory):
+                    return climb.poll()
             self._clock.sleep(POLL_S)
         return climb.poll() or bool(climb.lines)  # nobody is left to notice that it stays silent
 

@@ -111,8 +111,9 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
 ) -> None:
     said, docker = stage.root / "said", stage.root / "bin" / "docker"
     rows = (
-        r"aaa\tcandidate\tcand\tomni-cand\nbbb\t\t\tomni-web\n"
-        r"ccc\t\t\trecorded\nddd\toneoff\tx\tguarded\n"
+        r"aaa\tcandidate\tcand\t\tomni-cand\nbbb\t\t\t\tomni-web\n"
+        r"ccc\t\t\t\trecorded\nddd\toneoff\tx\t\tguarded\n"
+        r"eee\tcandidate\tcand\t0:another site\tomni-cand-2\n"
     )
     docker.parent.mkdir()
     docker.write_text(

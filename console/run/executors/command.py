@@ -222,7 +222,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
     )
     return run_oneoff(
         context.fleet.client, spec, service=step.id,
-        launch=Launch(context.run.id, attempt.path, context.alive),
+        launch=Launch(context.run.id, attempt.path, context.alive, context.plan.site.name),
         timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
     )  # fmt: skip
 

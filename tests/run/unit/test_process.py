@@ -17,7 +17,7 @@ from console.run import process as runners
 from console.run.lock import HostLock, is_free
 from console.run.state import RunState
 from tests.run.unit.conftest import MakePlan
-from tests.run.unit.guarded import Bench, mine
+from tests.run.unit.guarded import META, Bench, mine
 
 HANDLE = {"kind": "container", "container": "c"}
 
@@ -59,7 +59,9 @@ def climb(monkeypatch: pytest.MonkeyPatch) -> Climb:
 def bench(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
-    ignored = SimpleNamespace(SIGHUP=1, SIGPIPE=13, SIG_IGN=1, signal=lambda *_: None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made.context.run.write_meta(META)
+    ignored = SimpleNamespace(SIGHUP=1, SIGPIPE=13, SIGTERM=15, SIG_IGN=1, signal=lambda *_: None)
     monkeypatch.setattr(runners, "signal", ignored)
     monkeypatch.setattr(runners, "_context", lambda run, closing: made.context)
     yield made

@@ -16,6 +16,7 @@ import pytest
 from console.clock import FakeClock
 from console.rollback import live, wake
 from console.rollback import plan as sealed
+from console.rollback.lock import Lock
 from console.rollback.report import Result, quiet_limit
 from console.run import restoring
 from console.services import process
@@ -80,7 +81,10 @@ def warm(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Ite
     with subprocess.Popen(["sleep", "600"]) as child:
         made = Warm(bench, child)
         monkeypatch.setattr(restoring, "Ladder", made.climb)
+        climbing = Lock(made.context.run.rollback)
+        assert climbing.taken()
         yield made
+        climbing.close()
         child.kill()
     os.close(made.fifo)
     bench.close()

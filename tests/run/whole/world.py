@@ -30,7 +30,7 @@ from console.command import follow
 from console.journal.store import Journal
 from console.preflight import cards
 from console.rollback import warm
-from console.run import engines, fault, launch, switch
+from console.run import claim, engines, fault, launch, switch
 from console.run import process as runner
 from console.run.context import Attempt, Context
 from console.run.control import Desk, Server
@@ -148,12 +148,14 @@ class ScriptedWorld(WorldBase):
         patch.setattr(launch, "subprocess", popen)
         patch.setattr(runner, "subprocess", popen)
         patch.setattr(
-            runner, "signal", SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIG_IGN=0, signal=lambda *_: 0)
+            runner,
+            "signal",
+            SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIGTERM=0, SIG_IGN=0, signal=lambda *_: 0),
         )
         patch.setattr(runner, "SystemClock", lambda: MachineClock(machine))
         patch.setattr(runner, "_guard", lambda context: None)
         patch.setattr(runner, "_look", lambda context, *, resumed: None)
-        patch.setattr(runner, "HostLock", self._owned(HostLock, "release"))
+        patch.setattr(claim, "HostLock", self._owned(HostLock, "release"))
         patch.setattr(runner, "Server", self._owned(Server, "close"))
         patch.setattr(runner, "Journal", self._owned(Journal, "close"))
         patch.setattr(runner, "Fleet", self._owned(Fleet, "close"))

@@ -1,0 +1,71 @@
+"""A run's claim on the host: the lock that keeps other runs out, and the pointer that says it is
+on.
+
+A rollback may begin at the same moment. It takes its own lock first and then ends the runners that
+it can find; a runner makes itself known first and then looks whether a rollback has its lock. So
+one of the two always sees the other.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from console import paths
+from console.errors import HostBusy
+from console.rollback import live, pointer, warm
+from console.rollback import plan as sealed
+from console.rollback.lock import is_held
+from console.run.directory import RunDir
+from console.run.fault import point
+from console.run.guard_process import dismiss
+from console.run.lock import HostLock
+from console.services import process
+
+CLOSER_WAIT_S = 30.0
+
+
+def host_lock(*, patient: bool) -> HostLock:
+    """The host's lock. `patient`: whoever holds it may be a refused run that is just leaving, so it
+    is waited for. Raises HostBusy."""
+    deadline = time.monotonic() + (CLOSER_WAIT_S if patient else 0.0)
+    while True:
+        try:
+            return HostLock()
+        except HostBusy:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)
+
+
+def announce(run: RunDir) -> None:
+    """Write pointer and live.jsonl, then look for a rollback that climbs. Raises HostBusy for one,
+    and OSError."""
+    meta, me = run.meta(), myself()
+    pointer.write(
+        pointer.Pointer(
+            run.id, str(run.path), meta.owner, os.getuid(), me.pid, me.start, meta.playbook,
+            meta.site, meta.created,
+        )
+    )  # fmt: skip
+    run.rollback.mkdir(parents=True, exist_ok=True)
+    live.append(run.live, me)
+    point("announced")
+    for directory in (run.rollback, paths.state_dir() / sealed.ROLLBACK):
+        if is_held(directory):
+            raise HostBusy(
+                "a rollback brings the baseline back", str(directory),
+                "omni-console rollback follows it to its end",
+            )  # fmt: skip
+
+
+def withdraw(run: RunDir) -> None:
+    """It never was: ladder and sentinel leave, and nothing points at it any more."""
+    warm.trigger(run.rollback, warm.QUIT)
+    dismiss(run)
+    pointer.clear(run.id)
+
+
+def myself() -> live.Live:
+    """This runner, as it stands in live.jsonl."""
+    return live.Live("runner", "runner", os.getpid(), process.start_time(os.getpid()) or 0)
