@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import threading
 from typing import Any
 
 import pytest
 
+from console.benchmark import protocol
 from console.benchmark.metrics import METRICS, Sample, repeated
 from console.benchmark.protocol import (
     PROMPTS,
@@ -29,6 +31,7 @@ from tests.benchmark.scripted import (
     streams,
     usage,
 )
+from tests.services.serving import serving
 
 GOOD = streams(reply(8))
 QUICK = Protocol(max_tokens=8, runs=6, max_runs=6)
@@ -249,3 +252,21 @@ def test_counts_that_measure_nothing_are_refused() -> None:
 def test_a_crowd_is_two_to_sixty_four(levels: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="2 to 64"):
         Protocol(levels=levels)
+
+
+def test_a_server_that_drips_its_head_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the whole never does."""
+    monkeypatch.setattr(protocol, "INFO_S", 0.5)
+    over = threading.Event()
+
+    def drip(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not over.wait(0.05):
+            peer.sendall(b"X")
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    with serving(listener, drip):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert protocol.fetch_json(url, "/v1/models") == {}
+        over.set()

@@ -16,15 +16,17 @@ import pytest
 
 from console import paths
 from console.errors import ConsoleError, Exit
+from console.rollback import command, finder, others, pointer
 from console.rollback import plan as sealed
-from console.rollback import pointer
 from console.rollback.command import rollback
 from console.rollback.finder import Finder
 from console.rollback.plan import SealedPlan
-from console.rollback.report import asked
+from console.rollback.report import Result, asked
+from console.services import process
 from console.services.base import ProcessSpec
 from tests.rollback.conftest import Stage
 from tests.services.serving import in_child
+from tests.waiting import until
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -164,17 +166,95 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
 
 
 @as_root
-def test_root_gives_a_live_run_of_another_user_the_way_over_its_own_stale_one(
-    stage: Stage,
-) -> None:
+@pytest.mark.parametrize("alive", [True, False])
+def test_roots_own_run_comes_before_what_another_user_wrote(stage: Stage, alive: bool) -> None:
     stage.point()
-    given(stage, stage.point(uid=NOBODY, run_id="live", alive=True))
+    os.chown(stage.point(uid=NOBODY, run_id="made-up", alive=alive, started_at=9e9), NOBODY, NOBODY)
 
     def act() -> object:
         choice = Finder(None, False, print).find()
         return [choice is not None and choice.source, os.getuid()]
 
-    assert in_child(act) == [f"the run of {pwd.getpwuid(NOBODY).pw_name}", NOBODY]
+    assert in_child(act) == ["this user's run", 0]
+
+
+HOLDER = """
+import fcntl, os, sys, time
+os.setgroups([])
+os.setuid(int(sys.argv[2]))
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@as_root
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_run_of_another_user_that_is_really_on_ends_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    """Its runner holds the host; a pointer at any other process is not believed."""
+    path, first = paths.host_lock(), list[str]()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    open_up(path.parent)
+    stage.point()
+    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    lock = path if holds else stage.root / "another"
+    lock.touch()
+    open_up(stage.root)
+    pid, start = stage.spawn([sys.executable, "-S", "-c", HOLDER, str(lock), str(NOBODY)])
+    until(lambda: "held" in (stage.root / "log").read_text(), "it holds the lock")
+    made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start)
+    os.chown(made, NOBODY, NOBODY)
+    choice = Finder(None, False, print).find()
+    assert choice is not None
+    assert choice.source == "this user's run"
+    assert first == (["theirs"] if holds else [])
+
+
+@as_root
+def test_another_users_rollback_is_that_users_process(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter of these tests may be root's alone: a shell stands in for the command."""
+    notes: list[str] = []
+    asks = ("/bin/sh", "-c", 'echo "$1 $(id -u) $(id -G) $HOME"; exit 7', "sh")
+    monkeypatch.setattr(others, "module_argv", lambda name: asks)
+    entry = pwd.getpwuid(NOBODY)
+    them = pointer.Pointer("theirs", "/r", "x", NOBODY, 2, 2)
+    others.roll_back_first(them, notes.append)
+    assert "run theirs of nobody is on" in notes[0]
+    assert notes[1:] == [f"nobody: exit 7, rollback {NOBODY} {entry.pw_gid} {entry.pw_dir}"]
+
+
+def test_a_run_that_is_just_starting_is_ended(stage: Stage) -> None:
+    """Its pointer comes first, and nothing is sealed yet: nothing is down."""
+    pid, start = stage.sleeper()
+    (stage.plan.rollback_dir / "plan.json").unlink()
+    stage.point(pid=pid, start=start)
+    result = rollback(None, False, stage.lines.append)
+    assert result.nothing_to_do
+    assert not process.alive(pid, start)
+
+
+def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+    climbed: list[str] = []
+
+    def climb(plan: SealedPlan, *_: object) -> Result:
+        climbed.append(plan.run_id or plan.site_name)
+        if len(climbed) == 1:
+            stage.point(alive=True)
+        else:
+            pointer.clear(stage.plan.run_id)
+        return Result(serving=True)
+
+    monkeypatch.setattr(command, "_climb", climb)
+    assert rollback(lambda: site, True, None).serving
+    assert climbed == ["mine", stage.plan.run_id]
 
 
 @as_root

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock
-from console.rollback import live, lock
+from console.clock import FakeClock, SystemClock
+from console.rollback import live, lock, ram, stop
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress
-from console.rollback.report import LADDER, new_trigger
+from console.rollback.report import LADDER, Report, new_trigger
 from console.rollback.scene import Scene, together
+from console.rollback.start import Baseline
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
@@ -126,6 +127,44 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
     assert stage.climb().serving
     stops = [line for line in said.read_text().splitlines() if " stop " in line]
     assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
+
+
+def scene_of(stage: Stage) -> Scene:
+    clock = SystemClock()
+    report = Report(stage.root / "lines", new_trigger(clock), clock, None)
+    return Scene(stage.plan, clock, report, None)
+
+
+def test_whose_container_it_is() -> None:
+    me, other = str(os.getuid()), str(os.getuid() + 1)
+    table = {
+        "": False, f"{me}:mine": False, f"{me}:another": True,
+        f"{other}:mine": os.getuid() != 0, f"{other}:another": True,
+    }  # fmt: skip
+    assert {owner: stop.is_of_another(owner, "mine") for owner in table} == table
+
+
+def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage: Stage) -> None:
+    """A candidate on the baseline's own port answers there, and the engine is away."""
+    url, base = stage.plan.baseline.url, stage.plan.baseline
+    stage.spawn([*standin(int(url.rpartition(":")[2])).argv], cookie="other")
+    until(lambda: _listens(int(url.rpartition(":")[2])), "it listens")
+    scene = scene_of(stage)
+    boxed = replace(base, kind="container", container_name="base", process=None)
+    scene.plan = replace(stage.plan, baseline=boxed)
+    baseline = Baseline(scene)
+    assert baseline.serving(), "as far as known it is the baseline"
+    scene.fail("stop", "candidate containers could not be looked for")
+    assert not baseline.serving()
+
+
+def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = scene_of(stage)
+    scene.available, scene.held = 10 << 30, 300 << 30
+    monkeypatch.setattr(ram, "available_now", lambda: 100 << 30)
+    assert "179.8 GiB of the 300.0 GiB that was held is not back" in ram.lacking(scene)
+    monkeypatch.setattr(ram, "available_now", lambda: 290 << 30)
+    assert ram.lacking(scene) == ""
 
 
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

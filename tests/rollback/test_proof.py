@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from console.rollback.ladder import Ladder
-from console.rollback.proof import Served, last, proof_file, remember, still_degraded
+from console.rollback.proof import (
+    Served,
+    instead_of_baseline,
+    last,
+    proof_file,
+    remember,
+    still_degraded,
+)
+from console.services import process
+from console.services.probe import Health, health
 from tests.rollback.conftest import Stage
+from tests.waiting import until
 
 
 def test_the_newest_is_kept(tmp_path: Path) -> None:
@@ -71,3 +81,16 @@ def test_a_ladder_that_cannot_write_it_ends_as_ever(stage: Stage) -> None:
     proof_file("ws").parent.parent.mkdir(parents=True, exist_ok=True)
     proof_file("ws").parent.write_text("a file in the way")
     assert Ladder(stage.plan).run().serving
+
+
+def test_a_candidate_in_the_baselines_place_proves_nothing(stage: Stage) -> None:
+    base = stage.plan.baseline
+    assert instead_of_baseline(stage.plan) == ""
+    own = stage.start_baseline()
+    until(lambda: health(base.url)[0] is Health.SERVING, "it serves")
+    assert instead_of_baseline(stage.plan) == ""
+    process.stop_group(*own, grace_s=0.0)
+    assert base.process is not None
+    stage.record("process", "cand", stage.spawn(list(base.process.argv), cookie="no"))
+    until(lambda: health(base.url)[0] is Health.SERVING, "the candidate serves")
+    assert instead_of_baseline(stage.plan) == "cand"

@@ -37,6 +37,21 @@ def test_tmux_is_asked_now_and_then() -> None:
     assert attendance([""], INSIDE)[0].there(), "a tmux that says nothing takes nobody away"
 
 
+@pytest.mark.parametrize(
+    ("said", "there"),
+    [("1.work\t(Attached)\n", True), ("1.work\t(Detached)\n", False), ("", False)],
+)
+def test_screen_is_attended_where_it_is_attached(said: str, there: bool) -> None:
+    asked: list[str] = []
+
+    def screen(session: str, _: Mapping[str, str]) -> str:
+        asked.append(session)
+        return said
+
+    made = Attendance(FakeClock(), {"STY": "1.work"}, ask_screen=screen)
+    assert (made.there(), asked) == (there, ["1.work"])
+
+
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[list[str]]:
     assert shutil.which("tmux"), "tmux is part of the testbed"

@@ -88,6 +88,16 @@ def test_with_the_runner_stopped(outage: World) -> None:
     closed(outage)
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_runner_that_gets_sigterm_brings_the_baseline_back(outage: World, warm: bool) -> None:
+    """From systemd, or from somebody's `kill`."""
+    if not warm:
+        outage.kill("ladder")
+    outage.kill("runner", signal.SIGTERM)
+    closed(outage)
+    restored(outage)
+
+
 def test_with_the_warm_ladder_stuck(outage: World) -> None:
     outage.kill("ladder", signal.SIGSTOP)
     roll_back(outage)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import stat
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +105,15 @@ def test_both_files_are_written_and_replaced_whole(tmp_path: Path) -> None:
     assert json.loads(run.report_json.read_text("utf-8"))["verdicts"][0]["overridden"] == BAD
     assert run.report_json.read_text("utf-8").isascii()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["docs", "report.json", "report.md"]
+
+
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path: Path) -> None:
+    """`--to /dev/null` has made a file of the node."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(OSError, match="not an ordinary file"):
+        write_copy(RunDir(tmp_path / "r"), RunView(), fifo)
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
 def test_charts_lie_beside_the_report_and_beside_its_copy(tmp_path: Path) -> None:

@@ -167,3 +167,21 @@ def test_a_fault_of_the_console_fails_the_step_and_is_named(
     report = world.run.report.read_text()
     assert "emergency" not in report
     assert "a fault of this console" in report
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed: bool) -> None:
+    """The run took nothing down, so its journal knows of nothing: the world is asked."""
+    world.detach(world.write("b.yaml", book("id: ask, approval: {prompt: Go on?}")))
+    world.state("waiting_approval")
+    assert process.stop_group(*(world.baseline() or (0, 0)), grace_s=0.0)
+    if resumed:
+        world.kill("runner")
+        world.dead()
+        assert world.console("resume", world.run.id, "--detach").code == 0
+        world.until(lambda: world.pids("runner") and world.view().state == "waiting_approval", "on")
+    assert world.tell("approve").code == 0
+    view = world.over()
+    assert world.serves()
+    assert str(view.state) in ("succeeded", "rolled_back"), world.words
+    assert view.rungs, "the ladder was climbed"

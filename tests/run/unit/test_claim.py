@@ -1,0 +1,86 @@
+"""A run that begins or goes on beside a rollback: one of the two always sees the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console import paths
+from console.errors import HostBusy, UsageError
+from console.rollback import live, pointer
+from console.rollback.lock import Lock
+from console.run import claim
+from console.run.recover import refuse_rolled_back
+from tests.run.unit.conftest import MakePlan
+from tests.run.unit.guarded import META, Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
+    made = Bench(tmp_path, plan("{id: n, note: x}"), monkeypatch)
+    made.context.run.write_meta(replace(META, run_id=made.context.run.id))
+    yield made
+    made.close()
+
+
+def test_it_is_known_before_it_looks_for_a_rollback(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen = bench.context.run, []
+
+    def look(directory: Path) -> bool:
+        (found,) = pointer.find_all()
+        seen.append((found.run_id, [e.kind for e in live.read(run.live)], directory))
+        return False
+
+    monkeypatch.setattr(claim, "is_held", look)
+    claim.announce(run)
+    known = (run.id, ["runner"])
+    assert seen == [(*known, run.rollback), (*known, paths.state_dir() / "rollback")]
+    claim.withdraw(run)
+    assert pointer.find_all() == []
+
+
+@pytest.mark.parametrize("whose", ["the run's", "the site's"])
+def test_it_does_not_begin_beside_a_rollback(bench: Bench, whose: str) -> None:
+    run = bench.context.run
+    directory = run.rollback if whose == "the run's" else paths.state_dir() / "rollback"
+    directory.mkdir(parents=True, exist_ok=True)
+    ladder = Lock(directory)
+    assert ladder.taken()
+    with pytest.raises(HostBusy, match="a rollback"):
+        claim.announce(run)
+    ladder.close()
+    claim.announce(run)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "known", "refused"),
+    [("command-1", "", True), ("warm-1", "warm-0", True), ("command-1", "command-1", False),
+     ("runner-1", "", False)],
+)  # fmt: skip
+def test_what_a_rollback_has_ended_does_not_go_on(
+    bench: Bench, trigger: str, known: str, refused: bool
+) -> None:
+    if known:
+        bench.context.record("rung", trigger=known, rung="done", state="ok")
+    line = {"trigger": trigger, "rung": "done", "state": "ok", "serving": True}
+    bench.context.run.ladder.write_text(json.dumps(line) + "\n")
+    if refused:
+        with pytest.raises(UsageError, match="a rollback has ended run"):
+            refuse_rolled_back(bench.context)
+    else:
+        refuse_rolled_back(bench.context)
+
+
+def test_the_lock_of_a_rollback_is_its_owners_alone(tmp_path: Path) -> None:
+    """Whoever may open a file may hold its lock, and a rollback would wait for that."""
+    (tmp_path / "lock").touch(0o644)
+    Lock(tmp_path).close()
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
