@@ -153,7 +153,7 @@ def _asked(
     architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
 ) -> ArchVerdict:
     answers, build, scan = _together(
-        lambda: engine.ask((architecture,), cancelled),
+        lambda: _asked_twice(engine, architecture, cancelled),
         engine.build,
         lambda: engine.scan(architecture),
     )
@@ -178,6 +178,17 @@ def _asked(
         architecture, False, Witness.LOADER, identity, words, said.line, second, agree,
         knows, DOWNLOADED,
     )  # fmt: skip
+
+
+def _asked_twice(
+    engine: Engine, architecture: str, cancelled: threading.Event | None
+) -> Mapping[str, Said]:
+    """The loader's answer; where it said neither, its second one. llama.cpp writes its log from a
+    thread of its own, and a process that gives up may end before the line that says why."""
+    answers = engine.ask((architecture,), cancelled)
+    if answers.get(architecture, Said(None)).accepted is None:
+        answers = engine.ask((architecture,), cancelled)
+    return answers
 
 
 def _together(*calls: Callable[[], Any]) -> list[Any]:

@@ -177,3 +177,18 @@ def test_a_store_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         assert accepts("x", build, store=tmp_path / "file/below").accepted is True
     assert build.asked == ["x", "x"]
+
+
+def test_a_loader_that_said_nothing_is_asked_once_more(tmp_path: Path) -> None:
+    """A program that gives up may end before its log has said why."""
+
+    class Late(Build):
+        def ask(
+            self, architectures: Sequence[str], cancelled: threading.Event | None = None
+        ) -> Mapping[str, Said]:
+            answers = super().ask(architectures, cancelled)
+            return answers if self.asked.count(architectures[0]) > 1 else {}
+
+    late = Late({"deepseek2": YES})
+    assert accepts("deepseek2", late, store=tmp_path).accepted is True
+    assert late.asked == ["deepseek2", "deepseek2"]

@@ -131,6 +131,8 @@ class Line:
         self.up = threading.Event()
         self.up.set()
         self._open: set[socket.socket] = set()
+        self.refused = 0
+        """Connections that came while it was cut."""
 
     def cut(self) -> None:
         self.up.clear()
@@ -140,6 +142,7 @@ class Line:
 
     def answer(self, connection: socket.socket, over: threading.Event) -> None:
         if not self.up.is_set():
+            self.refused += 1
             return
         with socket.socket(socket.AF_UNIX) as engine:
             engine.connect(self.path)

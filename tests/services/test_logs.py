@@ -147,6 +147,7 @@ def test_an_end_while_the_engine_is_away_is_caught_up_with(
     tailer = follow.tail(handle, through)
     until(lambda: len(numbers(path)) > 5, "its lines are there")
     cuttable.cut()
+    until(lambda: cuttable.refused, "the tailer has met the silence")
     follow.api.kill(handle.container, "TERM")
     follow.ended(handle)
     assert not tailer.finished

@@ -234,6 +234,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
 def test_many_presses_at_once_are_one(warmed: Child, key: Key) -> None:
     emergency = key()
     hows: list[str] = []
+    os.kill(warmed.pid, signal.SIGSTOP)  # the first press is not answered before the last one
     threads = [
         threading.Thread(target=lambda: hows.append(emergency.press().how)) for _ in range(20)
     ]
@@ -241,6 +242,7 @@ def test_many_presses_at_once_are_one(warmed: Child, key: Key) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    os.kill(warmed.pid, signal.SIGCONT)
     assert sorted(hows) == ["already"] * 19 + ["warm"]
     ended(emergency.follow(emergency.press()))
 

@@ -76,7 +76,7 @@ def test_a_changed_site_file_still_ends_relay_and_candidate(world: World) -> Non
 def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bool) -> None:
     found = stay(world)
     process.send(found.pid, found.start, signal.SIGKILL)
-    world.until(lambda: not world.listens(world.base_url), "nobody answers")
+    world.until(lambda: not process.alive(found.pid, found.start), "the relay is dead")
     assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
     if changed:
         world.site.write_text(world.site.read_text() + "\n")
