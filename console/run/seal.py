@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import paths
@@ -33,7 +35,16 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
     sealed.write(plan, context.run.sealed)
     sealed.write_atomically(context.run.script, render(plan), 0o755)
+    if not context.rehearsal:  # one path that can be typed: a rehearsal's baseline is nobody's
+        path = site_script(plan.site_name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sealed.write_atomically(path, render(plan), 0o755)
     return plan
+
+
+def site_script(site: str) -> Path:
+    """Where the script stands that the newest run on a site has sealed."""
+    return paths.state_dir() / sealed.ROLLBACK / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.sh"
 
 
 def sealed_plan(

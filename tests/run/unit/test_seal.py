@@ -52,10 +52,27 @@ def test_the_lease_is_sealed(
     tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warm ladder counts it where nobody else is left."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     bench = Bench(tmp_path, plan("{id: n, note: x}"), monkeypatch)
     bench.context.meta = replace(META, lease_s=90.0)
     seal.seal(bench.context, BASE)
     assert sealed.read(bench.context.run.sealed).lease_s == 90.0
+    bench.close()
+
+
+@pytest.mark.parametrize("rehearsed", [False, True])
+def test_the_newest_script_of_a_site_has_a_path_that_can_be_typed(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch, rehearsed: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    bench = Bench(tmp_path, plan("{id: n, note: x}"), monkeypatch)
+    bench.context.rehearsal = {"fault": "x"} if rehearsed else {}
+    made = seal.seal(bench.context, BASE)
+    path = tmp_path / "omni-console" / "rollback" / f"{made.site_name}.sh"
+    assert path.exists() is not rehearsed
+    if not rehearsed:
+        assert path.read_text() == bench.context.run.script.read_text()
+        assert path.stat().st_mode & 0o777 == 0o755
     bench.close()
 
 
