@@ -9,7 +9,10 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
+import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,8 @@ from console.site.load import load_site
 from console.text import one_line
 
 WARM_READY_S = 10.0
+FENCED_S = 5.0
+"""How long a ladder that was called may take to end its runner."""
 UNGUARDED = "nobody guards what is up: the baseline is brought back now"
 
 
@@ -81,7 +86,9 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         shutil.rmtree(run.path, ignore_errors=True)
         return int(Exit.INTERRUPTED)
     if not close:
-        signal.signal(signal.SIGTERM, lambda *_: _asked_to_end(context))
+        # in a thread: the main one may hold the very lock that stopping the run takes
+        end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
+        signal.signal(signal.SIGTERM, lambda *_: end().start())
         _look(context, resumed=resume)
     code = Exit.OK
     try:
@@ -103,9 +110,11 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
 
 
 def _asked_to_end(context: Context) -> None:
-    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it."""
-    if not warm.trigger(context.run.rollback, warm.EMERGENCY):
-        context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
+    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The warm
+    ladder ends this process; where it does not, the run rolls itself back."""
+    if warm.trigger(context.run.rollback, warm.EMERGENCY):
+        time.sleep(FENCED_S)
+    context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock) -> None:
