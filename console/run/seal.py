@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import paths
+from console.demo.site import demo_dir
 from console.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
 from console.paths import module_argv
 from console.rollback import plan as sealed
@@ -35,7 +36,8 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
     sealed.write(plan, context.run.sealed)
     sealed.write_atomically(context.run.script, render(plan), 0o755)
-    if not context.rehearsal:  # one path that can be typed: a rehearsal's baseline is nobody's
+    # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
+    if not context.rehearsal and context.plan.site.base != demo_dir():
         path = site_script(plan.site_name)
         path.parent.mkdir(parents=True, exist_ok=True)
         sealed.write_atomically(path, render(plan), 0o755)
