@@ -179,7 +179,8 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
         world.kill("runner")
         world.dead()
         assert world.console("resume", world.run.id, "--detach").code == 0
-        world.until(lambda: world.pids("runner") and world.view().state == "waiting_approval", "on")
+        world.until(lambda: world.at("ask").attempt == 2, "it asks again")
+        world.state("waiting_approval")
     assert world.tell("approve").code == 0
     view = world.over()
     assert world.serves()
