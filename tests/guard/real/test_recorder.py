@@ -41,7 +41,9 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
     until(nobody_is_left, "nobody is left")
     shared = open_newest(world.run.path)
     assert shared is not None
-    assert not shared.alive
+    until(
+        lambda: not shared.alive, "the sentinel is dead: one that ends has no environment any more"
+    )
     last = shared.fast(20.0)
     assert min(one.available for one in last) < scene.limit
     _shown(scene)
