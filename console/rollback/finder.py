@@ -143,6 +143,9 @@ class Finder:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
         if not path.exists() and process.alive(pointer.pid, pointer.start):
             self._end_start(pointer)
+            earlier = None if path.exists() else pointers.put_back(os.getuid(), path.parent)
+            if earlier is not None:
+                return self._plan(Path(earlier.run_dir) / ROLLBACK / PLAN, source)
         return self._plan(path, source)
 
     def _end_start(self, pointer: Pointer) -> None:

@@ -19,6 +19,7 @@ from console import paths
 from console.rollback.plan import write_atomically
 
 SIZE_LIMIT = 65536
+BEFORE = "pointer-before.json"
 MAX_NUMBER = 1 << 62
 """Larger than any pid, start time or date; what is above it was made up."""
 
@@ -43,6 +44,23 @@ def write(pointer: Pointer) -> Path:
     path = paths.pointer(pointer.uid)
     write_atomically(path, json.dumps(asdict(pointer)) + "\n")
     return path
+
+
+def set_aside(uid: int, directory: Path) -> None:
+    """Keep a user's pointer in the rollback directory of the run that takes its place."""
+    before = read(uid)
+    if before is not None and Path(before.run_dir) != directory.parent:
+        write_atomically(directory / BEFORE, json.dumps(asdict(before)) + "\n", 0o600)
+
+
+def put_back(uid: int, directory: Path) -> Pointer | None:
+    """The pointer that a run which never was had set aside counts again. Never raises."""
+    try:
+        before = _parsed(json.loads((directory / BEFORE).read_bytes()), uid)
+        write(before)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return before
 
 
 def clear(run_id: str, uid: int | None = None) -> None:

@@ -42,13 +42,14 @@ def announce(run: RunDir) -> None:
     """Write pointer and live.jsonl, then look for a rollback that climbs. Raises HostBusy for one,
     and OSError."""
     meta, me = run.meta(), myself()
+    run.rollback.mkdir(parents=True, exist_ok=True)
+    pointer.set_aside(os.getuid(), run.rollback)
     pointer.write(
         pointer.Pointer(
             run.id, str(run.path), meta.owner, os.getuid(), me.pid, me.start, meta.playbook,
             meta.site, meta.created,
         )
     )  # fmt: skip
-    run.rollback.mkdir(parents=True, exist_ok=True)
     live.append(run.live, me)
     point("announced")
     for directory in (run.rollback, paths.state_dir() / sealed.ROLLBACK):
@@ -60,10 +61,13 @@ def announce(run: RunDir) -> None:
 
 
 def withdraw(run: RunDir) -> None:
-    """It never was: ladder and sentinel leave, and nothing points at it any more."""
+    """It never was: ladder and sentinel leave, nothing points at it, and an interrupted run
+    that was pointed at before is again the one that a rollback finds."""
     warm.trigger(run.rollback, warm.QUIT)
     dismiss(run)
     pointer.clear(run.id)
+    if pointer.read(os.getuid()) is None:
+        pointer.put_back(os.getuid(), run.rollback)
 
 
 def myself() -> live.Live:

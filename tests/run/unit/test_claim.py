@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,18 @@ def test_it_is_known_before_it_looks_for_a_rollback(
     assert seen == [(*known, run.rollback), (*known, paths.state_dir() / "rollback")]
     claim.withdraw(run)
     assert pointer.find_all() == []
+
+
+def test_a_run_that_never_was_leaves_the_pointer_of_an_interrupted_one(bench: Bench) -> None:
+    """Its baseline may be down, and its steps may be alive."""
+    run, uid = bench.context.run, os.getuid()
+    pointer.write(pointer.Pointer("earlier", "/runs/earlier", "me", uid, 2, 2))
+    claim.announce(run)
+    assert [one.run_id for one in pointer.find_all()] == [run.id]
+    claim.withdraw(run)
+    assert [one.run_id for one in pointer.find_all()] == ["earlier"]
+    claim.withdraw(run)
+    assert [one.run_id for one in pointer.find_all()] == ["earlier"]
 
 
 @pytest.mark.parametrize("whose", ["the run's", "the site's"])
