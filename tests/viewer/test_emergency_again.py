@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
-import struct
-import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from console import paths
 from console.rollback import wake
-from console.rollback.lock import Lock
+from console.rollback.lock import LOCK, Lock
 from console.rollback.report import LADDER, asked, read_lines, who_asked
 from console.services import process
 from console.viewer import climb as climbs
@@ -177,7 +175,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
         ladder.write_text(json.dumps(line) + "\n")
         emergency = key(hangs.argv)
         watch = emergency.follow(emergency.press())
-        until(lambda: waiting(directory / wake.FIFO) == 0, "the ladder has read the byte")
+        until(lambda: follows(warmed.pid, directory / LOCK), "the warm ladder follows")
         assert [emergency.press().how for _ in range(3)] == ["already"] * 3
         with ladder.open("a") as file:
             file.write(json.dumps({**line, "rung": "done", "state": "ok"}) + "\n")
@@ -189,13 +187,11 @@ def test_presses_behind_another_ladder_are_no_second_climb(
     assert triggers(stage) == {"command-1"}
 
 
-def waiting(fifo: Path) -> int:
-    """Bytes in a FIFO that nobody has read yet."""
-    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])
-    finally:
-        os.close(descriptor)
+def follows(pid: int, lock: Path) -> bool:
+    """Whether a ladder has the lock's file open and pauses: it looked, and somebody else has it."""
+    ladder = psutil.Process(pid)
+    opened = str(lock) in {file.path for file in ladder.open_files()}
+    return opened and ladder.status() == psutil.STATUS_SLEEPING
 
 
 def test_a_note_that_cannot_be_written_delays_nothing(
