@@ -46,8 +46,8 @@ def test_a_whole_run_in_containers(box: Boxes) -> None:
         f"id: image, check: {{image: '{box.image}', platform: linux/amd64}}",
         f"id: version, run: [llama-server, --version], where: {{image: '{box.image}', "
         "memory: 512MiB}",
-        "id: argv, run: [sh, -c, 'printf \"%s|\" \"$@\"', x, \"a b\", \"$(id)\", --, \"l1\\nl2\"], "
-        f"where: {{image: '{box.image}', memory: 512MiB}}",
+        "id: argv, run: [sh, -c, 'printf \"%s|\" \"$@\"; echo', x, \"a b\", \"$(id)\", --, "
+        f"\"l1\\nl2\"], where: {{image: '{box.image}', memory: 512MiB}}",
         UP, inside, BENCH, GO,
     )  # fmt: skip
     done = box.world.go(box.world.write("b.yaml", book(*steps, final=REPORT)))
