@@ -43,6 +43,9 @@ UNITS = {
 CRITICAL_KEPT = 20
 MOST_SAMPLES = 400
 """Of single requests' figures in the journal, where a gate may resample them."""
+LONGEST_GAP_S = 60.0
+"""Looks come every 5 s, those at /metrics every 30: what was not seen for longer may have changed
+unseen, and is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,26 @@ class Asked:
     error: str
     tok_s: float | None
     ttft_s: float | None
+
+
+@dataclass(slots=True)
+class Seen:
+    """When something was looked at, in observed seconds since the soak began."""
+
+    count: int = 0
+    last: float = 0.0
+    longest: float = 0.0
+    """The longest time between two looks, and from the beginning to the first."""
+
+    def look(self, t: float) -> None:
+        self.longest = max(self.longest, t - self.last)
+        self.count, self.last = self.count + 1, t
+
+    def unsure(self, now: float, *, always: bool = True) -> str:
+        """Why it is not known at `now`; "" when it is. `always`: it has to be seen all the time,
+        else it is enough to have seen it of late."""
+        gap = max(now - self.last, self.longest if always else 0.0)
+        return f"not read for {gap:.0f} s in a row" if gap > LONGEST_GAP_S else ""
 
 
 @dataclass(slots=True)
@@ -76,8 +99,9 @@ class Tally:
     vram: list[tuple[float, float]] = field(default_factory=list)
     start: dict[str, str] = field(default_factory=dict)
     """When the server started, by each source that can tell; to be compared, not to be read."""
-    told: int = 0
-    log_reads: int = 0
+    seen: dict[str, Seen] = field(
+        default_factory=lambda: {name: Seen() for name in ("rss", "vram", "up", "log")}
+    )
     gaps: list[list[float]] = field(default_factory=list)
     gap_s: float = 0.0
     restarts: list[dict[str, Any]] = field(default_factory=list)
@@ -136,11 +160,14 @@ class Tally:
             self.hangs[-1]["until"] = line["t"]
 
     def _look(self, line: Line) -> None:
+        t = line["t"] - self.gap_s
         for name, into in (("rss", self.rss), ("anon", self.anon), ("vram", self.vram)):
             if line.get(name) is not None:
-                into.append((line["t"] - self.gap_s, float(line[name])))
-        self.told += bool(line.get("up"))
-        self.log_reads += bool(line.get("log"))
+                into.append((t, float(line[name])))
+        for name, seen in self.seen.items():
+            value = line.get(name)
+            if value is not None and value is not False:
+                seen.look(t)
 
     def _on_began(self, line: Line) -> None:
         self.began = float(line["at"])
@@ -194,6 +221,9 @@ class Tally:
         served. `low` and `high` are the ends of a 95 % interval.
         """
         asked, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
+        up, log = self.seen["up"], self.seen["log"]
+        # of these the newest look counts all there was since the one before
+        no_start, no_log = (one.unsure(self.observed, always=False) for one in (up, log))
         served = self.good / self.moments if asked else None
         none = "no request was sent"
         found = {
@@ -206,26 +236,33 @@ class Tally:
             "tok_s_drift": self._drift(),
             "observed_s": _metric("observed_s", self.observed if asked else None, asked, why=none),
             "restarts": _metric(
-                "restarts", anew if self.told or anew else None, self.told + anew,
-                why="nothing told when the server started",
+                "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
+                why=f"when the server started was {no_start}" if up.count else
+                "nothing told when the server started",
             ),
             "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
             "critical_lines": _metric(
-                "critical_lines", self.critical_count if self.log_reads else None, self.log_reads,
-                why="its log was not read",
+                "critical_lines",
+                self.critical_count if log.count and (self.critical_count or not no_log) else None,
+                log.count, why=f"its log was {no_log or 'not read'}",
             ),
         }  # fmt: skip
+        return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
+
+    def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
+        """Peak and growth of one kind of memory."""
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
-        for name, seen in (("rss", self.rss), ("vram", self.vram)):
-            sizes = [size for _, size in seen]
-            grown = None if self.restarted else growth(seen, self.observed)
-            few = f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed" if seen else unseen[name]
-            why = "the server was started anew in between" if self.restarted and seen else few
-            found[f"{name}_growth"] = _metric(f"{name}_growth", grown, len(seen), why=why)
-            found[f"{name}_peak"] = _metric(
-                f"{name}_peak", max(sizes, default=None), len(seen), why=unseen[name]
-            )
-        return found
+        missed = self.seen[name].unsure(self.observed)
+        why = missed if seen else unseen[name]
+        most = None if why else max(size for _, size in seen)
+        grown = None if why or self.restarted else growth(seen, self.observed)
+        if self.restarted and seen:
+            why = "the server was started anew in between"
+        few = why or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
+        return {
+            f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
+            f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=missed or unseen[name]),
+        }
 
     def void_figures(self, why: str) -> dict[str, dict[str, Any]]:
         """The same of a soak that did not run to its end: to be read, not to be judged by.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from console.errors import ServiceError
 from console.rollback.scene import Scene, together
@@ -14,6 +14,8 @@ from console.services.resident import kill_wait_s
 TERM_S = 3.0
 """How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
 RUNNER_S = 3.0
+Find = Callable[[], list[tuple[int, int]]]
+"""Looks for processes: (pid, start) of each."""
 
 
 def fence(scene: Scene) -> None:
@@ -80,14 +82,16 @@ def stray_steps(scene: Scene) -> int:
         if e.kind == "process" and e.pid
         for s in process.members(e.pid, e.start)
     }
-    strays = _strays(scene, spared | candidates)
-    kill_s = kill_wait_s(resident.of(pid for pid, _ in strays))
-    for number, limit_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, kill_s)):
-        if not _end_strays(scene, spared | candidates, number, limit_s):
-            break
-    ended = len(steps) + len(strays)
+    ended = len(steps) + _end_all(lambda: _strays(scene, spared | candidates), scene, TERM_S)
     scene.ended(ended)
     return ended
+
+
+def contained(scene: Scene) -> int:
+    """End the run's processes inside containers, for an engine that does not do it; the number
+    that were alive. Only root sees them."""
+    spared = scene.spared()
+    return _end_all(lambda: _strays(scene, spared, inside=True), scene, scene.grace_s)
 
 
 def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
@@ -100,18 +104,32 @@ def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
     return task
 
 
-def _strays(scene: Scene, spared: Iterable[int]) -> list[tuple[int, int]]:
+def _strays(scene: Scene, spared: set[int], inside: bool = False) -> list[tuple[int, int]]:
+    """(pid, start) of what has the run's cookie: outside of containers, or inside. The stop rung
+    gives those inside their grace."""
     if not scene.plan.run_id:
         return []
-    keep = set(spared)
-    return [(pid, start) for pid, start in process.by_cookie(scene.plan.run_id) if pid not in keep]
+    mine = resident.container_of(os.getpid())
+    found = [one for one in process.by_cookie(scene.plan.run_id) if one[0] not in spared]
+    return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
 
 
-def _end_strays(scene: Scene, spared: set[int], number: int, limit_s: float) -> bool:
-    """Signal strays until none is left; True when some are after `limit_s`."""
+def _end_all(find: Find, scene: Scene, grace_s: float) -> int:
+    """SIGTERM, then SIGKILL to what `find` finds; how many there were at first."""
+    found = find()
+    kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
+    for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
+        if not _signal(find, scene, number, limit_s):
+            break
+    return len(found)
+
+
+def _signal(find: Find, scene: Scene, number: int, limit_s: float) -> bool:
+    """Signal what is found until nothing is left; True when something is after `limit_s`."""
     deadline = scene.clock.monotonic() + limit_s
     told: set[tuple[int, int]] = set()
-    while left := _strays(scene, spared):
+    denied: set[tuple[int, int]] = set()
+    while left := [one for one in find() if one not in denied]:
         for stray in left:
             if stray in told and number != signal.SIGKILL:
                 continue
@@ -120,7 +138,7 @@ def _end_strays(scene: Scene, spared: set[int], number: int, limit_s: float) -> 
                 process.send(*stray, number)
             except PermissionError:
                 scene.fail("fence", f"not permitted to end pid {stray[0]}")
-                spared.add(stray[0])
+                denied.add(stray)
         if scene.clock.monotonic() >= deadline:
             if number == signal.SIGKILL:
                 scene.fail("fence", f"pid {left[0][0]} outlived SIGKILL")

@@ -6,6 +6,7 @@ import json
 import shlex
 
 from console.rollback.plan import SealedPlan
+from console.rollback.scene import log_path
 from console.rollback.stop import ROLES
 from console.services.base import role_label
 from console.services.engine import DEFAULT_SOCKET
@@ -34,19 +35,21 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
             for role in ROLES
         ]
     if base.kind == "container":
-        out.append(f"{docker} start {shlex.quote(base.container_id or base.container_name)}")
+        name = shlex.quote(base.container_id or base.container_name)
+        if name != "''":
+            out.append(f"{docker} start {name}")
         if base.compose_argv:
             extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
             prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
             out.append(f"{prefix}{extra}{shlex.join(base.compose_argv)}")
-        out.append(
-            f"{docker} logs --tail 50 {shlex.quote(base.container_id or base.container_name)}"
-        )
+        if name != "''":
+            out.append(f"{docker} logs --tail 50 {name}")
     elif base.process is not None:
         go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
         env = "".join(f"{key}={shlex.quote(value)} " for key, value in base.process.env)
         env = f"env {env}" if env else ""
         out.append(f"{go}{env}setsid nohup {shlex.join(base.process.argv)} </dev/null &")
+        out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
     url = base.url.rstrip("/")
     out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")
     body = completion_body(plan)

@@ -251,7 +251,8 @@ class _Reader:
         )
         if kind == "process" and found.process is None:
             raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")
-        if kind == "container" and not (found.container_id or found.container_name):
+        named = found.container_id or found.container_name or found.compose_argv
+        if kind == "container" and not named:
             raise _invalid(self.source, "baseline.container_id", "the id of the container")
         return found
 

@@ -12,6 +12,7 @@ import re
 import shlex
 from pathlib import Path
 
+from console.rollback import manual
 from console.rollback.live import LIVE
 from console.rollback.plan import SealedPlan
 from console.rollback.scene import log_path
@@ -87,6 +88,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
+        "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
         "ROLE_LABEL": role_label(),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }

@@ -12,6 +12,9 @@ start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
 session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
 parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
 
+# The id of the container that a process runs in.
+container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
+
 alive() {
   [ -r "/proc/$1/stat" ] || return 1
   [ "$(start_of "$1")" = "$2" ] || return 1
@@ -91,6 +94,8 @@ strays() {
   while read -r pid; do
     session=$(session_of "$pid")
     case "$keep" in *" $pid "*|*" $session "*) continue ;; esac
+    # root sees inside containers, too: those are stopped with their grace
+    [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     start=$(start_of "$pid")
     [ -n "$start" ] || continue
     say fence "ending stray pid $pid"
@@ -127,23 +132,43 @@ targets() {
   if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
 }
 
-stop_containers() {
-  [ -n "$ENGINE" ] || return 0
-  if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
+# Id and name of each candidate container that runs.
+running_targets() {
   form='{{.Id}} {{.State.Running}} {{.Name}}'
   targets | sort -u | while read -r one; do
     timeout 15 docker inspect --type container -f "$form" "$one" 2>/dev/null
-  done | sort -u | {
-    while read -r id up name; do
-      [ "$up" = true ] || continue
-      if is_kept "$id" || is_kept "${name#/}"; then continue; fi
-      say stop "stopping container ${name#/}"
+  done | sort -u | while read -r id up name; do
+    [ "$up" = true ] || continue
+    if is_kept "$id" || is_kept "${name#/}"; then continue; fi
+    echo "$id ${name#/}"
+  done
+}
+
+stop_containers() {
+  [ -n "$ENGINE" ] || return 0
+  if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
+  running_targets | {
+    while read -r id name; do
+      say stop "stopping container $name"
       { timeout $((GRACE_S + 20)) docker stop -t "$GRACE_S" "$id" >/dev/null 2>&1 ||
         timeout 20 docker kill "$id" >/dev/null 2>&1 ||
-        say stop "container ${name#/} still runs"; } &
+        say stop "container $name still runs"; } &
     done
     wait
   }
+}
+
+# Says "yes" for each candidate that may still run: then an answer alone proves no baseline.
+still_there() {
+  base=$(baseline_pid)
+  recorded process | while read -r pid start name; do
+    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
+    if group_lives "$pid" "$start"; then echo yes; fi
+  done
+  [ -n "$ENGINE" ] || return 0
+  if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'
+  else echo yes
+  fi
 }
 
 PY='import sys,urllib.request as u,urllib.error as e
@@ -174,11 +199,41 @@ ask() {
   esac
 }
 
+# Whether a process of a session listens on the baseline's port.
+listens() {
+  one='[^ ]\{1,\} \{1,\}'
+  row="^ *[0-9]*: [0-9A-F]*:$(printf '%04X' "$PORT") ${one}0A \\($one\\)\\{5\\}\\([0-9]*\\) .*"
+  sockets=" $(sed -n "s/$row/\\2/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null | tr '\n' ' ')"
+  for at in /proc/[0-9]*; do
+    [ "$(session_of "${at#/proc/}")" = "$1" ] || continue
+    for fd in "$at"/fd/*; do
+      inode=$(readlink "$fd" 2>/dev/null); inode=${inode#socket:\[}
+      case "$sockets" in *" ${inode%]} "*) return 0 ;; esac
+    done
+  done
+  return 1
+}
+
+running() { timeout 15 docker inspect -f '{{.State.Running}}' "$STARTED" 2>/dev/null; }
+
+# Whether the baseline runs, as far as known.
 is_up() {
   if [ "$KIND" = process ]; then
     [ -z "$SPAWNED" ] || alive "$SPAWNED" "$SPAWNED_START"
   else
-    [ "$(timeout 15 docker inspect -f '{{.State.Running}}' "$STARTED" 2>/dev/null)" != false ]
+    [ "$(running)" != false ]
+  fi
+}
+
+# Whether what answers is the baseline: beside a candidate that may still run it has to be known.
+is_ours() {
+  is_up || return 1
+  [ -n "$LEFT" ] || return 0
+  if [ "$KIND" = process ]; then
+    mine=${SPAWNED:-$(baseline_pid)}
+    [ -n "$mine" ] && listens "$mine"
+  else
+    [ "$(running)" = true ]
   fi
 }
 
@@ -215,7 +270,7 @@ wait_ready() {
   looks=0
   while :; do
     code=$(http_code "$HEALTH")
-    if [ "$code" = 200 ]; then say ready "HTTP 200"; return 0; fi
+    if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
     looks=$((looks + 1))
     if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
     if [ "$(date +%s)" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
@@ -228,7 +283,12 @@ prove() {
     answer=$(ask)
     tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
       sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
-    if [ "${tokens:-0}" -gt 0 ]; then say completion "$tokens tokens"; return 0; fi
+    if [ "${tokens:-0}" -gt 0 ]; then
+      say completion "$tokens tokens"
+      if is_ours; then return 0; fi
+      say completion "something else answers at the baseline's address"
+      return 1
+    fi
     say completion "attempt $attempt gave no token"
   done
   return 1
@@ -244,12 +304,7 @@ tell() {
 
 lost() {
   say done "FAILED: the baseline is not proven to serve. By hand:"
-  if [ "$KIND" = container ]; then
-    printf '  docker start %s\n  docker logs --tail 50 %s\n' "$BASE_ID" "$BASE_ID"
-  else
-    printf '  tail -n 50 %s\n' "$LOG"
-  fi
-  printf '  curl -sS %s\n' "$HEALTH"
+  printf '%s\n' "$BY_HAND"
   exit 7
 }
 
@@ -257,7 +312,7 @@ main() {
   # A dropped line or a closed terminal must not stop it half way.
   trap '' HUP TSTP PIPE
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -271,8 +326,9 @@ main() {
   stop_processes
   strays
   stop_containers
-  say stop "done"
-  if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_up; then
+  LEFT=$(still_there)
+  if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
+  if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
   elif [ "$KIND" = process ]; then start_process
   else start_container || lost

@@ -11,6 +11,7 @@ from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
 from console.services import process, relay
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
+from console.services.listener import listener
 from console.services.logfile import read_last
 from console.services.probe import Health, health
 
@@ -59,9 +60,14 @@ class Baseline:
 
     def is_ours(self, limit_s: float | None = None) -> bool:
         """Whether what answers may be the baseline, as far as known. After a stop that failed a
-        candidate may answer in its place: then only a baseline that is known to run counts."""
+        candidate may answer in its place: then only a baseline that is known to run counts, and a
+        process, which may load for long before it listens, has to be the one that listens."""
         running = self.running(limit_s)
-        return running is True if self.scene.stop_failed else running is not False
+        if not self.scene.stop_failed or self.process is None:
+            return running is True if self.scene.stop_failed else running is not False
+        found = listener(self.plan.url)
+        members = {one.pid for one in process.members(*self.process)}
+        return running is True and found is not None and found.pid in members
 
     def running(self, limit_s: float | None = None) -> bool | None:
         """Whether the container or process is up; None when nobody can tell."""
@@ -180,6 +186,8 @@ class Baseline:
             return self._by_command()
         names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
         ways = [name for name in names if name]
+        if not ways and (made := engine.of_compose(self.plan.compose_argv)):
+            ways = [made]
         for at, name in enumerate(ways):
             try:
                 fresh = engine.start(name)
@@ -190,9 +198,9 @@ class Baseline:
                 continue
             self.container = name
             self.started = self.started or fresh
-            word = name[:12] if name == self.plan.container_id else name
+            word = name if name == self.plan.container_name else name[:12]
             return f"container {word}" + ("" if fresh else " runs already")
-        raise NoSuchContainer("the plan names no container")
+        raise NoSuchContainer("the plan names no container that is there")
 
     def _by_compose(self) -> str:
         if not self.plan.compose_argv:
@@ -202,7 +210,7 @@ class Baseline:
                 "the baseline's container is gone",
                 f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
-        self.scene.report.note("start", "its container is gone; asking compose")
+        self.scene.report.note("start", "there is no container of it; asking compose")
         self.scene.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
         self.container = self.plan.container_name  # unknown without one: not the one that is gone
@@ -210,6 +218,8 @@ class Baseline:
 
     def _by_command(self) -> str:
         name = self.container or self.plan.container_id or self.plan.container_name
+        if not name:
+            return self._by_compose()
         self.scene.command(["docker", "start", name], 30.0)
         self.started = True
         return "by the docker command"

@@ -15,7 +15,7 @@ from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.paths import module_argv
-from console.rollback import ram
+from console.rollback import fence, ram
 from console.rollback.live import Live
 from console.rollback.scene import Scene, away, beside, joined, together
 from console.services import bounded, enclosure, process, relay, resident
@@ -149,11 +149,15 @@ def _containers(scene: Scene) -> None:
             scene.engine_away = True
             if scene.plan.baseline.kind == "process":
                 scene.fail("stop", "candidate containers could not be looked for: engine away")
-                return
+                break
             if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
                 break
             scene.clock.sleep(ENGINE_RETRY_S)
-    _with_command(scene)
+    if ended := fence.contained(scene):
+        scene.ended(ended)
+        scene.report.note("stop", f"{ended} inside containers ended without the engine")
+    if scene.plan.baseline.kind == "container":
+        _with_command(scene)
 
 
 def _nothing_known(scene: Scene) -> bool:

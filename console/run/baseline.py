@@ -86,9 +86,8 @@ def written(site: Site) -> Baseline:
 
         runs = spec.runs
         argv = up_argv(runs.files, runs.service, runs.project, runs.profiles)
-        return replace(
-            common, container_name=runs.service, compose_argv=tuple(argv), compose_env=runs.env
-        )
+        # no name: the service's own may be that of somebody else's container
+        return replace(common, compose_argv=tuple(argv), compose_env=runs.env)
     assert isinstance(spec.runs, ExistingContainer)
     return replace(common, container_name=spec.runs.name)
 

@@ -6,6 +6,7 @@ is None; no look raises.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import threading
@@ -27,6 +28,8 @@ from console.log.splitter import Splitter
 from console.services import process
 from console.services.base import Driver, Handle
 from console.services.docker_client import ask, inspect
+from console.services.log_stream import UNREADABLE
+from console.services.logfile import read_last
 from console.services.probe import ProbeError, fetch
 from console.text import one_line
 
@@ -56,13 +59,15 @@ class CriticalLog:
     def __init__(self, path: Path, pattern: str) -> None:
         """What is in the file now does not count."""
         self._regex = re.compile(pattern)
+        self._blind = UNREADABLE in "".join(read_last(path, 1))
         self._splitter = Splitter()
         self._source = Source(path, 0)
         self._source.open_end()
         self._source.lines = MOST_LINES  # a file that comes later is read from its start
 
     def read(self) -> tuple[str, ...] | None:
-        """Matching lines since the last call, clean; None where there is no log to read."""
+        """Matching lines since the last call, clean; None where there is no log to read, be it
+        that the engine does not give it."""
         found: list[LogLine] = []
         try:
             if not self._source.opened:
@@ -75,7 +80,9 @@ class CriticalLog:
             found += self._added()
         except OSError:
             return None
-        return self._matching(found)
+        for line in found:
+            self._blind = line.kind == "marker" and UNREADABLE in line.text
+        return self._matching(found) or (None if self._blind else ())
 
     def close(self) -> tuple[str, ...]:
         """What is left, a line without its end included."""
@@ -245,12 +252,17 @@ class SoakWatch:
 
     def _run(self) -> None:
         for number in itertools.count():
-            self._keep(self._look(metrics=number % METRICS_EVERY == 0))
+            self._try(metrics=number % METRICS_EVERY == 0)
             if self._closing.wait(self._every):
                 break
         self._clock.sleep(LAST_WORDS_S)
-        self._keep(self._look(metrics=True))
+        self._try(metrics=True)
         self._keep(Look(critical=self._log.close()))
+
+    def _try(self, *, metrics: bool) -> None:
+        """One look; one that the system refuses (no descriptor left) told nothing."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._keep(self._look(metrics=metrics))
 
     def _keep(self, look: Look) -> None:
         with self._lock:

@@ -24,7 +24,6 @@ from console.services.base import (
     Launch,
     ServiceSpec,
     Status,
-    role_label,
 )
 from console.services.cgroup import die_together
 from console.services.compose_command import UP_S, compose
@@ -37,6 +36,9 @@ from console.services.container import (
     unix_host,
 )
 from console.services.docker_client import ask, inspect
+from console.services.engine import COMPOSE_PROJECT as PROJECT
+from console.services.engine import COMPOSE_SERVICE as SERVICE
+from console.services.engine import is_of_compose
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, PIDS, memory_limit
@@ -44,9 +46,6 @@ from console.text import one_line, one_of
 
 if TYPE_CHECKING:
     import docker
-
-PROJECT = "com.docker.compose.project"
-SERVICE = "com.docker.compose.service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,11 @@ def resolve_container(
     containers of several projects fit.
     """
     wanted = [f"{SERVICE}={service}", *([f"{PROJECT}={project}"] if project else [])]
-    rows = [row for row in _containers(client, *wanted) if _is_theirs(row, files, project)]
+    rows = [
+        row
+        for row in _containers(client, *wanted)
+        if is_of_compose(row.get("Labels") or {}, files, project)
+    ]
     projects = sorted({str(row["Labels"].get(PROJECT)) for row in rows})
     if len(projects) > 1:
         raise ServiceError(
@@ -244,14 +247,6 @@ def resolve_container(
         )
     rows.sort(key=lambda row: (row.get("State") == "running", row.get("Created") or 0))
     return str(rows[-1]["Id"]) if rows else None
-
-
-def _is_theirs(row: Mapping[str, Any], files: Sequence[Path], project: str) -> bool:
-    labels = row.get("Labels") or {}
-    if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
-        return False
-    made_from = set(str(labels.get(f"{PROJECT}.config_files") or "").split(","))
-    return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)
 
 
 def override_of(

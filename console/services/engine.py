@@ -8,16 +8,19 @@ form; 20.10 (API 1.41) and later know all of these calls.
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import math
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from console.errors import EngineError, EngineTimeout
+from console.services.base import role_label
 from console.services.probe import Link, Reply
 from console.text import clean_lines, decode, one_line
 from console.units import format_duration
@@ -29,6 +32,10 @@ START_S = 30.0
 MESSAGE_LIMIT = 600
 STOP_EXTRA_S = 5.0
 _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
+
+
+COMPOSE_PROJECT = "com.docker.compose.project"
+COMPOSE_SERVICE = "com.docker.compose.service"
 
 
 class EngineRefused(EngineError):
@@ -93,6 +100,17 @@ class RawEngine:
         if not isinstance(rows, list):
             raise EngineError("the container engine answered nonsense", "its list is no list")
         return [_found(row) for row in rows if isinstance(row, dict) and row.get("Id")]
+
+    def of_compose(self, argv: Sequence[str]) -> str:
+        """The id of the container that this `docker compose … up … SERVICE` made, running or not,
+        by its labels; empty for none, and for several."""
+        told = list(itertools.pairwise(argv))
+        files = [Path(word) for flag, word in told if flag == "-f"]
+        project = next((word for flag, word in told if flag == "-p"), "")
+        wanted = {COMPOSE_SERVICE: argv[-1], **({COMPOSE_PROJECT: project} if project else {})}
+        rows = self.list_containers(wanted, running_only=False)
+        theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
+        return theirs[0] if len(theirs) == 1 else ""
 
     def inspect(self, name: str) -> dict[str, Any]:
         """Everything the engine knows about a container (id or name), in its own JSON."""
@@ -209,6 +227,15 @@ _JSON = {"Content-Type": "application/json"}
 
 def _of(name: str, verb: str) -> str:
     return f"/containers/{quote(name, safe='')}/{verb}"
+
+
+def is_of_compose(labels: Mapping[str, str], files: Iterable[Path], project: str) -> bool:
+    """Whether a container with these labels is a service of somebody's compose project: of
+    `project`, or without one of any that was made from one of `files`; never a candidate."""
+    if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
+        return False
+    made_from = set(str(labels.get(f"{COMPOSE_PROJECT}.config_files") or "").split(","))
+    return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)
 
 
 def _found(row: dict[str, Any]) -> Found:

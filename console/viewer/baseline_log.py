@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from console import paths
 from console.errors import ConsoleError
 from console.rollback.plan import SealedPlan
+from console.services.engine import RawEngine
 from console.text import one_line
+from console.viewer.container import inspected
 
 if TYPE_CHECKING:
     from console.services.log_stream import LogStream
@@ -90,7 +92,9 @@ class BaselineLog:
         base = self.plan.baseline
         client = connect(self.plan.engine.docker_host or None)
         try:
-            name = base.container_id or base.container_name
+            address = self.plan.engine
+            engine = RawEngine(address.socket or address.docker_host)
+            name = str(inspected(base, engine)["Id"])
             stream = LogStream(client, name, entry=entry, note=file.note, since=self._since())
             self._stream = stream
             if not self._closed.is_set():

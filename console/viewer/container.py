@@ -13,7 +13,6 @@ from console.units import format_duration
 
 UP, DOWN, UNKNOWN = "loading", "stopped", "unknown"
 NEVER = "0001-"
-COMPOSE = "com.docker.compose.service"
 
 
 def container_state(plan: SealedPlan, limit_s: float) -> tuple[str, str]:
@@ -21,28 +20,31 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[str, str]:
     address = plan.engine
     try:
         engine = RawEngine(address.socket or address.docker_host, limit_s)
-        found = _inspect(engine, plan.baseline)
+        found = inspected(plan.baseline, engine)
     except NoSuchContainer:
-        name = plan.baseline.container_name or plan.baseline.container_id[:12]
+        base = plan.baseline
+        name = base.container_name or base.container_id[:12] or f"of {base.compose_argv[-1]}"
         return DOWN, f"there is no container {one_line(name, 60)}"
     except EngineError as error:
         return UNKNOWN, one_line(str(error), 120)
     return judge(found, time.time())
 
 
-def _inspect(engine: RawEngine, base: Baseline) -> dict[str, Any]:
-    """By id, by name, by the compose label; the first that is there."""
+def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
+    """The baseline's container that is there: by its id, its name, or as compose made it.
+
+    Raises NoSuchContainer, and EngineError for an engine that does not answer.
+    """
     for name in (base.container_id, base.container_name):
         if name:
             try:
                 return engine.inspect(name)
             except NoSuchContainer:
                 continue
-    if base.compose_argv and base.container_name:
-        found = engine.list_containers({COMPOSE: base.container_name}, running_only=False)
-        if len(found) == 1:
-            return engine.inspect(found[0].id)
-    raise NoSuchContainer("the plan's container is gone")
+    found = engine.of_compose(base.compose_argv) if base.compose_argv else ""
+    if not found:
+        raise NoSuchContainer("the plan's container is gone")
+    return engine.inspect(found)
 
 
 def judge(container: dict[str, Any], now: float) -> tuple[str, str]:

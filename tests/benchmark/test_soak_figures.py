@@ -61,6 +61,25 @@ def leaking(*more: Line) -> Tally:
     return taken({"t": 0.0, "event": "began", "at": 1000.0}, *looks, *more)
 
 
+@pytest.mark.parametrize("missed", ["rss", "vram", "up", "log"])
+def test_what_was_seen_in_the_first_minute_of_an_hour_is_not_known(missed: str) -> None:
+    """The NVML call hangs, or the thread that looks; requests go on."""
+    told = {"rss": ("rss_peak", "rss_growth"), "vram": ("vram_peak", "vram_growth"),
+            "up": ("restarts",), "log": ("critical_lines",)}  # fmt: skip
+    seen: Line = {"rss": MIB, "anon": MIB, "vram": MIB, "up": True, "log": True}
+    blind = seen | {missed: None if missed in ("rss", "vram") else False}
+    looks = [{"t": t * 5.0, **(seen if t <= 12 else blind)} for t in range(720)]
+    asked: Line = {"t": 3600.0, "ok": True, "error": "", "tok_s": 50.0, "ttft_s": 0.1}
+    figures = taken({"t": 0.0, "event": "began", "at": 1000.0}, *looks, asked).figures()
+    for name, metrics in told.items():
+        for metric in metrics:
+            assert (figures[metric]["value"] is None) is (name == missed), metric
+    # one that was seen again: what lies between is unknown for a peak, and told by a counter
+    late = taken(*looks, {"t": 3599.0, **seen}, asked).figures()
+    assert late["restarts"]["value"] == late["critical_lines"]["value"] == 0
+    assert (late["rss_peak"]["value"] is None) is (missed == "rss")
+
+
 def test_a_leak_before_a_crash_is_told_and_one_across_a_restart_is_not() -> None:
     gone: Line = {"t": 120.0, "event": "gone", "at": 1120.0, "what": "ended by SIGKILL"}
     figure = leaking(gone).void_figures("it ended early: died")["rss_growth"]

@@ -19,7 +19,12 @@ from console.rollback import plan as sealed
 from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, Follower, Line, size_of
-from console.services.engine import NoSuchContainer, RawEngine
+from console.services.engine import (
+    COMPOSE_PROJECT,
+    COMPOSE_SERVICE,
+    NoSuchContainer,
+    RawEngine,
+)
 from tests.ports import free_port
 from tests.rollback.conftest import Climbs, standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
@@ -171,6 +176,20 @@ def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
     assert not yard.up(stubborn)
 
 
+@only_real
+def test_a_candidate_in_a_container_has_its_grace(yard: Yard, busy_image: str) -> None:
+    """Root sees its processes by the run's cookie; they are no strays."""
+    body = "trap 'trap \"\" TERM; sleep 5; exit 5' TERM; while :; do sleep 0.1; done"
+    yard.plan = replace(yard.plan, grace_s=20.0)
+    assert isinstance(yard.engine, Engine)
+    slow = yard.engine.run(
+        "run", "-d", "--init", "--label", yard.label, "--label", "omni.role=candidate",
+        "--env", f"OMNI_RUN={yard.plan.run_id}", busy_image, "sh", "-c", body,
+    ).strip()  # fmt: skip
+    assert yard.climb().serving
+    assert yard.raw.inspect(slow)["State"]["ExitCode"] == 5
+
+
 def test_protected_and_baseline_keep_running_even_with_the_label(yard: Yard) -> None:
     protected = yard.candidate()
     yard.plan = replace(yard.plan, protected=(yard.name(protected),))
@@ -185,6 +204,25 @@ def test_container_gone_goes_by_name(yard: Yard) -> None:
     assert yard.climb().serving
     assert yard.up(fresh)
     assert len(yard.said("start", "note")) == 1
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+def test_a_plan_without_a_container_goes_by_the_labels_of_compose(
+    yard: Yard, tmp_path: Path
+) -> None:
+    """The engine was away when it was sealed; a stranger's container has the service's name."""
+    base, file = yard.plan.baseline, tmp_path / "compose.yaml"
+    yard.remove(base.container_id)
+    labels = {COMPOSE_SERVICE: "base", f"{COMPOSE_PROJECT}.config_files": str(file)}
+    stranger = yard.create("base", ["sleep", "600"], {COMPOSE_SERVICE: "base"})
+    ours = yard.create("p-base-1", list(standin(int(base.url.rpartition(":")[2])).argv), labels)
+    argv = ("docker", "compose", "-f", str(file), "up", "-d", "base")
+    unnamed = replace(base, container_id="", container_name="", compose_argv=argv)
+    yard.plan = replace(yard.plan, baseline=unnamed)
+    sealed.write(yard.plan, tmp_path / "sealed.json")
+    yard.plan = sealed.read(tmp_path / "sealed.json")
+    assert yard.climb().serving, yard.lines
+    assert (yard.up(ours), yard.up(stranger)) == (True, False)
 
 
 @only_real

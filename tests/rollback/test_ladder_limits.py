@@ -69,7 +69,6 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     until(lambda: _listens(port), "it listens")
     result = stage.climb()
     assert not result.serving
-    assert stage.plan.baseline.url in result.detail
     assert process.alive(*other)
 
 

@@ -138,6 +138,8 @@ def test_container_baseline_needs_a_container() -> None:
     value = changed("baseline.kind", "container")
     assert SealedPlan.from_json(value).baseline.kind == "container"
     value["baseline"].update(container_id="", container_name="")
+    assert SealedPlan.from_json(value).baseline.compose_argv, "compose knows it by its labels"
+    value["baseline"].update(compose_argv=[])
     with pytest.raises(InvalidFile):
         SealedPlan.from_json(value)
 

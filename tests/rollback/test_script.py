@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from console.rollback import script
+from console.rollback.plan import EngineAddress
 from console.rollback.shell import BODY
 from console.services import process
 from console.services.base import ProcessSpec
+from console.services.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
 from tests.testbed.plugin import lacking
@@ -98,6 +100,21 @@ def test_without_curl(stage: Stage, client: str) -> None:
         (tools / name).symlink_to(os.path.realpath(found))
     done = run_script(stage, str(tools))
     assert done.returncode == (0 if client else 7), done.stdout
+
+
+def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stage) -> None:
+    """The engine hangs, and something answers on the baseline's port: a candidate, for all that
+    is known."""
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    tools = stage.root / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "docker").chmod(0o755)
+    stage.spawn(list(standin(port).argv), cookie="no")
+    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == 7, done.stdout
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.errors import Exit, InvalidFile
+from console.run.baseline import written
 from console.services.base import ComposeSpec, ExistingContainer, Mount, ProcessSpec
 from console.site.load import find_site, load_site
 from console.site.model import Site
@@ -56,6 +57,8 @@ def test_a_compose_baseline_is_relative_to_the_site_file(path: Path) -> None:
     spec = site.baseline_spec()
     assert spec.runs == ComposeSpec((path.parent / "stack/c.yaml",), "llm", ("prod",))
     assert (spec.url, spec.ready.stable_for_s) == ("http://127.0.0.1:8000", 10.0)
+    base = written(site)
+    assert (base.container_id, base.container_name, base.compose_argv[-1]) == ("", "", "llm")
 
 
 def test_a_process_baseline(path: Path) -> None:

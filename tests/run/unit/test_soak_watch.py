@@ -9,19 +9,23 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from console.clock import FakeClock
 from console.run.soak_watch import (
     ContainerEyes,
     CriticalLog,
     ProcessEyes,
+    SoakWatch,
     group_memory,
     start_header,
 )
 from console.services import process
-from console.services.base import Handle
+from console.services.base import Handle, Status
+from console.services.log_stream import UNREADABLE
 from tests.waiting import until
 
 MIB = 2**20
@@ -136,6 +140,39 @@ def test_only_lines_that_come_later_count(tmp_path: Path) -> None:
     assert log.read() == ()
     append(path, "out of memory, without an end")
     assert log.close() == ("out of memory, without an end",)
+
+
+def test_a_log_that_the_engine_does_not_give_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    append(path, f"fine\n--- {UNREADABLE}: no driver ---\n")
+    log = CriticalLog(path, PATTERN)
+    assert log.read() is None, "also where it was so before"
+    append(path, "CUDA error: one\n")
+    assert [log.read(), log.read()] == [("CUDA error: one",), ()]
+    append(path, f"--- {UNREADABLE}: no driver ---\n")
+    assert log.read() is None
+
+
+def test_a_look_that_the_system_refuses_is_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    class Eyes(ProcessEyes):
+        def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
+            looks.append(1)
+            if len(looks) == 1:
+                raise OSError("too many open files")
+            return {"rss": 1, "anon": 1}, {}
+
+    handle, driver = Handle("s", "process"), SimpleNamespace(status=lambda _: Status(True))
+    watch = SoakWatch(
+        "http://127.0.0.1:9", driver, handle, CriticalLog(tmp_path / "log", PATTERN),
+        eyes=Eyes(handle), clock=FakeClock(), every_s=0.01,
+    )  # fmt: skip
+    with watch:
+        until(lambda: len(looks) > 1, "it looks again")
+    assert any(look.rss == 1 for look in watch.drain())
 
 
 def test_a_log_that_is_replaced_goes_on(tmp_path: Path) -> None:
