@@ -49,16 +49,20 @@ class _Position:
         self.newest = b""
         self.skip = 0
         self.skip_until = b""
+        self._known: dict[bytes, int] = {}
 
     def since(self) -> int | None:
         """The second to ask from (Unix time), None for the beginning; sets what to skip.
 
         Never before `begin`: what was not asked for the first time was not counted either.
         """
+        if self.skip > 0:  # the connection before broke off within what had been counted
+            self.counts = self._known
         self.skip_until = self.newest
         if not self.newest:
             return self.begin
         second = max(_unix(self.newest[:19]) - 1, self.begin or 1)
+        self._known = dict(self.counts)
         self.skip = sum(n for key, n in self.counts.items() if _unix(key) >= second)
         self.counts = {key: n for key, n in self.counts.items() if _unix(key) < second}
         return second
