@@ -48,6 +48,7 @@ class Warm:
         self.context.clock = self.clock = Ticking()
         self.child = child
         self.own: list[float] = []
+        self.climbing = Lock(bench.context.run.rollback)
         run = bench.context.run
         os.mkfifo(run.rollback / wake.FIFO)
         self.fifo = os.open(run.rollback / wake.FIFO, os.O_RDWR | os.O_NONBLOCK)
@@ -81,10 +82,9 @@ def warm(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Ite
     with subprocess.Popen(["sleep", "600"]) as child:
         made = Warm(bench, child)
         monkeypatch.setattr(restoring, "Ladder", made.climb)
-        climbing = Lock(made.context.run.rollback)
-        assert climbing.taken()
+        assert made.climbing.taken()
         yield made
-        climbing.close()
+        made.climbing.close()
         child.kill()
     os.close(made.fifo)
     bench.close()
@@ -105,6 +105,13 @@ def test_one_that_was_stopped_half_way_is_not(warm: Warm) -> None:
     warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.stops}
     assert restoring.bring_back(warm.context, "up", 1).serving
     assert warm.own == [21.0]
+
+
+def test_one_that_is_through_without_its_last_line_is_not(warm: Warm) -> None:
+    """A full disk took the line; its lock is free."""
+    warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.climbing.close}
+    assert restoring.bring_back(warm.context, "up", 1).serving
+    assert warm.own == [pytest.approx(20 + restoring.LOOK_S, abs=1.0)]
 
 
 def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
