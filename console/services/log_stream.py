@@ -29,6 +29,8 @@ PIECE = 16 * 1024
 """The engine splits longer lines into pieces of this many bytes; each becomes a line, bytes."""
 SETTLE_S = 0.5
 """The log of a container ends a moment before the engine calls the container ended, seconds."""
+TRIES = 3
+"""How often the log of an ended container is asked for once more when a connection breaks off."""
 LEAD_S = 2.0
 """First lines are stamped less than this before the recorded start of their container, seconds."""
 UNREADABLE = "the log cannot be read"
@@ -122,6 +124,8 @@ class LogStream:
         self._stopping = threading.Event()
         self._stream: Any = None
         self._said = ""
+        self._broken = False
+        """The last connection broke off: there may be more to read."""
 
     def stop(self) -> None:
         """End `follow` from another thread; what has not arrived by now is not waited for."""
@@ -138,6 +142,7 @@ class LogStream:
         seen: _Look | None = None
         lost_at = 0.0
         dropped = False
+        tries = TRIES
         pause = 0.1
         while not self._stopping.is_set():
             try:
@@ -151,12 +156,14 @@ class LogStream:
                 break
             if seen is not None and not self._said and self._went_on(look, dropped):
                 self._mark(seen, look, lost_at)
-            seen, dropped = look, False
+            seen = look
             got = self._read(look)
             lost_at = time.time()
+            tries = tries - 1 if self._broken and not look.alive else TRIES
+            dropped = 0 <= tries < TRIES
             if got:
                 pause = 0.1
-            elif look.alive:
+            elif look.alive or dropped:
                 self._stopping.wait(pause)
                 pause = min(pause * 2, 2.0)
         if not self._stopping.is_set():
@@ -200,7 +207,7 @@ class LogStream:
 
         What an earlier one left unfinished is kept until it comes again: this one may break off.
         """
-        got = False
+        got = self._broken = False
         try:
             for stamp, line in self._entries():
                 if self._pending is not None and stamp >= self._pending[0]:
@@ -209,7 +216,7 @@ class LogStream:
                     got, self._said = True, ""
                     self.entry(stamp, line)
         except EngineTimeout:
-            pass  # frozen: the next look finds out for how long
+            self._broken = True  # frozen: the next look finds out for how long
         except EngineError as error:
             words = one_line(error.detail or error.title)
             if words != self._said:
@@ -257,6 +264,7 @@ class LogStream:
             except Exception as error:
                 if getattr(error, "response", None) is not None:  # an answer, not a lost line
                     ask("Reading the log", _raising(error))
+                self._broken = True
                 return
             yield bytes(data)
 

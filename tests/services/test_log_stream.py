@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from requests.exceptions import ReadTimeout
 
+from console.errors import EngineTimeout
 from console.services import log_stream
 from console.services.log_stream import LogStream
 from tests.services.test_words import refusal
@@ -117,10 +117,13 @@ def test_half_a_line_counts_once_its_container_has_ended() -> None:
     assert found.got == ["one\n", "half"]
     found = Script([look(False), look(False)], [[half, THREE]])
     assert found.got == ["half", "three\n"], "a former life ended within a line"
-    looks = [look(True), look(False), look(False)]
-    for again in (ReadTimeout(), [ONE], [OSError()]):  # what asks once more breaks off
-        assert Script(looks, [[ONE, half], again]).got == ["one\n", "half"]
+    looks, broken = [look(True), look(False), look(False)], [EngineTimeout("late"), [OSError()]]
+    assert Script(looks, [[ONE, half], [ONE]]).got == ["one\n", "half"]
     assert Script(looks, [[ONE, half], [ONE, half, b"!\n"]]).got == ["one\n", "half!\n"]
+    again = Script([*looks, look(False), look(False)], [[ONE], *broken, [ONE, TWO, half]])
+    assert again.got == ["one\n", "two\n", "half"], "one that breaks off is asked once more"
+    gone = Script([*looks, *[look(False)] * 3], [[ONE, half], *broken, *broken])
+    assert gone.got == ["one\n", "half"]
 
 
 def test_a_container_that_is_gone_ends_it() -> None:
