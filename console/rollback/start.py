@@ -11,7 +11,7 @@ from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
 from console.services import process, relay
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
-from console.services.listener import listener
+from console.services.listener import listeners
 from console.services.logfile import read_last
 from console.services.probe import Health, health
 
@@ -60,14 +60,22 @@ class Baseline:
 
     def is_ours(self, limit_s: float | None = None) -> bool:
         """Whether what answers may be the baseline, as far as known. After a stop that failed a
-        candidate may answer in its place: then only a baseline that is known to run counts, and a
-        process, which may load for long before it listens, has to be the one that listens."""
+        candidate may answer in its place: then only a baseline that is known to run counts."""
         running = self.running(limit_s)
-        if not self.scene.stop_failed or self.process is None:
-            return running is True if self.scene.stop_failed else running is not False
-        found = listener(self.plan.url)
+        known = running is True if self.scene.stop_failed else running is not False
+        return known and not self._somebody_else_listens()
+
+    def _somebody_else_listens(self) -> bool:
+        """Whether the port has been somebody's since before the baseline's process was started,
+        which may load for long before it finds its address taken."""
+        if self.process is None:
+            return False
+        pids = [found.pid for found in listeners(self.plan.url)]
         members = {one.pid for one in process.members(*self.process)}
-        return running is True and found is not None and found.pid in members
+        if not pids or members.intersection(pids):
+            return False
+        starts = [process.start_time(pid) for pid in pids]
+        return any(start is not None and start < self.process[1] for start in starts)
 
     def running(self, limit_s: float | None = None) -> bool | None:
         """Whether the container or process is up; None when nobody can tell."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,15 +26,19 @@ class Listener:
 def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     """Who listens where a URL of this machine points; None where nobody does, where it is
     another user's, or where the URL names another machine."""
+    return next(listeners(url, proc), None)
+
+
+def listeners(url: str, proc: Path = Path("/proc")) -> Iterator[Listener]:
+    """All who hold such a socket: a parent may have handed it to its child."""
     try:
         parts = urlsplit(url)
         port = parts.port or 80
     except ValueError:
-        return None
-    if parts.hostname not in LOCAL:
-        return None
-    wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
-    return _holder(wanted, proc) if wanted else None
+        return
+    if parts.hostname in LOCAL:
+        wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+        yield from _holders(wanted, proc) if wanted else ()
 
 
 def wide(port: int, proc: Path = Path("/proc")) -> bool:
@@ -58,14 +63,12 @@ def _doors(port: int, proc: Path) -> set[tuple[str, str]]:
     return found
 
 
-def _holder(sockets: set[str], proc: Path) -> Listener | None:
+def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError):
             held = proc / name / "fd"
-            for fd in os.listdir(held):
-                if os.readlink(held / fd) in sockets:
-                    argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
-                    return Listener(int(name), one_line(argv.decode(errors="replace"), 120))
-    return None
+            if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
+                argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
+                yield Listener(int(name), one_line(argv.decode(errors="replace"), 120))

@@ -21,7 +21,7 @@ from console.services.base import (
 )
 from console.services.container import ContainerDriver, labels_of
 from console.services.docker_client import connect
-from console.services.engine_state import GONE_S
+from console.services.resident import KILL_WAIT_S
 from tests.ports import free_port
 from tests.services.containers import (
     FOREVER,
@@ -239,7 +239,7 @@ def test_one_that_outlives_its_kill_is_an_error_after_a_while(
         monkeypatch.setattr(made, verb, lambda one, query: (204, None))
     with pytest.raises(ServiceError):
         driver.stop(handle, 1)
-    assert sum(clock.slept) == pytest.approx(GONE_S, abs=0.2)
+    assert sum(clock.slept) == pytest.approx(KILL_WAIT_S, abs=0.2)
     client.close()
 
 
