@@ -55,15 +55,21 @@ def default_site() -> Path:
 
 
 def host_dir() -> Path:
-    """Where every user of the machine finds the lock and the pointers; survives a reboot.
+    """Where every user of the machine finds the locks and the pointers; survives a reboot.
 
     `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp).
     """
     return Path(os.environ.get("OMNI_HOST_DIR") or "/var/tmp")
 
 
-def host_lock() -> Path:
-    return host_dir() / f"{APP}.lock"
+def own_host_dir() -> Path:
+    """Where this user's lock and pointer are, where somebody has put something in their place."""
+    return state_dir() / "host" / str(host_dir()).strip("/").replace("/", "-")
+
+
+def host_lock(uid: int) -> Path:
+    """One lock file a user: what another user puts there, or holds, keeps nobody waiting."""
+    return host_dir() / f"{APP}.{uid}.lock"
 
 
 def pointer(uid: int) -> Path:

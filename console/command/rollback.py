@@ -37,7 +37,7 @@ def rollback(args: Namespace) -> int:
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
         seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
-        result = roll_back(seal, explicit, emit)
+        result = roll_back(seal, explicit, emit, seal_at=_site_plan)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:

@@ -66,7 +66,7 @@ def lock(facts: Facts, check: Check) -> Iterator[Finding]:
     """One run a host: who holds it. Reads the kernel's table, and never touches the lock."""
     from console.run.lock import holder
 
-    path = paths.host_lock()
+    path = paths.host_lock(os.getuid())
     if is_locked(path, facts.root):
         yield check.note(
             f"another run can start when this is over: {holder()}",

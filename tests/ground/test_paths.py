@@ -21,7 +21,7 @@ def test_defaults() -> None:
     assert paths.runs_dir() == Path("/home/op/.local/state/omni-console/runs")
     assert paths.default_site() == Path("/home/op/.config/omni-console/site.yaml")
     assert paths.cache_dir() == Path("/home/op/.cache/omni-console")
-    assert paths.host_lock() == Path("/var/tmp/omni-console.lock")
+    assert paths.host_lock(0) == Path("/var/tmp/omni-console.0.lock")
 
 
 @pytest.mark.parametrize("value", ["", "relative/state", "~/state"])
@@ -38,18 +38,18 @@ def test_variables_move_things(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNI_HOST_DIR", "/h")
     assert paths.runs_dir() == Path("/s/omni-console/runs")
     assert paths.default_site() == Path("/c/omni-console/site.yaml")
-    assert paths.host_lock() == Path("/h/omni-console.lock")
+    assert paths.host_lock(7) == Path("/h/omni-console.7.lock")
 
 
 def test_every_user_has_a_pointer_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNI_HOST_DIR", "")
     assert paths.pointer(0) == Path("/var/tmp/omni-console.0.json")
     assert len({paths.pointer(uid) for uid in range(50)}) == 50
-    assert paths.host_lock() not in {paths.pointer(uid) for uid in range(50)}
+    assert paths.host_lock(0) not in {paths.pointer(uid) for uid in range(50)}
 
 
 def test_nothing_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
-    paths.runs_dir(), paths.host_lock(), paths.pointer(1)
+    paths.runs_dir(), paths.host_lock(1), paths.pointer(1)
     assert list(tmp_path.iterdir()) == []
