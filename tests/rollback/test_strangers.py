@@ -1,4 +1,4 @@
-"""Another local user of the machine: what that user puts somewhere, holds or runs decides nothing."""
+"""Another local user: what that user puts somewhere, holds or runs decides nothing."""
 
 from __future__ import annotations
 
