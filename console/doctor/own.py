@@ -107,6 +107,8 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:
     """Runs that were interrupted, among the newest."""
+    from console.run.read import INTERRUPTED, word_of
+
     seen = facts.runs()
     broken = False
     for one in seen:
@@ -114,7 +116,7 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
         if one.view is None:
             broken = True
             yield check.warning(f"{one.run.id}: {one.trouble}")
-        elif not one.view.over and not one.alive:
+        elif word_of(one.run, one.view, one.alive) == INTERRUPTED:
             broken = True
             hint = f"omni-console resume {tail} goes on; omni-console rollback ends it"
             if one.view.outage:
