@@ -132,7 +132,7 @@ class SealedPlan:
 
 def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
     """Write atomically and durably. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    paths.make(path.parent)
     write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
 
 

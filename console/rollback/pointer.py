@@ -51,7 +51,7 @@ def write(pointer: Pointer) -> Path:
             write_atomically(path, text)
             return path
     path = _places(pointer.uid)[-1]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    paths.make(path.parent)
     write_atomically(path, text)
     return path
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from console import paths
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
@@ -122,7 +123,7 @@ class Baseline:
             return f"pid {self.process[0]} runs already"
         log = log_path(self.scene.plan)
         with contextlib.suppress(OSError):
-            log.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(log.parent)
         if _full(log.parent):
             # a server whose every log line fails may well end over it
             self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")

@@ -42,7 +42,7 @@ def announce(run: RunDir) -> None:
     """Write pointer and live.jsonl, then look for another user's run and for a rollback that
     climbs. Raises HostBusy for either, and OSError."""
     meta, me = run.meta(), myself()
-    run.rollback.mkdir(parents=True, exist_ok=True)
+    paths.make(run.rollback)
     pointer.set_aside(os.getuid(), run.rollback)
     pointer.write(
         pointer.Pointer(

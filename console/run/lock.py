@@ -48,7 +48,7 @@ def _opened(uid: int) -> int:
     why = ""
     for path in (paths.host_lock(uid), paths.own_host_dir() / "lock"):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(path.parent)
             # O_NONBLOCK: a FIFO in its place would wait for somebody at its other end
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             found = os.open(path, flags, 0o600)

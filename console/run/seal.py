@@ -39,7 +39,7 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
     if not context.rehearsal and context.plan.site.base != demo_dir():
         path = site_script(plan.site_name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(path.parent)
         sealed.write_atomically(path, render(plan), 0o755)
         # for a rollback of this run when its directory is lost
         sealed.write(plan, path.with_suffix(".json"), 0o600)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services import enclosure, resident
@@ -308,7 +309,7 @@ def record_path(records_dir: Path, name: str) -> Path:
 
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
     """Remember a started process for later runs, atomically. Raises OSError."""
-    records_dir.mkdir(parents=True, exist_ok=True)
+    paths.make(records_dir)
     path = record_path(records_dir, name)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
     beside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,21 @@ def test_nothing_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
     paths.runs_dir(), paths.host_lock(1), paths.pointer(1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_state_is_closed_to_others_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "fresh" / "state"))
+    own, before = paths.state_dir(), os.umask(0)
+    try:
+        paths.make(own / "runs")
+        assert [one.stat().st_mode & 0o777 for one in (own, own.parent)] == [0o700, 0o700]
+        own.chmod(0o777)  # as an earlier release left it
+        paths.make(own / "runs")
+        assert own.stat().st_mode & 0o777 == 0o700
+        (tmp_path / "ours").mkdir(0o775)
+        paths.make(tmp_path / "ours")
+        assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o775
+    finally:
+        os.umask(before)

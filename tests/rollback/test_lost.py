@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from console.command import rollback as after
 from console.errors import ConsoleError, Exit
 from console.rollback import plan as sealed
+from console.rollback import pointer
 from console.rollback.command import rollback
 from console.rollback.plan import SealedPlan
 from console.services import process
@@ -103,3 +105,13 @@ def test_output_that_is_closed(stage: Stage) -> None:
     done = subprocess.run(["sh", "-c", command], check=False, timeout=120)
     assert (done.returncode, (stage.root / "err").read_text()) == (Exit.OK, "")
     assert stage.baseline_process() is not None
+
+
+@pytest.mark.parametrize("serving", [False, True])
+def test_nothing_points_at_a_lost_run_once_the_baseline_serves(stage: Stage, serving: bool) -> None:
+    stage.point()
+    after._put_away(True)
+    assert len(pointer.find_all()) == 1, "its directory is there: its closer ends it"
+    lose(stage, "run")
+    after._put_away(serving)
+    assert len(pointer.find_all()) == (not serving)
