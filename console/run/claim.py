@@ -52,7 +52,7 @@ def announce(run: RunDir) -> None:
     )  # fmt: skip
     live.append(run.live, me)
     point("announced")
-    refuse_others()  # two users at one moment: each has a pointer by now, and one of them sees both
+    refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
     for directory in (run.rollback, paths.state_dir() / sealed.ROLLBACK):
         if is_held(directory):
             raise HostBusy(
