@@ -149,12 +149,12 @@ class Finder:
 
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if path.exists():
-            return self._plan(path, source)
+        if path.exists() and (choice := self._plan(path, source)):
+            return choice
         never = path.parent.is_dir() and not (path.parent / SCRIPT).exists()
         self._end_runner(pointer, "is just starting" if never else "has lost its plan")
-        if path.exists():
-            return self._plan(path, source)
+        if path.exists() and (choice := self._plan(path, source)):
+            return choice
         if not never:
             return self._of_lost(pointer)
         earlier = pointers.put_back(os.getuid(), path.parent)

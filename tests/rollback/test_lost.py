@@ -55,7 +55,7 @@ def test_a_loading_baseline_without_a_record_is_not_started_again(
     assert stage.said("start", "ok")[0] == f"pid {found[0]} runs already"
 
 
-@pytest.mark.parametrize("lost", ["plan", "run", "state"])
+@pytest.mark.parametrize("lost", ["garbage", "plan", "run", "state"])
 @pytest.mark.parametrize("known_by", ["site", "its site", "copy"])
 def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
     stage: Stage, lost: str, known_by: str
@@ -83,7 +83,9 @@ def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
 
 def lose(stage: Stage, what: str) -> None:
     run = Path(stage.plan.run_dir)
-    if what == "plan":
+    if what == "garbage":
+        (stage.plan.rollback_dir / sealed.PLAN).write_text("{")
+    elif what == "plan":
         (stage.plan.rollback_dir / sealed.PLAN).unlink()
     else:
         shutil.rmtree(run.parent if what == "state" else run)
