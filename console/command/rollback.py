@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 from argparse import Namespace
 from queue import SimpleQueue
 from typing import Any, TextIO
@@ -37,7 +38,8 @@ def rollback(args: Namespace) -> int:
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
         seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
-        result = roll_back(seal, explicit, emit)
+        result = roll_back(seal, explicit, emit, seal_at=_site_plan)
+        _put_away(result.serving)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:
@@ -51,6 +53,19 @@ def rollback(args: Namespace) -> int:
         print("\n".join(lines), file=printer.out, flush=True)
     _let_go_of_dead_output()
     return int(result.exit_code)
+
+
+def _put_away(serving: bool) -> None:
+    """What killed sentinels left in shared memory, and of a run whose directory is gone all that
+    is left: nobody else will come for it."""
+    from console.guard.recorder import sweep
+    from console.rollback import pointer
+
+    mine = pointer.read(os.getuid())
+    gone = mine.run_id if mine is not None and not os.path.isdir(mine.run_dir) else ""
+    sweep(time.time(), gone)
+    if gone and serving:
+        pointer.clear(gone)
 
 
 class Printer:

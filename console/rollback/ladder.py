@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, EngineError
 from console.rollback import fence, manual, proof, ready, restore, stop
@@ -67,7 +68,7 @@ class Ladder:
     def run(self) -> Result:
         """Climb, or follow whoever climbs already; the result either way."""
         with contextlib.suppress(OSError):
-            self.plan.rollback_dir.mkdir(parents=True, exist_ok=True)
+            paths.make(self.plan.rollback_dir)
         lock = Lock(self.plan.rollback_dir)
         try:
             while not lock.taken():

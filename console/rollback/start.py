@@ -6,10 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
+from console import paths
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
 from console.services import process, relay
+from console.services.base import BASELINE_COOKIE
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.services.listener import listeners
 from console.services.logfile import read_last
@@ -23,8 +25,6 @@ GRACE_S = 10.0
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
-COOKIE = "baseline"
-"""Cookie of a baseline process: never a run's, or the next fence would take it for a stray."""
 
 
 def _full(directory: Path) -> bool:
@@ -137,18 +137,20 @@ class Baseline:
             return f"pid {self.process[0]} runs already"
         log = log_path(self.scene.plan)
         with contextlib.suppress(OSError):
-            log.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(log.parent)
         if _full(log.parent):
             # a server whose every log line fails may well end over it
             self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
+        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
         try:
-            pid, start = process.spawn(spec, log=log, cookie=COOKIE)
+            pid, start = process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark])
         except ServiceError as error:
             if not isinstance(error.__cause__, OSError) or "log" not in error.title:
                 raise
             self.scene.report.note("start", f"{error}; its output goes nowhere")
-            pid, start = process.spawn(spec, log=Path("/dev/null"), cookie=COOKIE)
+            null = Path("/dev/null")
+            pid, start = process.spawn(spec, log=null, cookie=BASELINE_COOKIE, extra_env=[mark])
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:

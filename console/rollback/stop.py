@@ -84,8 +84,7 @@ def _mine(scene: Scene, spared: set[int]) -> list[Live]:
 def _groups(scene: Scene) -> list[tuple[int, int]]:
     """(pid, start) of the host processes to stop that live."""
     spared = scene.spared()
-    port = relay.port_of(scene.plan.baseline.url)
-    groups = [(found.pid, found.start) for found in relay.every() if found.port == port]
+    groups = [(found.pid, found.start) for found in relay.all_at(scene.plan.baseline.url)]
     groups += [(e.pid, e.start) for e in _mine(scene, spared)]
     for candidate in scene.plan.candidates:
         if candidate.kind == "process" and not scene.outlives(candidate.service):

@@ -19,7 +19,7 @@ from console.rollback.lock import is_held
 from console.run.directory import RunDir
 from console.run.fault import point
 from console.run.guard_process import dismiss
-from console.run.lock import HostLock
+from console.run.lock import HostLock, refuse_others
 from console.services import process
 
 CLOSER_WAIT_S = 30.0
@@ -39,10 +39,10 @@ def host_lock(*, patient: bool) -> HostLock:
 
 
 def announce(run: RunDir) -> None:
-    """Write pointer and live.jsonl, then look for a rollback that climbs. Raises HostBusy for one,
-    and OSError."""
+    """Write pointer and live.jsonl, then look for another user's run and for a rollback that
+    climbs. Raises HostBusy for either, and OSError."""
     meta, me = run.meta(), myself()
-    run.rollback.mkdir(parents=True, exist_ok=True)
+    paths.make(run.rollback)
     pointer.set_aside(os.getuid(), run.rollback)
     pointer.write(
         pointer.Pointer(
@@ -52,6 +52,7 @@ def announce(run: RunDir) -> None:
     )  # fmt: skip
     live.append(run.live, me)
     point("announced")
+    refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
     for directory in (run.rollback, paths.state_dir() / sealed.ROLLBACK):
         if is_held(directory):
             raise HostBusy(

@@ -96,7 +96,7 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
     """A new run directory, private: site files and argv may hold keys. Root reads it anyway, and
     the pointer tells everybody else whose run it is."""
     root = paths.runs_dir()
-    root.mkdir(parents=True, exist_ok=True)
+    paths.make(root)
     stamp = time.strftime(STAMP)
     run = RunDir(root / f"{stamp}-{name}-{os.urandom(2).hex()}")
     run.path.mkdir(mode=0o700)

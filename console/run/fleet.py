@@ -27,7 +27,7 @@ from console.services.base import (
     Status,
 )
 from console.services.logfile import keep_end
-from console.services.process import ProcessDriver
+from console.services.process_driver import ProcessDriver
 from console.services.ready import wait_ready
 from console.text import one_line
 

@@ -63,7 +63,7 @@ class BaselineLog:
         from console.services.logs import CappedFile
 
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(self.path.parent)
             _sweep(self.path.parent)
         file, said = CappedFile(self.path), ""
         while not self._closed.is_set():

@@ -165,7 +165,7 @@ class RunWatch:
 
     def _say_source(self, source: Source) -> None:
         unread = source.trouble and not source.view.seq
-        word = UNREADABLE if unread else word_of(source.view, source.alive)
+        word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
         live = source.alive and self._choice.is_live(source.run)
         desk, silent = self._asker.answer(source)
         back_at = served_since(source.view, source.alive)
