@@ -12,6 +12,7 @@ from console.doctor.facts import ASK_S, Facts, kinds
 from console.doctor.model import Check, Finding, Level
 from console.errors import ConsoleError, EngineError, EngineTimeout
 from console.services import bounded
+from console.services.engine import podman, too_old
 from console.text import decode, one_line
 
 OLDEST_API = (1, 41)
@@ -34,8 +35,11 @@ def answers(facts: Facts, check: Check) -> Iterator[Finding]:
         yield _missing(facts, check, error)
         return
     version, api = str(found.get("Version", "?")), str(found.get("ApiVersion", ""))
-    words = f"version {version}, API {api or '?'}, at {facts.engine().path}"
-    if _older(api, OLDEST_API):
+    name = "Podman " if podman(found) else ""
+    words = f"{name}version {version}, API {api or '?'}, at {facts.engine().path}"
+    if why := too_old(found):
+        yield check.failed(words, why)
+    elif _older(api, OLDEST_API):
         yield check.failed(words, "Docker 20.10 (API 1.41) or newer is needed")
     else:
         yield check.ok(words)

@@ -126,6 +126,7 @@ def _places(container: str) -> tuple[str, ...]:
         f"{user}/docker.service/docker/{container}",
         f"{user}/user.slice/libpod-{container}.scope",
         f"machine.slice/libpod-{container}.scope",
+        f"libpod_parent/libpod-{container}",
     )
 
 

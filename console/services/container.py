@@ -32,7 +32,14 @@ from console.services.base import (
     role_label,
 )
 from console.services.cgroup import die_together
-from console.services.docker_client import NameTaken, NotFound, ask, engine_socket, inspect
+from console.services.docker_client import (
+    NameTaken,
+    NotFound,
+    ask,
+    engine_socket,
+    inspect,
+    is_podman,
+)
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, limited
@@ -259,9 +266,17 @@ def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: in
     if spec.network:
         options["network_mode"] = spec.network
     if spec.gpus:
-        which = {"count": -1} if spec.gpus == ("all",) else {"device_ids": list(spec.gpus)}
-        options["device_requests"] = [types.DeviceRequest(capabilities=[["gpu"]], **which)]
+        options["device_requests"] = [types.DeviceRequest(**_cards(spec.gpus, is_podman(client)))]
     return client.api.create_host_config(**options)
+
+
+def _cards(gpus: tuple[str, ...], by_cdi: bool) -> dict[str, Any]:
+    """What asks for these cards. Podman takes Docker's way without a word, and gives none: it knows
+    them by the names of the Container Device Interface, and refuses one that nobody described."""
+    if by_cdi:
+        return {"driver": "cdi", "device_ids": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}
+    which = {"count": -1} if gpus == ("all",) else {"device_ids": list(gpus)}
+    return {"capabilities": [["gpu"]], **which}
 
 
 def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None:

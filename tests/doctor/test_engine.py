@@ -56,6 +56,19 @@ def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
     assert found.hint
 
 
+@pytest.mark.parametrize(("version", "level"), [("4.9.4", Level.FAILED), ("5.8.6", Level.OK)])
+def test_podman_is_known_by_its_components(
+    path: Path, look: Look, version: str, level: Level
+) -> None:
+    """Its API looks like a Docker that is new enough; what old ones leave out they do not say."""
+    parts = [{"Name": "Podman Engine", "Version": version}, {"Name": "Conmon", "Version": "2.1"}]
+    said = {"Version": version, "ApiVersion": "1.44", "Components": parts}
+    with daemon(path, routes(version=said)):
+        (found,) = look("engine.answers")
+    assert found.level is level
+    assert f"Podman version {version}" in found.detail
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 def test_a_login_that_may_not_use_it(path: Path, look: Look) -> None:
     look("engine.answers")  # everything is imported before the fork

@@ -96,6 +96,7 @@ class MadeEngine:
     def __init__(self, path: str) -> None:
         self.path, self.host = path, f"unix://{path}"
         self.images = {IMAGE}
+        self.version: dict[str, Any] = {"ApiVersion": "1.44"}
         self.containers: dict[str, Container] = {}
         self.execs: dict[str, Job] = {}
         self.calls: list[str] = []
@@ -123,7 +124,7 @@ class MadeEngine:
             case ["GET", "_ping"]:
                 return 200, "OK"
             case ["GET", "version"]:
-                return 200, {"ApiVersion": "1.44"}
+                return 200, self.version
             case ["GET", "info"]:
                 return 200, {"Runtimes": {}}
             case ["GET", "images", *ref, "json"]:

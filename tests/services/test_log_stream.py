@@ -32,7 +32,10 @@ def entry(at: str, text: str) -> bytes:
 class Script:
     """`looks` and `streams` in their order; an exception in either is raised."""
 
-    def __init__(self, looks: list[Any], streams: list[Any], since: float | None = None) -> None:
+    def __init__(
+        self, looks: list[Any], streams: list[Any], since: float | None = None, engine: str = ""
+    ) -> None:
+        self.engine = engine
         self.looks, self.streams, self.asked = iter(looks), iter(streams), list[Any]()
         self.got, self.notes = list[str](), list[str]()
         client: Any = SimpleNamespace(api=self)
@@ -48,6 +51,9 @@ class Script:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def version(self) -> Any:
+        return {"Components": [{"Name": self.engine}]}
 
     def logs(self, ref: str, **options: Any) -> Iterator[bytes]:
         self.asked.append(options.get("since"))
@@ -116,6 +122,8 @@ def test_half_a_line_counts_once_its_container_has_ended() -> None:
     assert found.got == ["one\n", "half"]
     found = Script([look(False), look(False)], [[half, THREE]])
     assert found.got == ["half", "three\n"], "a former life ended within a line"
+    found = Script([look(False), look(False)], [[half, THREE]], engine="Podman Engine")
+    assert found.got == ["halfthree\n"], "Podman stamps each part of a line"
 
 
 def test_a_container_that_is_gone_ends_it() -> None:
