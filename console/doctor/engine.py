@@ -21,6 +21,9 @@ OLDEST_COMPOSE = (2, 6)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 _NO_PLUGIN = ("is not a docker command", "unknown command", "unknown flag")
 DOCKER_GROUP = "sudo usermod -aG docker $USER, then log in again (the group is as good as root)"
+NO_LIMIT = (
+    "only the sentinel stops a load; a rootless engine needs cgroup v2 and a systemd user unit"
+)
 RUNTIME = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 
 
@@ -85,7 +88,7 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     except ConsoleError:
         return  # said above
     try:
-        found = facts.engine().get("/info")
+        found = facts.info()
     except ConsoleError as error:
         yield check.warning(f"not known: {error}")
         return
@@ -95,6 +98,24 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok("containers can have the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
         yield check.warning(f"the engine knows no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
+
+
+def limits(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether the kernel ends a container that takes too much memory."""
+    if facts.engine_need() is Level.NOTE:
+        return
+    try:
+        found = facts.info()
+    except ConsoleError:
+        return  # what is wrong with it is said above
+    if found.get("MemoryLimit") is False:
+        driver, version = (
+            one_line(str(found.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
+        )
+        words = f"the engine limits nobody's memory (control groups: {driver}, version {version})"
+        yield check.warning(words, NO_LIMIT)
+    elif "MemoryLimit" in found:
+        yield check.ok("containers get limits of memory")
 
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
@@ -131,4 +152,5 @@ CHECKS = (
     Check("engine.answers", "engine", answers),
     Check("engine.compose", "compose", compose, Level.WARNING),
     Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
+    Check("engine.limits", "limits", limits, Level.WARNING),
 )

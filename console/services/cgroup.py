@@ -159,6 +159,14 @@ def paths_of(pid: int | str) -> list[tuple[str, str]]:
     return [(fields[1], fields[2]) for fields in rows if len(fields) == 3]
 
 
+def pid_namespace(pid: int | str) -> str:
+    """What a container without groups is known by; empty where it cannot be seen."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
 def pids(path: str, depth: int = DEPTH) -> list[int]:
     """The processes of a group and of those below it; empty when it is gone or empty."""
     found = [int(word) for word in _bytes(f"{path}/cgroup.procs").split()]

@@ -176,6 +176,7 @@ class ContainerDriver:
             self.container_name,
             labels,
             oom_score,
+            self.say,
         )
         return self._handle(container)
 
@@ -216,12 +217,16 @@ def create(
     name: str,
     labels: Mapping[str, str],
     oom_score: int | None = OOM_SCORE,
+    say: Say = silent,
 ) -> str:
-    """Create a container without starting it; its full id. Raises EngineError, ServiceError."""
+    """Create a container without starting it; its full id. Raises EngineError, ServiceError.
+
+    What the engine warns of is said: one without control groups discards every limit.
+    """
     config = _host_config(client, spec, oom_score)
 
-    def call() -> str:
-        made = client.api.create_container(
+    def call() -> dict[str, Any]:
+        made: dict[str, Any] = client.api.create_container(
             spec.image,
             command=list(spec.command) or None,
             entrypoint=list(spec.entrypoint) or None,
@@ -232,12 +237,15 @@ def create(
             labels=dict(labels),
             host_config=config,
         )
-        return str(made["Id"])
+        return made
 
     try:
-        return ask(f"Creating {name}", call, CREATE_S)
+        made = ask(f"Creating {name}", call, CREATE_S)
     except NameTaken:
         raise name_is_foreign(name) from None
+    for words in made.get("Warnings") or ():
+        say(f"the engine warns of {name}: {one_line(str(words))}")
+    return str(made["Id"])
 
 
 def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: int | None) -> Any:

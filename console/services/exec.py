@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from console.clock import SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import COOKIE, ContainerSpec, Handle, Launch
-from console.services.cgroup import die_together
+from console.services.cgroup import die_together, pid_namespace
 from console.services.container import START_S, bounded, check_mounts, create, marks, spec_hash
 from console.services.deadline import Cancelled
 from console.services.docker_client import RECEIVE_S, ask, inspect, send
@@ -135,11 +135,10 @@ class _Command:
         tree: dict[int, psutil.Process] = {}
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                _signal_tree(pid, self.container, number, tree)
+                if self._is_ours(pid):
+                    _signal_tree(pid, number, tree)
             except PermissionError:
                 self._kill_inside(pid)
-            except ProcessLookupError:
-                pass
             if self._gone_within(END_S):
                 _kill_rest(tree)
                 return
@@ -167,6 +166,20 @@ class _Command:
                     f"docker top {self.container[:12]}",
                 )
             time.sleep(0.02)
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether a pid is of this container: it may have been given to another process by now,
+        and an engine on another machine has other pids.
+
+        Known by its control group; without one, as of a rootless engine on cgroup v1, by the pid
+        namespace, if that is the container's first process's and not this one's.
+        """
+        if self.container in _read(f"/proc/{pid}/cgroup"):
+            return True
+        found = inspect(self.client, self.container) or {}
+        first = int((found.get("State") or {}).get("Pid") or 0)
+        space = pid_namespace(pid)
+        return space not in ("", pid_namespace("self")) and space == pid_namespace(first)
 
     def _kill_inside(self, pid: int) -> None:
         """As a user who may use the engine but not signal its processes: kill from inside."""
@@ -240,18 +253,10 @@ class _Pump:
                 continue
 
 
-def _signal_tree(
-    pid: int, container: str, number: signal.Signals, tree: dict[int, psutil.Process]
-) -> None:
-    """Signal a process of this container and its descendants, which are added to `tree`.
-
-    Raises PermissionError, and ProcessLookupError where the pid is not of this container (it was
-    given to another process, or the engine is on another machine).
-    """
+def _signal_tree(pid: int, number: signal.Signals, tree: dict[int, psutil.Process]) -> None:
+    """Signal a process and its descendants, which are added to `tree`. Raises PermissionError."""
     import psutil
 
-    if container not in _read(f"/proc/{pid}/cgroup"):
-        raise ProcessLookupError(pid)
     try:
         _freeze(psutil.Process(pid), tree)
     except psutil.AccessDenied as error:
@@ -343,7 +348,7 @@ def run_oneoff(
     name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
     all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest, launch.site)}
     env = (*spec.env, (COOKIE, launch.run_id))
-    container = create(client, replace(spec, env=env), name, all_labels)
+    container = create(client, replace(spec, env=env), name, all_labels, say=say)
     handle = Handle(service, "oneoff", container=container, name=name)
     launch.record(handle)
     ask(f"Starting {name}", lambda: client.api.start(container), START_S)

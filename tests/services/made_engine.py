@@ -96,6 +96,7 @@ class MadeEngine:
     def __init__(self, path: str) -> None:
         self.path, self.host = path, f"unix://{path}"
         self.images = {IMAGE}
+        self.warnings: list[str] = []
         self.version: dict[str, Any] = {"ApiVersion": "1.44"}
         self.containers: dict[str, Container] = {}
         self.execs: dict[str, Job] = {}
@@ -179,7 +180,7 @@ class MadeEngine:
             job = Job(argv, env, body.get("WorkingDir"))
             body.setdefault("Tty", False)
             self.containers[identity] = Container(identity, name or identity[:12], body, job)
-        return 201, {"Id": identity, "Warnings": []}
+        return 201, {"Id": identity, "Warnings": self.warnings}
 
     def _listed(self, query: dict[str, str]) -> list[dict[str, Any]]:
         labels = json.loads(query.get("filters", "{}")).get("label", [])

@@ -198,6 +198,14 @@ def test_gpus_without_the_toolkit_are_said(place: Place) -> None:
         assert asked["Capabilities"] == [["gpu"]]
 
 
+@pytest.mark.parametrize("client", ["made"], indirect=True)
+def test_a_limit_that_the_engine_discards_is_said(place: Place, made: MadeEngine) -> None:
+    """A rootless engine without control groups, on a machine that has version 1."""
+    made.warnings = ["Your kernel does not support memory limit capabilities. Discarded."]
+    place.shell("exit 0").start(place.launch)
+    assert any("memory limit" in line for line in place.said)
+
+
 def test_an_old_podman_is_not_used(made: MadeEngine) -> None:
     made.version["Components"] = [{"Name": "Podman Engine", "Version": "4.9.4"}]
     with pytest.raises(EngineError) as caught:

@@ -27,6 +27,7 @@ from tests.services.containers import (
     also_real,
     busy,
     fake_daemon,
+    on_every_engine,
     only_real,
     unique,
 )
@@ -123,6 +124,7 @@ def test_time_is_up(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.gone()
 
 
+@on_every_engine
 def test_cancelling_stops_it(box: Box) -> None:
     with pytest.raises(Cancelled):
         box.run("sh", "-c", "echo up; sleep 86399", sink=box.cancels)
