@@ -115,7 +115,7 @@ def limits(facts: Facts, check: Check) -> Iterator[Finding]:
         words = f"the engine limits nobody's memory (control groups: {driver}, version {version})"
         yield check.warning(words, NO_LIMIT)
     elif "MemoryLimit" in found:
-        yield check.ok("containers get limits of memory")
+        yield check.ok("each gets a limit of memory")
 
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
@@ -152,5 +152,5 @@ CHECKS = (
     Check("engine.answers", "engine", answers),
     Check("engine.compose", "compose", compose, Level.WARNING),
     Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
-    Check("engine.limits", "limits", limits, Level.WARNING),
+    Check("engine.limits", "containers", limits, Level.WARNING),
 )
