@@ -1,8 +1,8 @@
 """Engines beside Debian 12's own: a newer Docker, the same one without root, and Podman.
 
-Packages of Debian's sid are unpacked outside the tree. An engine lives as long as the test session
-that asked for it, one of each kind on a machine at a time. None of them touches a firewall that
-another one has written: Docker gets a bridge of its own and none, Podman has tables of its own.
+Packages of a newer Debian are unpacked outside the tree. An engine lives as long as the tests that
+asked for it, one of each kind on a machine at a time. None of them touches a firewall that another
+one has written: Docker gets a bridge of its own and no rules, Podman has tables of its own.
 """
 
 from __future__ import annotations
@@ -75,15 +75,28 @@ def engine_of(kind: str) -> Iterator[Engine]:
 
 
 def _unpacked(name: str, parts: tuple[str, ...], *, depends: bool) -> Path:
-    """A directory with these packages of sid, made once."""
-    target = folder("engines") / f"{name}-{fingerprint(*parts)}"
-    with locked("engines"):
-        if not target.exists():
-            with tempfile.TemporaryDirectory(dir=folder("work")) as work:
-                packages = debian.fetch("sid", parts, Path(work), depends=depends)
-                debian.unpack(packages, Path(work) / "root")
-                (Path(work) / "root").rename(target)
-    return target
+    """A directory with these packages, made once; of an older release where those of the newest are
+    in motion, or need a newer C library."""
+    problems = []
+    for suite in compose.SUITES:
+        target = folder("engines") / f"{name}-{suite}-{fingerprint(*parts)}"
+        try:
+            with locked("engines"):
+                if not target.exists():
+                    _unpack(suite, parts, target, depends)
+            if not depends:
+                command([str(target / "usr/sbin/dockerd"), "--version"])
+            return target
+        except Unavailable as error:
+            problems.append(error.reason)
+    raise Unavailable(f"no engine to unpack: {'; '.join(problems)}")
+
+
+def _unpack(suite: str, parts: tuple[str, ...], target: Path, depends: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=folder("work")) as work:
+        packages = debian.fetch(suite, parts, Path(work), depends=depends)
+        debian.unpack(packages, Path(work) / "root")
+        (Path(work) / "root").rename(target)
 
 
 def _current(place: Path, docker: Path, log: int) -> subprocess.Popen[bytes]:
