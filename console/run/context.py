@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from console.clock import Clock
 from console.journal.store import Event, Journal
 from console.playbook.inputs import Secret
+from console.redact import Known
 from console.rollback import live
 from console.run.control import Desk
 from console.run.directory import RunDir, RunMeta
@@ -84,6 +85,7 @@ class Context:
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""
+        data = self.plan.known.data(data)
         with self._lock:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
@@ -131,7 +133,7 @@ class Attempt:
         self.begun = context.clock.monotonic()
         self.cancelled = context.desk.cancelled
         self.path = context.run.attempt_log(step, number)
-        self.secrets: list[str] = []
+        self.known = context.plan.known
         self._said = float("-inf")
         self._fd = -1
         self._written = 0
@@ -164,8 +166,8 @@ class Attempt:
     def hide(self, secret: str) -> None:
         """Keep a secret out of the log from here on. Output is looked at line by line, so of one
         with several lines each is kept out; shorter than 4, a line would blot out innocent text."""
-        parts = {*self.secrets, *(p for p in (secret, *secret.splitlines()) if len(p) >= 4)}
-        self.secrets = sorted(parts, key=len, reverse=True)
+        parts = (p for p in (secret, *secret.splitlines()) if len(p) >= 4)
+        self.known |= Known(tuple(parts))
 
     def sink(self, data: bytes) -> None:
         """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
@@ -195,8 +197,7 @@ class Attempt:
             self._fd = -1
 
     def _line(self, raw: bytes) -> None:
-        for secret in self.secrets:
-            raw = raw.replace(secret.encode(), b"*****")
+        raw = self.known.raw(raw)
         self._tail.append(decode(raw[:100_000]).rstrip("\r"))
         self._kept += len(self._tail[-1])
         while len(self._tail) > KEPT_LINES or self._kept > KEPT:
