@@ -21,7 +21,7 @@ from console.run.fault import point
 from console.run.plan import Plan
 from console.run.state import Cause, RunState, check_transition
 from console.run.view import RunView, fold
-from console.services import enclosure
+from console.services import enclosure, matching
 from console.services.base import Handle
 from console.services.deadline import Cancelled
 from console.text import clean, decode
@@ -155,6 +155,17 @@ class Attempt:
         """Wait, but not past the deadline or a cancel."""
         self.context.clock.wait(self.cancelled, min(seconds, self.remaining()))
         self.remaining()
+
+    def find(
+        self, pattern: str, texts: list[str], *, lines: bool = False
+    ) -> list[matching.Spans | None]:
+        """A pattern of the playbook, stopped in time. Raises StepFailed (output_invalid)."""
+        try:
+            return matching.find(pattern, texts, lines=lines, within_s=self.remaining())
+        except matching.TooSlow as error:
+            self.remaining()
+            said = self.last_lines()
+            raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
 
     def say(self, text: str, *, always: bool = False) -> None:
         """Progress for viewers, at most one event a second: the journal is durable, not chatty."""

@@ -237,7 +237,7 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
     text = "\n".join(attempt.output())
     for name, output in step.outputs.items():
         try:
-            number = read_output(output.pattern, output.unit, text)
+            number = read_output(output.pattern, output.unit, text, attempt.find)
         except ValueError as error:
             words = f"output '{name}': {error}"
             raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines()) from error
