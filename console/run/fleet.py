@@ -152,7 +152,9 @@ class Fleet:
         if handle.container and name not in self._tailers:
             from console.services.logs import Tailer
 
-            tailer = Tailer(self.client, handle, self.context.run.log(name))
+            tailer = Tailer(
+                self.client, handle, self.context.run.log(name), known=self.context.plan.known
+            )
             tailer.start()
             self._tailers[name] = tailer
 

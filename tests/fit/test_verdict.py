@@ -292,3 +292,8 @@ def test_a_reference_alone_changes_no_verdict() -> None:
     plain = assess(facts, LlamaPlan(), SITE)
     told = assess(facts, LlamaPlan(), SITE, reference=Reference("another"))
     assert plain.verdict is told.verdict is Verdict.GO
+
+
+def test_an_override_that_would_take_years_is_a_problem() -> None:
+    plan = replace(BASELINE, overrides=((r"(\w+[.]?)+!", "CPU"), ("exps", "CPU")))
+    assert assess(Q3, plan, SITE).verdict is Verdict.UNKNOWN
