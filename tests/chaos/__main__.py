@@ -1,7 +1,7 @@
 """`python -m tests.chaos`: trials of random kills, each checked from outside.
 
-A trial is drawn from `--seed` and its number alone. A broken promise is printed with both, with what
-was done when, and its directory is kept; `--seed S --trial N` repeats it.
+A trial is drawn from `--seed` and its number alone. A broken promise is printed with both and with
+what was done when, and its directory is kept; `--seed S --trial N` repeats it.
 """
 
 from __future__ import annotations
@@ -98,9 +98,12 @@ class Driver:
                     self._tell(lanes.pop(lane))
             time.sleep(0.02)
         count = len(self.took)
-        print(f"seed {options.seed}, {options.world}: {count} trials, {len(self.bad)} broke a "
-              f"promise {self.bad or ''} {dict(self.kinds) or ''}, "
-              f"a run was refused in {self.refused}, {sum(self.took) / max(1, count):.1f} s each")  # fmt: skip
+        took = sum(self.took) / max(1, count)
+        print(
+            f"seed {options.seed}, {options.world}: {count} trials of {took:.1f} s, a run was "
+            f"refused in {self.refused}, {len(self.bad)} broke a promise {self.bad or ''} "
+            f"{dict(self.kinds) or ''}"
+        )
         return int(bool(self.bad))
 
     def _tell(self, job: Job) -> None:

@@ -32,6 +32,7 @@ ANNOUNCED_S = 1.0
 """A runner that was known for this long when a rollback ended may not outlive it."""
 OWN = ("follower", "rollback", "command")
 """Kinds that the driver started itself, and ends."""
+STARTED = ("run", "resume", "rollback", "attach")
 KINDS = (
     ("closer", "--close"), ("runner", " runner "), ("ladder", "console.rollback.warm"),
     ("sentinel", "console.guard.sentinel"), ("follower", "omni-console attach"),
@@ -118,7 +119,7 @@ class Trial:
         hung = self._wait_all()
         if hung:
             return hung
-        if self.plan.way == "race" and not any("kill" == a.do and a.at for a in self.plan.acts):
+        if self.plan.way == "race" and not any(a.do == "kill" and a.at for a in self.plan.acts):
             self._settled_race()
         self._last("rollback")
         if self.plan.world != "plain":
@@ -180,8 +181,6 @@ class Trial:
         hung = [what for what, child in self.running if child.pid not in self.killed]
         for _, child in self.running:
             child.kill()
-        if self.plan.world == "stop":  # who follows a stopped runner waits, and says so
-            hung = [what for what in hung if what == "rollback"]
         return [f"stuck: {', '.join(hung)} did not end in {LIMIT_S:g} s"] if hung else []
 
     def _collect(self, judge: bool) -> bool:
@@ -198,7 +197,9 @@ class Trial:
                     serves = self._serves() if alone else None
                     self.refused |= what == "run" and '"exit_code"' in out and "error" in out
                     self._judge(what, child.returncode, out + err, serves, beside)
-        return any(child.pid not in self.killed for _, child in self.running)
+        # whoever follows a stopped runner waits, and says so
+        awaited = ("rollback",) if self.plan.world == "stop" else STARTED
+        return any(c.pid not in self.killed for what, c in self.running if what in awaited)
 
     def _judge(self, what: str, code: int, text: str, serves: bool | None, beside: str) -> None:
         self.commands.append(Command(what, code, text, serves, beside))
@@ -280,14 +281,18 @@ class Trial:
         return [one for one in self.living() if one[0] not in ("baseline", *OWN)]
 
     def _look(self) -> Facts:
+        for _, pid, start in self.living() if self.plan.world == "stop" else ():
+            with contextlib.suppress(OSError):  # what was stopped and goes on may harm nothing
+                process.send(pid, start, signal.SIGCONT)
         self._until(lambda: not self._left(), SETTLE_S)
+        self.note("at rest")
         seen, world = self.seen, self.world
         seen.serves = facts.completes(world.base_port)
         seen.holders = self._holders()
         seen.candidate_listens = _connects(world.cand_port)
         seen.orphans = [f"{kind} {pid}" for kind, pid, _ in self._left()]
-        seen.temp = [str(p) for part in ("host", "state") for p in (self.root / part).rglob(".*.new")
-                     if p.lstat().st_uid == os.getuid()]  # fmt: skip
+        temp = [p for part in ("host", "state") for p in (self.root / part).rglob(".*.new")]
+        seen.temp = [str(p) for p in temp if p.lstat().st_uid == os.getuid()]
         seen.effects = world.effects.read_text().splitlines() if world.effects.exists() else []
         seen.journals = facts.journals(self.root / "state/omni-console/runs")
         seen.commands = self.commands
