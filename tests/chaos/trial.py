@@ -247,7 +247,7 @@ class Trial:
         while not condition():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.02)
+            time.sleep(0.05)  # each look reads every process of the machine
         return True
 
     # -- what is seen --------------------------------------------------------------------------
