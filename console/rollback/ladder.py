@@ -119,8 +119,7 @@ class Ladder:
         self._rung(scene, "stop", lambda: stop.stop(scene))
         self._rung(scene, "memory", lambda: stop.memory(scene))
         self._rung(scene, "start", lambda: _start(scene, baseline))
-        proven = self._rung(scene, "ready", ready.Readiness(scene, baseline).prove)
-        result = self._serving(scene, baseline) if proven else self._lost(scene)
+        result = self._proven(scene, baseline)
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -130,6 +129,16 @@ class Ladder:
             file = proof.proof_file(self.plan.site_name)
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
+
+    def _proven(self, scene: Scene, baseline: Baseline) -> Result:
+        """Proof and figures; once more where it has ended between the two."""
+        readiness = ready.Readiness(scene, baseline)
+        while self._rung(scene, "ready", readiness.prove):
+            result = self._serving(scene, baseline)
+            if result.tok_s is not None or baseline.serving():
+                return result
+            scene.report.note("serving", "no more: it ended after its completion")
+        return self._lost(scene)
 
     def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:
         """One rung; whatever goes wrong in it is a line, and the ladder goes on."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.errors import EngineError
 from console.services.deadline import within
-from console.services.engine import podman, too_old
 from console.text import clean_lines, one_line
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def ask(what: str, call: Callable[[], T], seconds: float = CALL_S) -> T:
 
 def is_podman(client: docker.DockerClient) -> bool:
     """Whether the engine is Podman, which differs from Docker where this is asked."""
+    from console.services.engine import podman
+
     return bool(podman(ask("Asking the engine's version", client.api.version)))
 
 
@@ -209,6 +210,8 @@ def _build(address: str) -> docker.DockerClient:
         ) from None
     options = kwargs_from_env({**os.environ, "DOCKER_HOST": address})
     client = docker.DockerClient(version="auto", timeout=RECEIVE_S, **options)
+    from console.services.engine import podman, too_old
+
     version = client.api.version()
     if why := too_old(version):
         client.close()
