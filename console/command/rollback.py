@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, TextIO
 
 from console import paths
-from console.errors import ConsoleError, InvalidFile, RollbackFailed, UsageError
+from console.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
 from console.rollback.plan import SealedPlan
 from console.text import clean
@@ -25,6 +25,10 @@ def rollback(args: Namespace) -> int:
         from console.rehearsal.join import join
 
         args.site = join()  # another lock, another site: nothing of the real one
+    if args.if_interrupted and not _interrupted():
+        words = "nothing to do: no run left the baseline down"
+        print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
+        return int(Exit.OK)
     printer = Printer(sys.stderr if args.json else sys.stdout)
 
     def emit(line: dict[str, Any]) -> None:
@@ -66,6 +70,19 @@ def _put_away(serving: bool) -> None:
     sweep(time.time(), gone)
     if gone and serving:
         pointer.clear(gone)
+
+
+def _interrupted() -> bool:
+    """Whether a run left the baseline down; True where that cannot be told and a run is pointed
+    at: a rollback does no harm, and the console's other parts may be broken."""
+    try:
+        from console.run.boot import left_down
+
+        return left_down() is not None
+    except Exception:
+        from console.rollback import pointer
+
+        return pointer.read(os.getuid()) is not None
 
 
 class Printer:
