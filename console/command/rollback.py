@@ -43,7 +43,8 @@ def rollback(args: Namespace) -> int:
     try:
         seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
         result = roll_back(seal, explicit, emit, seal_at=_site_plan)
-        _put_away(result.serving)
+        with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
+            _put_away(result.serving)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:
