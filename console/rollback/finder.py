@@ -20,6 +20,7 @@ from console import paths
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
 from console.rollback import pointer as pointers
+from console.rollback import wake
 from console.rollback.others import live_others, roll_back_first
 from console.rollback.plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
 from console.rollback.pointer import Pointer
@@ -157,6 +158,9 @@ class Finder:
             return choice
         if not never:
             return self._of_lost(pointer)
+        wake.trigger(
+            path.parent, wake.QUIT
+        )  # its ladder would look in a minute whether it is needed
         earlier = pointers.put_back(os.getuid(), path.parent)
         return self._pointed(earlier, source) if earlier is not None else None
 
