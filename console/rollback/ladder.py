@@ -86,7 +86,9 @@ class Ladder:
 
     def _follow(self, lock: Lock) -> Result | None:
         """The other ladder's result; None when it let go of the lock without one, or got stuck."""
-        follower = Follower(self.path, unfinished(self.path), self.emit)
+        follower = Follower(
+            self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
+        )
         heard, seen = self.clock.monotonic(), 0
         while True:
             result = follower.poll()

@@ -73,7 +73,8 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 def _by_warm(context: Context, emit: Any) -> Result | None:
     """What the warm ladder made of it; None where there is none, or it was stopped or got stuck."""
     directory = context.run.rollback
-    follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
+    begin = size_of(directory / LADDER)
+    follower = Follower(directory / LADDER, begin, emit, emergency=False)
     if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):
         return None
     heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)

@@ -19,6 +19,7 @@ from console.clock import Clock, SystemClock
 from console.errors import ConsoleError
 from console.rollback import pointer as pointers
 from console.rollback.plan import SealedPlan
+from console.rollback.report import is_runners
 from console.run import control
 from console.run.directory import RunDir, all_runs
 from console.run.guard_look import tell
@@ -72,7 +73,7 @@ class Snapshot:
         if not self.climbing:
             return ""
         asked = str(self.rungs[-1].get("trigger", "")) if self.rungs else ""
-        return "restoring" if asked.startswith("runner-") else "rolling back"
+        return "restoring" if is_runners(asked) else "rolling back"
 
 
 class RunWatch:
