@@ -87,6 +87,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
+    for text in view.trouble:
+        print(clean(text, 300))
     for text in [*_now(guard), *_next(run, view, state)]:
         print(text)
     phase = ""

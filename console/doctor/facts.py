@@ -224,9 +224,8 @@ def _seen(run: RunDir) -> Seen:
     reader = Reader(cast(Path, run.journal))
     try:
         view = fold(reader.since(0))
-    except (ConsoleError, KeyError, ValueError, TypeError) as error:  # a journal of another make
-        words = str(error) if isinstance(error, ConsoleError) else f"its journal says: {error!r}"
-        return Seen(run, None, runner_alive(run), words)
+    except ConsoleError as error:
+        return Seen(run, None, runner_alive(run), str(error))
     finally:
         reader.close()
     return Seen(run, view, runner_alive(run))

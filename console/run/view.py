@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from console.journal.store import Event
@@ -109,6 +109,8 @@ class RunView:
     switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    """What of the journal makes no sense, a line each; see console.journal.schema."""
     finished: bool = False
     """The last event is there: `finally` steps and report included."""
     seq: int = 0
@@ -183,11 +185,13 @@ class RunView:
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
-    """Apply events to a view (a new one without), in order; unknown kinds are passed over."""
+    """Apply events to a view (a new one without), in order; an odd one is a line of trouble."""
     view = view or RunView()
     for event in events:
         handler = _HANDLERS.get(event.kind)
-        if handler is not None:
+        if event.odd:
+            view.trouble.append(event.odd)
+        elif handler is not None:
             handler(view, event)
         view.seq = max(view.seq, event.seq)
     return view
@@ -201,7 +205,9 @@ def _created(view: RunView, event: Event) -> None:
     view.inputs = dict(data.get("inputs", {}))
     view.restore_s = data.get("restore_s")
     view.header = data
-    view.steps = [StepView(**row) for row in data.get("steps", [])]
+    known = {one.name for one in fields(StepView)}
+    rows = data.get("steps", [])
+    view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
 
 
 def _envelope(view: RunView, event: Event) -> None:
