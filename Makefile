@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-.PHONY: run test test-all check golden coverage bench mutants yard \
+.PHONY: run test test-all check golden coverage bench mutants chaos yard \
   rehearsals clean
 
 run: $(VENV)/.run
@@ -48,6 +48,15 @@ MINUTES ?= 60
 TIER ?= test
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants --minutes $(MINUTES) --tier $(TIER) $(if $(ENGINE),--engine)
+
+# random kills of everything that a run consists of, then a rollback or a resume, checked from outside.
+# SEED repeats a series; WORLD: plain, full-disk, read-only, few-files, clock, stop, shm (needs root)
+TRIALS ?= 1000
+JOBS ?= 2
+WORLD ?= plain
+chaos: $(VENV)/.dev
+	$(BIN)/python -m tests.chaos --trials $(TRIALS) --minutes $(MINUTES) --jobs $(JOBS) \
+	  --world $(WORLD) $(if $(SEED),--seed $(SEED))
 
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev

@@ -260,6 +260,10 @@ def _emergency_commands(commands: Any) -> None:
     rollback.add_argument(
         "--rehearse", action="store_true", help="the rehearsal's baseline, never the real one"
     )
+    rollback.add_argument(
+        "--if-interrupted", action="store_true",
+        help="only where a run took the baseline down and never saw it back (the boot unit)",
+    )  # fmt: skip
     promote = _add(
         commands, "promote", "promote:promote",
         "accept the candidate that a cutover left on the production port", site=True,
@@ -270,6 +274,19 @@ def _emergency_commands(commands: Any) -> None:
     demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
     demo.add_argument("--plain", action="store_true", help="lines instead of screens")
     demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
+
+
+def _boot_commands(commands: Any) -> None:
+    boot = commands.add_parser(
+        "boot", help="bring the baseline back after a reboot in an outage",
+        description="the unit that brings the baseline back after a reboot in an outage",
+    )  # fmt: skip
+    parts = boot.add_subparsers(required=True, metavar="PART")
+    install = _add(parts, "install", "boot:install", "install the unit; starts nothing", site=True)
+    remove = _add(parts, "remove", "boot:remove", "disable and delete the unit")
+    _add(parts, "status", "boot:status", "whether a unit would act after a reboot")
+    for part in (install, remove):
+        part.add_argument("--system", action="store_true", help="a unit of the machine (root)")
 
 
 def _clean_commands(commands: Any) -> None:
@@ -289,5 +306,6 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_clean_commands, frozenset({"clean"})),
+    (_boot_commands, frozenset({"boot"})),
     (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
 )  # fmt: skip

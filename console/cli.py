@@ -57,7 +57,21 @@ def _parsed(given: list[str]) -> Any:
 
 
 def _harden_output() -> None:
-    """A terminal that knows only ASCII gets `?`, never a traceback; lines appear as written."""
+    """A terminal that knows only ASCII gets `?`, never a traceback; lines appear as written.
+
+    A descriptor that was closed (`>&-`) goes to /dev/null: else the next file that is opened would
+    take its number, and what is printed would go into that.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

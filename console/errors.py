@@ -14,6 +14,7 @@ ConsoleError
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -87,6 +88,11 @@ class Problem:
     what: str
     expected: str = ""
     hint: str = ""
+
+    def told(self, shown: Callable[[str], str]) -> Problem:
+        """The same with every word as `shown` has it."""
+        words = (shown(self.what), shown(self.expected), shown(self.hint))
+        return Problem(self.file, self.line, self.column, *words)
 
     def __str__(self) -> str:
         text = f"{self.file}:{self.line}:{self.column}: {self.what}"

@@ -1,7 +1,8 @@
-"""Where things are kept. Pure functions of the environment; nothing here touches the disk."""
+"""Where things are kept. Pure functions of the environment; only `make` touches the disk."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -55,17 +56,44 @@ def default_site() -> Path:
 
 
 def host_dir() -> Path:
-    """Where every user of the machine finds the lock and the pointers; survives a reboot.
+    """Where every user of the machine finds the locks and the pointers; survives a reboot.
 
     `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp).
     """
     return Path(os.environ.get("OMNI_HOST_DIR") or "/var/tmp")
 
 
-def host_lock() -> Path:
-    return host_dir() / f"{APP}.lock"
+def own_host_dir() -> Path:
+    """Where this user's lock and pointer are, where somebody has put something in their place."""
+    return state_dir() / "host" / str(host_dir()).strip("/").replace("/", "-")
+
+
+def host_lock(uid: int) -> Path:
+    """One lock file a user: what another user puts there, or holds, keeps nobody waiting."""
+    return host_dir() / f"{APP}.{uid}.lock"
 
 
 def pointer(uid: int) -> Path:
     """One pointer file a user: a sticky directory lets nobody replace another one's file."""
     return host_dir() / f"{APP}.{uid}.json"
+
+
+def make(path: Path) -> None:
+    """Make a directory and what is missing above it. Raises OSError.
+
+    The state directory is its user's alone, whatever the umask: what is below it, logs and plans
+    with whatever mode, is then out of everybody else's reach.
+    """
+    own = state_dir()
+    inside = own == path or own in path.parents
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        private = inside and own not in one.parents
+        with contextlib.suppress(FileExistsError):
+            one.mkdir(0o700 if private else 0o777)
+    path.mkdir(exist_ok=True)
+    if inside and own not in missing:
+        with contextlib.suppress(OSError):
+            info = own.stat()
+            if info.st_uid == os.getuid() and info.st_mode & 0o077:
+                own.chmod(0o700)

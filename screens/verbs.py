@@ -201,7 +201,8 @@ class Verbs(Base[None]):
             self.console.say("there is nothing to resume here")
             return
         if snapshot.word != "interrupted":
-            self.console.say(f"nothing to resume: the run is {snapshot.word}")
+            no = why_not(snapshot, "resume")
+            self.console.say(no or f"nothing to resume: the run is {snapshot.word}")
             return
         run = snapshot.run
 

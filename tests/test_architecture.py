@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("console", "screens", "widgets", "tests")
@@ -107,6 +112,22 @@ def loaded(*codes: str) -> list[set[str]]:
     found = [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith('["')]
     assert len(found) == len(codes)
     return found
+
+
+def test_every_library_is_one_that_was_tried() -> None:
+    """A next major version may lack what is used of it, and is not installed by itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [Requirement(one) for one in project["dependencies"]]
+    open_ended = [
+        one.name for one in wanted if not {s.operator for s in one.specifier} & {"<", "=="}
+    ]
+    assert open_ended == []
+    assert [one.name for one in wanted if version(one.name) not in one.specifier] == []
+
+
+def test_no_private_part_of_a_library_that_speaks_to_an_engine() -> None:
+    private = re.compile(r"\b(?:api|response|raw|_fp|fp)\._[a-z]")
+    assert [name(path) for path in sources("console") if private.search(path.read_text())] == []
 
 
 def test_help_imports_nothing_heavy() -> None:

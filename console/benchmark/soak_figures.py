@@ -244,7 +244,7 @@ class Tally:
             "critical_lines": _metric(
                 "critical_lines",
                 self.critical_count if log.count and (self.critical_count or not no_log) else None,
-                log.count, why=f"its log was {no_log or 'not read'}",
+                log.count, why=f"its log was {no_log}" if log.count else "its log was not read",
             ),
         }  # fmt: skip
         return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
@@ -252,16 +252,15 @@ class Tally:
     def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
         """Peak and growth of one kind of memory."""
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
-        missed = self.seen[name].unsure(self.observed)
-        why = missed if seen else unseen[name]
-        most = None if why else max(size for _, size in seen)
-        grown = None if why or self.restarted else growth(seen, self.observed)
+        unsure = self.seen[name].unsure(self.observed) if seen else unseen[name]
+        most = None if unsure else max(size for _, size in seen)
+        grown = None if unsure or self.restarted else growth(seen, self.observed)
+        few = unsure or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
         if self.restarted and seen:
-            why = "the server was started anew in between"
-        few = why or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
+            few = "the server was started anew in between"
         return {
             f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
-            f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=missed or unseen[name]),
+            f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=unsure),
         }
 
     def void_figures(self, why: str) -> dict[str, dict[str, Any]]:

@@ -41,9 +41,8 @@ def gguf(args: Namespace) -> int:
     if engine is None:
         lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
     _print(args, lines, answer.to_json())
-    if answer.verdict is None:
-        return int(Exit.HOLD)
-    return int(LEVELS[answer.verdict.finding().level])
+    finding = answer.finding()
+    return int(Exit.HOLD if finding is None else LEVELS[finding.level])
 
 
 def checkpoint(args: Namespace) -> int:

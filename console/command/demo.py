@@ -24,7 +24,7 @@ from console.run.directory import all_runs
 from console.run.lock import HostLock
 from console.run.seal import site_plan
 from console.services import process
-from console.services.process import ProcessDriver
+from console.services.process_driver import ProcessDriver
 from console.site.load import load_site
 from console.site.model import Site
 from console.units import format_bytes

@@ -16,6 +16,7 @@ from console.run.cutover_words import BACK, cut_over
 from console.run.directory import RunDir
 from console.run.guard_words import deeds, event_words
 from console.run.liveness import ladder_busy, runner_alive
+from console.run.read import served_since, settle, word_of
 from console.run.report_steps import sign
 from console.run.state import RunState, StepState, exit_code, possible_verbs
 from console.run.view import RunView, fold
@@ -252,15 +253,19 @@ class Follow:
         self.finished = True
 
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
-        from console.run.report import as_json  # not before the first line: a tenth of a second
+        # not before the first line: a tenth of a second
+        from console.command.show import way_on
+        from console.run.report import as_json
 
         view = self.view
         if not self.finished and not view.over:
-            self._line(f"== interrupted: the runner of {self.run.id} is gone; nothing is lost")
-            self._line(f"   omni-console resume {self.run.id[-4:]}   goes on")
-            if view.outage or view.services:
-                self._line("   omni-console rollback      brings the baseline back")
-            return Exit.HOLD, {**as_json(view), "state": "interrupted"}
+            # the journal of a dead runner cannot know what was done since: whoever did that did it
+            settle(view, served_since(view, False))
+            word = word_of(self.run, view, False)
+            self._line(f"== {word}: {self.run.id}")
+            for text in way_on(self.run, view, word):
+                self._line(f"   {text}")
+            return Exit.HOLD, {**as_json(view), "state": word}
         code = exit_code(view.state, view.decision)
         decision = str(view.decision).upper().replace("_", "-") or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""

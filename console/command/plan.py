@@ -26,7 +26,7 @@ def plan(args: Namespace) -> int:
         made = make_plan(playbook, site, restore_time(site.name))
     found = told(made.playbook, facts_of(made.site))
     if args.json:
-        print(json.dumps({**as_json(made), "lint": records(found)}))
+        print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))
     else:
         print("\n".join(lines(made, found)))
     return int(Exit.OK)

@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import threading
+import time
 from argparse import Namespace
 from queue import SimpleQueue
 from typing import Any, TextIO
 
 from console import paths
-from console.errors import ConsoleError, InvalidFile, RollbackFailed, UsageError
+from console.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
 from console.rollback.plan import SealedPlan
 from console.text import clean
@@ -24,6 +25,10 @@ def rollback(args: Namespace) -> int:
         from console.rehearsal.join import join
 
         args.site = join()  # another lock, another site: nothing of the real one
+    if args.if_interrupted and not _interrupted():
+        words = "nothing to do: no run left the baseline down"
+        print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
+        return int(Exit.OK)
     printer = Printer(sys.stderr if args.json else sys.stdout)
 
     def emit(line: dict[str, Any]) -> None:
@@ -37,7 +42,9 @@ def rollback(args: Namespace) -> int:
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
         seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
-        result = roll_back(seal, explicit, emit)
+        result = roll_back(seal, explicit, emit, seal_at=_site_plan)
+        with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
+            _put_away(result.serving)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:
@@ -51,6 +58,32 @@ def rollback(args: Namespace) -> int:
         print("\n".join(lines), file=printer.out, flush=True)
     _let_go_of_dead_output()
     return int(result.exit_code)
+
+
+def _put_away(serving: bool) -> None:
+    """What killed sentinels left in shared memory, and of a run whose directory is gone all that
+    is left: nobody else will come for it."""
+    from console.guard.recorder import sweep
+    from console.rollback import pointer
+
+    mine = pointer.read(os.getuid())
+    gone = mine.run_id if mine is not None and not os.path.isdir(mine.run_dir) else ""
+    sweep(time.time(), gone)
+    if gone and serving:
+        pointer.clear(gone)
+
+
+def _interrupted() -> bool:
+    """Whether a run left the baseline down; True where that cannot be told and a run is pointed
+    at: a rollback does no harm, and the console's other parts may be broken."""
+    try:
+        from console.run.boot import left_down
+
+        return left_down() is not None
+    except Exception:
+        from console.rollback import pointer
+
+        return pointer.read(os.getuid()) is not None
 
 
 class Printer:

@@ -20,7 +20,7 @@ from console.run.directory import RunDir, find_run
 from console.run.guard_curve import crossed
 from console.run.guard_words import deeds, event_words, value_words
 from console.run.liveness import ladder_busy, runner_alive
-from console.run.read import INTERRUPTED, view_of
+from console.run.read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.run.report import as_json as reported
 from console.run.report import evidence, markdown, sign, write_copy
 from console.run.state import exit_code, possible_verbs
@@ -89,7 +89,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     for text in view.trouble:
         print(clean(text, 300))
-    for text in [*_now(guard), *_next(run, view, state)]:
+    for text in [*_now(guard), *way_on(run, view, state)]:
         print(text)
     phase = ""
     for step in view.steps:
@@ -150,11 +150,13 @@ def _now(guard: GuardView) -> list[str]:
     return [text for text in told if text]
 
 
-def _next(run: RunDir, view: RunView, state: str) -> list[str]:
+def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     """Where the baseline is, and what can be done: one way on where only one makes sense."""
     short = run.id[-4:]
     if ladder_busy(run):
         return [f"a rollback is on: omni-console attach {short} follows it"]
+    if state == NEVER_BEGAN:
+        return [NO_RESUME]
     gone = state == INTERRUPTED
     out = []
     if view.cutover:
@@ -173,7 +175,9 @@ def _next(run: RunDir, view: RunView, state: str) -> list[str]:
     if verbs:
         out.append(f"go on with: omni-console tell {short} {' | '.join(verbs)}")
     if gone:
-        left = "" if view.outage or view.services else "; nothing has to be rolled back"
+        up = ", ".join(clean(name) for name in view.services)
+        left = f"; omni-console rollback ends what may be up ({up})" if up else ""
+        left = left or ("" if view.outage else "; nothing has to be rolled back")
         out.append(f"the runner is gone: omni-console resume {short} goes on{left}")
     return out
 

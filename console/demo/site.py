@@ -23,7 +23,7 @@ def demo_site() -> Path:
     path = demo_dir() / "site.yaml"
     if not path.exists():
         ports = _free_ports(len(NAMES))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(path.parent)
         beside = path.with_suffix(".new")
         beside.write_text(_site(dict(zip(NAMES, ports, strict=True))))
         beside.replace(path)

@@ -171,14 +171,14 @@ def _serving(site: Site, check: Check) -> Finding:
     """Serving, and whether a run could stop it: only a process that the console has started."""
     from console.run.baseline import records_dir
     from console.services import process
-    from console.services.base import ProcessSpec
+    from console.services.base import BASELINE_COOKIE, ProcessSpec
     from console.services.listener import listener
 
     spec = site.baseline_spec()
     runs = spec.runs
     if not isinstance(runs, ProcessSpec):
         return check.ok(f"serves at {spec.url}")
-    if process.read_record(records_dir(site.name), "baseline", runs) is None:
+    if process.known(records_dir(site.name), "baseline", runs, BASELINE_COOKIE) is None:
         who = listener(spec.url)
         what = f"process {who.pid}" if who else "a process"
         return check.warning(

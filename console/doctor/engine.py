@@ -12,6 +12,7 @@ from console.doctor.facts import ASK_S, Facts, kinds
 from console.doctor.model import Check, Finding, Level
 from console.errors import ConsoleError, EngineError, EngineTimeout
 from console.services import bounded
+from console.services.engine import podman, too_old
 from console.text import decode, one_line
 
 OLDEST_API = (1, 41)
@@ -20,6 +21,9 @@ OLDEST_COMPOSE = (2, 6)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 _NO_PLUGIN = ("is not a docker command", "unknown command", "unknown flag")
 DOCKER_GROUP = "sudo usermod -aG docker $USER, then log in again (the group is as good as root)"
+NO_LIMIT = (
+    "only the sentinel stops a load; a rootless engine needs cgroup v2 and a systemd user unit"
+)
 RUNTIME = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 
 
@@ -34,8 +38,11 @@ def answers(facts: Facts, check: Check) -> Iterator[Finding]:
         yield _missing(facts, check, error)
         return
     version, api = str(found.get("Version", "?")), str(found.get("ApiVersion", ""))
-    words = f"version {version}, API {api or '?'}, at {facts.engine().path}"
-    if _older(api, OLDEST_API):
+    name = "Podman " if podman(found) else ""
+    words = f"{name}version {version}, API {api or '?'}, at {facts.engine().path}"
+    if why := too_old(found):
+        yield check.failed(words, why)
+    elif _older(api, OLDEST_API):
         yield check.failed(words, "Docker 20.10 (API 1.41) or newer is needed")
     else:
         yield check.ok(words)
@@ -81,7 +88,7 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     except ConsoleError:
         return  # said above
     try:
-        found = facts.engine().get("/info")
+        found = facts.info()
     except ConsoleError as error:
         yield check.warning(f"not known: {error}")
         return
@@ -91,6 +98,24 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok("containers can have the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
         yield check.warning(f"the engine knows no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
+
+
+def limits(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether the kernel ends a container that takes too much memory."""
+    if facts.engine_need() is Level.NOTE:
+        return
+    try:
+        found = facts.info()
+    except ConsoleError:
+        return  # what is wrong with it is said above
+    if found.get("MemoryLimit") is False:
+        driver, version = (
+            one_line(str(found.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
+        )
+        words = f"the engine limits nobody's memory (control groups: {driver}, version {version})"
+        yield check.warning(words, NO_LIMIT)
+    elif "MemoryLimit" in found:
+        yield check.ok("each gets a limit of memory")
 
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
@@ -127,4 +152,5 @@ CHECKS = (
     Check("engine.answers", "engine", answers),
     Check("engine.compose", "compose", compose, Level.WARNING),
     Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
+    Check("engine.limits", "containers", limits, Level.WARNING),
 )

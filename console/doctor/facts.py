@@ -119,6 +119,10 @@ class Facts:
         """`/version` of the engine. Raises EngineError."""
         return self._shared("the container engine", lambda: self.engine().get("/version"))
 
+    def info(self) -> dict[str, Any]:
+        """`/info` of the engine. Raises EngineError."""
+        return self._shared("the engine's settings", lambda: self.engine().get("/info"))
+
     def runs(self) -> list[Seen]:
         """The newest runs, newest first; fewer where their journals take long to read."""
         return self._shared("the run directory", _runs)

@@ -119,6 +119,21 @@ def logout(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok("a run is a session of its own and lives on")
 
 
+def boot(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether a reboot in an outage is followed by a rollback."""
+    from console.run import boot as units
+
+    if not units.SYSTEMD.exists():
+        return
+    found = units.installed()
+    if found is None:
+        yield check.note("a reboot in an outage leaves it down", "omni-console boot install")
+    elif not found.lingers:
+        yield check.warning("its unit waits for a login", f"loginctl enable-linger {found.user}")
+    else:
+        yield check.ok(f"{found.name} rolls back after a reboot in an outage")
+
+
 def on_terminal() -> bool:
     """Whether input and output are a terminal; asked of the descriptors, which a screen that
     catches prints does not change."""
@@ -176,4 +191,5 @@ CHECKS = (
     Check("login.text", "text", text, Level.WARNING),
     Check("login.line", "line", line, Level.WARNING),
     Check("login.logout", "logout", logout, Level.WARNING),
+    Check("login.boot", "boot", boot, Level.WARNING),
 )

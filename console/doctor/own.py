@@ -66,7 +66,7 @@ def lock(facts: Facts, check: Check) -> Iterator[Finding]:
     """One run a host: who holds it. Reads the kernel's table, and never touches the lock."""
     from console.run.lock import holder
 
-    path = paths.host_lock()
+    path = paths.host_lock(os.getuid())
     if is_locked(path, facts.root):
         yield check.note(
             f"another run can start when this is over: {holder()}",
@@ -107,6 +107,8 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:
     """Runs that were interrupted, among the newest."""
+    from console.run.read import INTERRUPTED, word_of
+
     seen = facts.runs()
     broken = False
     for one in seen:
@@ -114,7 +116,7 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
         if one.view is None:
             broken = True
             yield check.warning(f"{one.run.id}: {one.trouble}")
-        elif not one.view.over and not one.alive:
+        elif word_of(one.run, one.view, one.alive) == INTERRUPTED:
             broken = True
             hint = f"omni-console resume {tail} goes on; omni-console rollback ends it"
             if one.view.outage:

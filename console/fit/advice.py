@@ -92,10 +92,6 @@ def _llama(case: Case, plan: LlamaPlan, ledger: Ledger, goal: Verdict) -> Iterat
     if HOST in short and plan.cache_ram_mib:
         without = replace(plan, cache_ram_mib=0)
         yield from _told("no prompt cache: --cache-ram 0", case.better(goal, without))
-    if any("context" in stop for stop in ledger.stops):
-        most = case.facts.context_length or 0
-        fitting = replace(plan, ctx=most * (1 if plan.unified else plan.slots))
-        yield from _told(f"--ctx-size {fitting.ctx}", case.better(goal, fitting))
 
 
 def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:

@@ -76,9 +76,10 @@ def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
     if plan.ctx is None or most is None or plan.rope_scaled:
         return
     each = plan.ctx if plan.unified else plan.ctx // plan.slots
-    if each > most:
-        ledger.stops.append(
-            f"a context of {each:,} tokens was asked for, and the model was made for {most:,}"
+    if each > most:  # a loader takes it, and a pool that slots share may well be larger
+        ledger.notes.append(
+            f"a context of {each:,} tokens was asked for, and the model was made for {most:,}: "
+            "what it answers beyond is not to be relied on"
         )
 
 

@@ -13,6 +13,7 @@ from console.fit.llama import weigh as weigh_llama
 from console.fit.machine import Machine
 from console.fit.placement import Placement
 from console.fit.plan import LlamaPlan, LoaderPlan
+from console.services.matching import TooSlow, quick
 from console.text import one_line
 from console.units import format_bytes
 
@@ -32,6 +33,8 @@ def assess(
     was measured of a configuration that runs; where it `serves`, it caps the verdict at TIGHT.
     `ram_read_bps` is how fast the CPU reads memory, where that was measured or declared.
     """
+    if isinstance(plan, LlamaPlan):
+        plan = _in_time(facts, plan)
     case = Case(facts, plan, machine, alternatives or {})
     placement: Placement | None = None
     if isinstance(plan, LlamaPlan):
@@ -45,6 +48,19 @@ def assess(
     if reference is not None and reference.serves:
         return serving(found, reference)
     return found
+
+
+def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
+    """The plan without an override whose pattern takes too long over the names of this model: that
+    is a problem. The others are looked for without a limit from here on."""
+    kept, problems = [], list(plan.problems)
+    for override in plan.overrides:
+        try:
+            quick(override[0], [weight.name for weight in facts.weights])
+            kept.append(override)
+        except TooSlow as error:
+            problems.append(f"--override-tensor: {error}")
+    return replace(plan, overrides=tuple(kept), problems=tuple(problems))
 
 
 def _provenance(facts: ModelFacts, machine: Machine, ledger: Ledger) -> None:

@@ -11,7 +11,6 @@ import json
 import math
 import mmap
 import os
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -112,20 +111,31 @@ def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Record
     return Recorder(last, run_id, clock)
 
 
-def sweep(now: float) -> None:
-    """Remove rings in /dev/shm that this user's dead sentinels left there more than KEPT_S ago.
+def sweep(now: float, gone: str = "") -> None:
+    """Remove rings in /dev/shm that this user's dead sentinels left there more than KEPT_S ago:
+    whoever goes on with a run goes on with its ring. That of the run `gone` at once.
 
     What they held is in the copies on disk, but for the last second. Never raises.
     """
     for path in SHM.glob(f"{PREFIX}{os.getuid()}.*.ring"):
-        with contextlib.suppress(OSError, struct.error):
+        with contextlib.suppress(OSError):
             found = path.lstat()
-            if found.st_uid != os.getuid() or now - found.st_mtime < KEPT_S:
-                continue
-            header = ring.HEADER.unpack(path.read_bytes()[: ring.HEADER.size])
-            pid, start, boot = header[4], header[5], header[6].rstrip(b"\0").decode()
-            if boot != process.boot_id() or not process.alive(pid, start):
+            run = path.name.removeprefix(f"{PREFIX}{os.getuid()}.").removesuffix(".ring")
+            wanted = run != gone and now - found.st_mtime < KEPT_S
+            if found.st_uid == os.getuid() and not wanted and not _is_written(path):
                 path.unlink()
+
+
+def _is_written(path: Path) -> bool:
+    """Whether its sentinel lives; one that was killed before it wrote a header does not."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        head = file.read(ring.HEADER.size)
+    if len(head) < ring.HEADER.size:
+        return False
+    header = ring.HEADER.unpack(head)
+    boot = header[6].rstrip(b"\0").decode("ascii", "replace")
+    return boot == process.boot_id() and process.alive(header[4], header[5])
 
 
 def _left(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:

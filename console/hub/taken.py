@@ -66,7 +66,7 @@ def note(target: Path, source: str, files: Iterable[RemoteFile], run: str) -> No
 
 def _write(taken: Taken) -> None:
     folder = directory()
-    folder.mkdir(parents=True, exist_ok=True)
+    paths.make(folder)
     beside = folder / f".{taken.key}.{os.getpid()}"
     beside.write_text(json.dumps(asdict(taken)) + "\n")
     os.replace(beside, folder / f"{taken.key}.json")

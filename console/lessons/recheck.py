@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -14,15 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from console.lessons.model import Lesson, Recheck
-from console.log.pattern import TooSlow, at_most
+from console.services.matching import TooSlow, find
 from console.services.process import environment
 from console.text import clean_lines, decode, one_line
 
 MOST_BYTES = 1024 * 1024
 """Of output; a command that says more is ended, and that is no answer."""
 SHOWN = 5
-MATCH_CPU_S = 1.0
-"""Some patterns would take years on some outputs."""
 
 
 class Answer(StrEnum):
@@ -67,10 +64,9 @@ def recheck(lesson: Lesson, asked: Recheck, run: Runner | None = None) -> Rechec
         )
     pattern = asked.matches or asked.not_matches or ""
     try:
-        with at_most(MATCH_CPU_S):
-            found = re.search(pattern, output, re.MULTILINE) is not None
-    except TooSlow:
-        return _failed(lesson, f"matching {one_line(pattern, 80)} takes too long", began)
+        found = find(pattern, [output], lines=True) != [None]
+    except TooSlow as error:
+        return _failed(lesson, str(error), began)
     holds = found if asked.matches is not None else not found
     has = "matches" if found else "does not match"
     words = f"the output {has} {one_line(pattern, 80)}"

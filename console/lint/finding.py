@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from console import redact
 from console.text import one_line
 
 WORDS_LIMIT = 400
@@ -57,7 +58,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         for name in ("file", "what", "fix", "suppressed"):
-            object.__setattr__(self, name, one_line(getattr(self, name), WORDS_LIMIT))
+            object.__setattr__(self, name, redact.text(one_line(getattr(self, name), WORDS_LIMIT)))
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:

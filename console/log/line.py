@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from console import redact
 from console.text import clean
 
 Kind = Literal["plain", "error", "warning", "marker"]
@@ -71,7 +72,7 @@ _BY_LEVEL: dict[str, Kind] = {
 
 def log_line(raw: str, *, open: bool = False) -> LogLine:
     """A line of a log file as text, not yet clean, without its newline."""
-    text = clean(raw)
+    text = redact.text(clean(raw))
     stamp = ""
     if text[10:11] == "T" and (found := _STAMP.match(text)):
         minute, second, fraction, zone = found.groups()

@@ -12,6 +12,7 @@ import re
 from typing import Literal, get_args
 
 from console.playbook.threshold import in_base_unit
+from console.services.matching import Find, here
 from console.text import one_line
 
 OutputUnit = Literal[
@@ -48,26 +49,26 @@ def base_unit(unit: str) -> str:
     return unit if unit in ("ratio", "count") else in_base_unit(1.0, unit)[1]
 
 
-def read_output(pattern: str, unit: str, text: str) -> float | None:
+def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float | None:
     """The last match's first group in the base unit; None where it is no finite number. `^` and `$`
     are those of a line, as in every other pattern over what a program says.
 
     Raises ValueError, in words, where nothing matches, and where the number goes on beyond what
     was captured or stands beside another unit.
     """
-    last: re.Match[str] | None = None
-    for found in re.finditer(pattern, text, re.MULTILINE):
-        last = found
+    [last] = find(pattern, [text], lines=True)
     if last is None:
         raise ValueError(f"no line matches {one_line(pattern)}")
-    value = _number(last[1])
+    start, end = last[1]
+    captured = text[start:end] if start >= 0 else ""
+    value = _number(captured)
     if value is None:
         return None
-    before = text[max(0, last.start(1) - _NEAR) : last.start(1)].rpartition("\n")[2]
-    after = text[last.end(1) : last.end(1) + _NEAR].partition("\n")[0]
-    number = one_line(last[1], 40)
+    before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
+    after = text[end : end + _NEAR].partition("\n")[0]
+    number = one_line(captured, 40)
     _check_whole(number, before, after)
-    _check_unit(number, unit, before, after, last.end() - last.end(1))
+    _check_unit(number, unit, before, after, last[0][1] - end)
     if unit in ("ratio", "count"):
         return value
     value, _ = in_base_unit(value, unit)

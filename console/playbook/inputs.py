@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from console.document.validate import Pattern, Strict, unusable_text
+from console.services.matching import TooSlow, quick
 from console.text import one_line, one_of
 from console.units import BYTES_FORM, DURATION_FORM, parse_bytes, parse_duration
 
@@ -111,7 +112,7 @@ def convert(model: InputModel, given: Any, base: Path) -> InputValue:
         parse_duration(given)
     if model.type == "bytes":
         parse_bytes(given)
-    if model.pattern is not None and not re.fullmatch(model.pattern, given):
+    if model.pattern is not None and not _fits(model.pattern, given):
         raise ValueError(f"text matching {model.pattern}")
     if model.type == "path":
         path = resolve(base, given)
@@ -119,6 +120,13 @@ def convert(model: InputModel, given: Any, base: Path) -> InputValue:
             raise ValueError(f"a path that exists; {one_line(path)} does not")
         return path
     return given
+
+
+def _fits(pattern: str, given: str) -> bool:
+    try:
+        return quick(pattern, [given], whole=True) != [None]
+    except TooSlow as error:
+        raise ValueError(f"a pattern that ends: {error}") from error
 
 
 def resolve(base: Path, text: str) -> str:

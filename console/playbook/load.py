@@ -17,6 +17,7 @@ from console.playbook.interpolate import substitute
 from console.playbook.mend import mend
 from console.playbook.model import Playbook, PlaybookModel
 from console.playbook.rules import check_rules, guard_limits, unknown_lessons
+from console.redact import Known
 from console.text import one_line
 
 TITLE = "the playbook cannot be used"
@@ -62,11 +63,12 @@ def load_playbook(
     model = _validated(document, filled, problems)
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
     _ruled(document, model, filled, site_services, problems, guessed=bool(missing))
+    known = Known.of(document.data, filled)
     if problems.items or model is None:
-        raise InvalidFile(TITLE, problems.sorted(), HINT)
+        raise InvalidFile(TITLE, [one.told(known.text) for one in problems.sorted()], HINT)
     return Playbook(
         model, path, base, text, inputs, secrets, tuple(missing & set(inputs)),
-        guard_limits(document, model, site_services)[0], notes,
+        guard_limits(document, model, site_services)[0], notes, known,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from console.document.validate import Duration, Name, Strict
 from console.guard.limits import Limit
 from console.playbook.inputs import InputModel, InputValue, Secret
 from console.playbook.steps import Step
+from console.redact import NONE, Known
 from console.services.base import ServiceSpec
 from console.site.guard import LEASE, GuardModel
 from console.site.service import ServiceModel, ServiceName
@@ -54,6 +55,8 @@ class Playbook:
     """What it adds to the site's guards and the console's own, each with its line."""
     notes: tuple[str, ...] = ()
     """Old names that the site's aliases replaced, in words."""
+    known: Known = NONE
+    """Secrets that it has in its text or its inputs, to be hidden."""
 
     @property
     def name(self) -> str:

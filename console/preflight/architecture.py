@@ -17,6 +17,7 @@ from console.hub.checkpoint import Format
 from console.hub.checkpoint import read as read_contents
 from console.hub.reference import RepoReference, parse
 from console.preflight.checkpoint import finding_lines, listing_of
+from console.preflight.finding import Finding, Level
 from console.preflight.oracle import ArchVerdict, Engine, accepts
 from console.units import format_bytes
 
@@ -27,11 +28,19 @@ class Answer:
 
     reading: Reading
     verdict: ArchVerdict | None
-    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why no loader takes the set that the file is of."""
 
     @property
     def architecture(self) -> str:
         return self.reading.header.architecture or ""
+
+    def finding(self) -> Finding | None:
+        """Whether a loader takes it; None where nobody was asked."""
+        if self.problems:
+            hint = "no loader takes a part of a set"
+            return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
+        return None if self.verdict is None else self.verdict.finding()
 
     def lines(self) -> list[str]:
         """At most 78 wide, clean."""
@@ -43,8 +52,10 @@ class Answer:
         out += wrapped(f"  name: {name}", "    ") if name else []
         read = f"{format_bytes(reading.body_bytes)} read in {reading.exchanges} exchange"
         out.append(f"  {read}{'s'[: reading.exchanges != 1]}")
-        for note in (*reading.notes, *self.notes):
+        for note in reading.notes:
             out += wrapped(f"  note: {note}", "    ")
+        for problem in self.problems:
+            out += wrapped(f"  incomplete: {problem}", "    ")
         if self.verdict is None:
             return out
         out += wrapped(f"  asked: {self.verdict.engine.text}", "    ")
@@ -57,7 +68,8 @@ class Answer:
         return {
             "name": reading.name, "architecture": self.architecture,
             "file_bytes": reading.file_bytes, "exchanges": reading.exchanges,
-            "body_bytes": reading.body_bytes, "notes": [*reading.notes, *self.notes],
+            "body_bytes": reading.body_bytes, "notes": list(reading.notes),
+            "problems": list(self.problems),
             "verdict": None if verdict is None else {
                 **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
                 "engine": verdict.engine.text,
@@ -77,18 +89,19 @@ def check(
 
     Raises GgufError, HubError.
     """
-    where, notes = locate(what, include, token)
+    where, problems = locate(what, include, token)
     sent = (token if token is not None else settings.token()) or ""
     on_hub = where.startswith(settings.endpoint().rstrip("/") + "/")
     reading = read_architecture(where, token=sent if on_hub else "")
     verdict = None
     if engine is not None:
         verdict = accepts(reading.header.architecture or "", engine, cancelled=cancelled)
-    return Answer(reading, verdict, notes)
+    return Answer(reading, verdict, problems)
 
 
 def locate(what: str, include: tuple[str, ...], token: str | None) -> tuple[str, tuple[str, ...]]:
-    """The file to read: the one named, or the first shard of a repository's set."""
+    """The file to read (the one named, or the first shard of a repository's set), and what of the
+    set is missing."""
     if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
         return what, ()
     found = parse(what)
@@ -102,8 +115,7 @@ def locate(what: str, include: tuple[str, ...], token: str | None) -> tuple[str,
     if chosen.format is not Format.GGUF:
         hint = "`check checkpoint` is for these"
         raise GgufError(Kind.NOT_GGUF, f"{listing.repo} holds no GGUF here", chosen.line, hint)
-    notes = () if chosen.whole else (f"incomplete: {chosen.gap}",)
-    return listing.url(chosen.files[0].path), notes
+    return listing.url(chosen.files[0].path), () if chosen.whole else (chosen.gap,)
 
 
 def _local(path: Path) -> tuple[str, tuple[str, ...]]:

@@ -19,13 +19,13 @@ from console.gguf.cache import HeaderCache
 from console.gguf.errors import GgufError
 from console.gguf.read import Reading, read_header
 from console.gguf.splits import merged, read_shards
-from console.hub import here
+from console.hub import here, settings
 from console.hub.amount import download_time, seconds_for
 from console.hub.checkpoint import Contents, Format, WeightSet
 from console.hub.checkpoint import read as read_contents
 from console.hub.config import fetch_config, fetch_index
 from console.hub.here import Here
-from console.hub.listing import Listing, look_up
+from console.hub.listing import Listing, RemoteFile, look_up
 from console.hub.names import shard
 from console.hub.reference import LocalReference, RepoReference, parse
 from console.preflight import checkpoint_checks as checks
@@ -177,7 +177,11 @@ def preflight(
         return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
     facts, why = None, ""
     try:
-        facts = facts_of(listing, chosen, ask.token, cache)
+        readings = []
+        if chosen.format is Format.GGUF:
+            readings = shard_headers(listing, chosen, ask.token, cache)
+            findings += checks.shards(chosen, readings)
+        facts = facts_of(listing, chosen, ask.token, readings)
     except (GgufError, BadFacts) as error:
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
@@ -238,13 +242,12 @@ def contents_of(
 
 
 def facts_of(
-    listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
+    listing: Listing, chosen: WeightSet, token: str | None, readings: Sequence[Reading]
 ) -> ModelFacts:
-    """The model's facts: GGUF headers of all shards, else config.json. Raises GgufError, BadFacts
-    and HubError."""
-    if chosen.format is Format.GGUF:
-        header = merged([one.header for one in shard_headers(listing, chosen, token, cache)])
-        return from_gguf(header)
+    """The model's facts: from the GGUF headers of all shards, else from config.json. Raises
+    BadFacts and HubError."""
+    if readings:
+        return from_gguf(merged([one.header for one in readings]))
     config = _config(listing, token)
     if config is None:
         raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
@@ -257,10 +260,9 @@ def shard_headers(
     listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
 ) -> list[Reading]:
     """The headers of a set, in order; one that was read before costs nothing."""
-    from console.hub import settings
-
     sent = (token if token is not None else settings.token()) if listing.commit else ""
-    kept = {f.path: cache.get(f.sha256) for f in chosen.files if f.sha256} if cache else {}
+    keys = {f.path: _key(f) for f in chosen.files if f.sha256} if cache else {}
+    kept = {path: cache.get(key) for path, key in keys.items()} if cache else {}
     wanted = [file for file in chosen.files if kept.get(file.path) is None]
     places = [_place(listing, file.path) for file in wanted]
     if len(places) == 1:
@@ -269,9 +271,15 @@ def shard_headers(
         fresh = read_shards(places, token=sent or "", deadline_s=READ_S)
     for file, one in zip(wanted, fresh, strict=True):
         kept[file.path] = one
-        if cache is not None and file.sha256:
-            cache.put(file.sha256, one)
+        if cache is not None and file.path in keys and one.file_bytes == file.size:
+            cache.put(keys[file.path], one)
     return [found for file in chosen.files if (found := kept[file.path]) is not None]
+
+
+def _key(file: RemoteFile) -> str:
+    """What a header is kept under. The hash is no more than what a listing claims: a header of one
+    endpoint is never taken for that of another."""
+    return f"{settings.endpoint()} {file.size} {file.sha256}"
 
 
 def _place(listing: Listing, path: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from console.fit.facts import ModelFacts
 from console.fit.machine import Machine
+from console.gguf.read import Reading
+from console.gguf.splits import SHOWN, check, models
 from console.hub.checkpoint import Format, WeightSet
 from console.hub.here import Here
 from console.hub.listing import Listing
@@ -22,6 +24,7 @@ from console.preflight.loader import (
     plan_of,
     speaks_gguf,
 )
+from console.text import one_line
 
 BESIDE = "GPU memory beside the baseline"
 NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
@@ -39,6 +42,23 @@ def whole(chosen: WeightSet) -> list[Finding]:
     if chosen.whole:
         return []
     return [Finding(Level.FAIL, "files", chosen.gap, "no loader takes a part of a set")]
+
+
+def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
+    """Whether the files hold what their headers promise, and fit together as a loader asks."""
+    headers = {file.path: one.header for file, one in zip(chosen.files, readings, strict=True)}
+    words = [
+        f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
+        for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
+    ]  # fmt: skip
+    for model in models((file.path, file.size) for file in chosen.files):
+        numbered = {one.number: headers[one.name] for one in model.shards}
+        words += [*model.problems, *check(model, numbered)]
+    if not words:
+        return []
+    told = list(dict.fromkeys(words))[:SHOWN]
+    hint = "no loader takes it: fetch what is cut again, or another copy"
+    return [Finding(Level.FAIL, "files", "; ".join(told), hint)]
 
 
 def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:

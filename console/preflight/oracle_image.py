@@ -25,7 +25,7 @@ from console.preflight.oneoff import FILES, Moment, Outcome
 from console.preflight.oracle import Identity
 from console.preflight.probe import Said, call, read, version
 from console.services.deadline import within
-from console.services.docker_client import RECEIVE_S, NotFound, ask
+from console.services.docker_client import NotFound, ask, send
 from console.services.images import pull_hint
 from console.text import one_line
 
@@ -186,7 +186,7 @@ class ImagePlace:
     """The files of a container, whether it runs or not."""
 
     def __init__(self, client: docker.DockerClient, container: str) -> None:
-        self.api: Any = client.api
+        self.client = client
         self.container = container
 
     def has(self, path: str) -> bool:
@@ -222,10 +222,8 @@ class ImagePlace:
         return None
 
     def _asked(self, method: str, path: str, **more: Any) -> Any:
-        url = self.api._url("/containers/{0}/archive", self.container)
-        response = getattr(self.api, method)(url, params={"path": path}, timeout=RECEIVE_S, **more)
-        self.api._raise_for_status(response)
-        return response
+        archive = f"/containers/{self.container}/archive"
+        return send(self.client, method, archive, params={"path": path}, **more)
 
 
 def _one_file(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from console.rollback import live
 from console.rollback import plan as sealed
 from console.run.directory import RunDir, all_runs
 from console.run.liveness import ladder_busy, runner_alive
-from console.run.read import read_view
+from console.run.read import NEVER_BEGAN, read_view, word_of
 from console.services import process, relay
 from console.site.model import Site
 from console.text import one_line
@@ -132,9 +132,10 @@ def _run_stays(run: RunDir, switched: str, newest: str) -> str:
     if left:
         return f"its {one_line(left[0], 60)} still runs"
     try:
-        over = read_view(run).over
+        view = read_view(run)
     except ConsoleError:
         return ""  # no journal: nothing can go on with it
+    over = view.over or word_of(run, view, False) == NEVER_BEGAN
     return "" if over else f"it has not ended: omni-console resume {run.id[-4:]}, or rollback"
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from console.services.docker_client import NotFound, ask
+from console.services.docker_client import NotFound, ask, send
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -50,7 +50,9 @@ def stored(client: DockerClient) -> tuple[Stored, ...]:
 def listed(client: DockerClient) -> list[Stored]:
     """The same without layers. Raises EngineError."""
     api: Any = client.api
-    rows = ask("Listing images", lambda: _rows(api), LIST_S)
+    # The library's own call does not know the parameter.
+    call = partial(send, client, "GET", "/images/json", params={"shared-size": 1})
+    rows: list[dict[str, Any]] = ask("Listing images", lambda: call().json(), LIST_S)
     if any(row.get("SharedSize", UNKNOWN) == UNKNOWN for row in rows):  # before API 1.42
         rows = ask("Listing what images share", api.df, LIST_S).get("Images") or rows
     return [
@@ -58,14 +60,6 @@ def listed(client: DockerClient) -> list[Stored]:
                row=row)
         for row in rows
     ]  # fmt: skip
-
-
-def _rows(api: Any) -> list[dict[str, Any]]:
-    # The library's own call does not know the parameter.
-    found: list[dict[str, Any]] = api._result(
-        api._get(api._url("/images/json"), params={"shared-size": 1}), True
-    )
-    return found
 
 
 def _layers(client: DockerClient, identity: str) -> tuple[str, ...]:

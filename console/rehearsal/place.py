@@ -81,7 +81,7 @@ def is_rehearsal(path: str) -> bool:
 def prepare() -> None:
     """Make the directories. Raises OSError."""
     for path in (holds(), work(), directory() / "bin", directory() / "host"):
-        path.mkdir(parents=True, exist_ok=True)
+        paths.make(path)
     holds().chmod(0o777)  # a container of another user writes there too
 
 
@@ -157,6 +157,6 @@ def _write(name: str, text: str) -> None:
 
 def script(text: str, path: Path) -> None:
     """An executable of the work directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    paths.make(path.parent)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)

@@ -6,20 +6,23 @@ file of another user is never acted on. Root becomes that user first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from console import paths
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
 from console.rollback import pointer as pointers
+from console.rollback import wake
 from console.rollback.others import live_others, roll_back_first
-from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
+from console.rollback.plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
 from console.rollback.pointer import Pointer
 from console.services import process
 
@@ -40,8 +43,14 @@ class Finder:
     """Looks for the plan, in the order an operator would want it."""
 
     def __init__(
-        self, site_seal: Seal | None, explicit_site: bool, note: Callable[[str], None]
+        self,
+        site_seal: Seal | None,
+        explicit_site: bool,
+        note: Callable[[str], None],
+        seal_at: Callable[[str], SealedPlan] | None = None,
     ) -> None:
+        """`site_seal` makes a plan from the site that is asked for, `seal_at` from a site file."""
+        self.seal_at = seal_at
         self.site_seal = site_seal
         self.explicit_site = explicit_site
         self.note = note
@@ -141,16 +150,26 @@ class Finder:
 
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if not path.exists() and process.alive(pointer.pid, pointer.start):
-            self._end_start(pointer)
-            earlier = None if path.exists() else pointers.put_back(os.getuid(), path.parent)
-            if earlier is not None:
-                return self._plan(Path(earlier.run_dir) / ROLLBACK / PLAN, source)
-        return self._plan(path, source)
+        if path.exists() and (choice := self._plan(path, source)):
+            return choice
+        never = path.parent.is_dir() and not (path.parent / SCRIPT).exists()
+        self._end_runner(pointer, "is just starting" if never else "has lost its plan")
+        if path.exists() and (choice := self._plan(path, source)):
+            return choice
+        if not never:
+            return self._of_lost(pointer)
+        wake.trigger(
+            path.parent, wake.QUIT
+        )  # its ladder would look in a minute whether it is needed
+        earlier = pointers.put_back(os.getuid(), path.parent)
+        return self._pointed(earlier, source) if earlier is not None else None
 
-    def _end_start(self, pointer: Pointer) -> None:
-        """A run that has nothing sealed has taken nothing down: without its runner it never was."""
-        self.note(f"run {pointer.run_id} is just starting: its runner is ended")
+    def _end_runner(self, pointer: Pointer, why: str) -> None:
+        """A run that has nothing sealed has taken nothing down: without its runner it never was.
+        One whose plan is lost is ended like any other."""
+        if not process.alive(pointer.pid, pointer.start):
+            return
+        self.note(f"run {pointer.run_id} {why}: its runner is ended")
         deadline = time.monotonic() + RUNNER_S
         try:
             process.send(pointer.pid, pointer.start, signal.SIGKILL)
@@ -158,6 +177,44 @@ class Finder:
             self.note(f"its runner, pid {pointer.pid}, cannot be ended: {error.strerror}")
         while process.alive(pointer.pid, pointer.start) and time.monotonic() < deadline:
             time.sleep(0.005)
+
+    def _of_lost(self, pointer: Pointer) -> Choice:
+        """A run whose plan is lost: whatever carries its cookie is ended, and the copy of its plan,
+        its site file or an older plan says what to bring back. Raises ConsoleError where none
+        does."""
+        self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
+        found = self._copy_of(pointer) or self._of_its_site(pointer)
+        found = found or next(self._plans(paths.runs_dir()), None)
+        if found is not None:
+            there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
+            return Choice(replace(found.plan, run_id=pointer.run_id, run_dir=there), found.source)
+        for who in process.by_cookie(pointer.run_id):
+            with contextlib.suppress(ConsoleError):
+                process.stop_group(*who, grace_s=RUNNER_S)
+        raise ConsoleError(
+            "nothing says what to bring back",
+            f"run {pointer.run_id} has lost its plan, and there is no site file; what was left of "
+            "it is ended",
+            "start the baseline by hand, or write a site file: omni-console rollback --site FILE",
+        )
+
+    def _copy_of(self, pointer: Pointer) -> Choice | None:
+        for path in (paths.state_dir() / ROLLBACK).glob("*.json"):
+            choice = self._plan(path, "the copy of its plan")
+            if choice is not None and choice.plan.run_id == pointer.run_id:
+                return choice
+        return None
+
+    def _of_its_site(self, pointer: Pointer) -> Choice | None:
+        seals = [self.site_seal] if self.site_seal is not None else []
+        if self.seal_at is not None and not self.explicit_site and os.path.exists(pointer.site):
+            seals.insert(0, partial(self.seal_at, pointer.site))
+        for seal in seals:
+            try:
+                return Choice(seal(), "the site file")
+            except Exception as error:  # as without a run: an older plan is still a way back
+                self.note(f"the site file gives no plan: {_words(error)}")
+        return None
 
     def _plan(self, path: Path, source: str) -> Choice | None:
         try:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, EngineError
 from console.rollback import fence, manual, proof, ready, restore, stop
@@ -67,7 +68,7 @@ class Ladder:
     def run(self) -> Result:
         """Climb, or follow whoever climbs already; the result either way."""
         with contextlib.suppress(OSError):
-            self.plan.rollback_dir.mkdir(parents=True, exist_ok=True)
+            paths.make(self.plan.rollback_dir)
         lock = Lock(self.plan.rollback_dir)
         try:
             while not lock.taken():
@@ -85,7 +86,9 @@ class Ladder:
 
     def _follow(self, lock: Lock) -> Result | None:
         """The other ladder's result; None when it let go of the lock without one, or got stuck."""
-        follower = Follower(self.path, unfinished(self.path), self.emit)
+        follower = Follower(
+            self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
+        )
         heard, seen = self.clock.monotonic(), 0
         while True:
             result = follower.poll()
@@ -118,8 +121,7 @@ class Ladder:
         self._rung(scene, "stop", lambda: stop.stop(scene))
         self._rung(scene, "memory", lambda: stop.memory(scene))
         self._rung(scene, "start", lambda: _start(scene, baseline))
-        proven = self._rung(scene, "ready", ready.Readiness(scene, baseline).prove)
-        result = self._serving(scene, baseline) if proven else self._lost(scene)
+        result = self._proven(scene, baseline)
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -129,6 +131,16 @@ class Ladder:
             file = proof.proof_file(self.plan.site_name)
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
+
+    def _proven(self, scene: Scene, baseline: Baseline) -> Result:
+        """Proof and figures; once more where it has ended between the two."""
+        readiness = ready.Readiness(scene, baseline)
+        while self._rung(scene, "ready", readiness.prove):
+            result = self._serving(scene, baseline)
+            if result.tok_s is not None or baseline.serving():
+                return result
+            scene.report.note("serving", "no more: it ended after its completion")
+        return self._lost(scene)
 
     def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:
         """One rung; whatever goes wrong in it is a line, and the ladder goes on."""

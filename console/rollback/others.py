@@ -24,14 +24,13 @@ LIMIT_S = 60.0
 
 
 def live_others(mine: Iterable[int]) -> list[Pointer]:
-    """Runs of users that are not `mine`, whose runner is that user's process and holds the host:
-    one at most, since there is one run a host."""
-    holding = holders(paths.host_lock())
+    """Runs of users that are not `mine`, whose runner is that user's process and holds that user's
+    lock of this host."""
     return [
         found
         for found in pointers.find_all()
         if found.uid not in mine
-        and found.pid in holding
+        and found.pid in holders(paths.host_lock(found.uid))
         and process.alive(found.pid, found.start)
         and _owner(found.pid) == found.uid
     ]

@@ -21,6 +21,8 @@ from console.services.base import PROMPT, ProcessSpec
 from console.text import one_line
 
 PLAN = "plan.json"
+SCRIPT = "rollback.sh"
+"""Written after the plan."""
 ROLLBACK = "rollback"
 """Name of the directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
 SIZE_LIMIT = 1 << 20
@@ -128,10 +130,10 @@ class SealedPlan:
         return _Reader(source).plan(value)
 
 
-def write(plan: SealedPlan, path: Path) -> None:
-    """Write atomically and durably, mode 0644. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n")
+def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
+    """Write atomically and durably. Raises OSError."""
+    paths.make(path.parent)
+    write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:

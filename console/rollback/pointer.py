@@ -40,10 +40,26 @@ class Pointer:
 
 
 def write(pointer: Pointer) -> Path:
-    """Write one's own pointer atomically, mode 0644; its path. Raises OSError."""
-    path = paths.pointer(pointer.uid)
-    write_atomically(path, json.dumps(asdict(pointer)) + "\n")
+    """Write one's own pointer atomically, mode 0644; its path. Raises OSError.
+
+    Another user may have put something in its place, in a directory where everybody may write.
+    Then it stands where only its user (and root, as that user) finds it.
+    """
+    text = json.dumps(asdict(pointer)) + "\n"
+    for path in _places(pointer.uid)[:-1]:
+        with contextlib.suppress(OSError):
+            write_atomically(path, text)
+            return path
+    path = _places(pointer.uid)[-1]
+    paths.make(path.parent)
+    write_atomically(path, text)
     return path
+
+
+def _places(uid: int) -> list[Path]:
+    """Where a user's pointer may be, the usual place first."""
+    own = [paths.own_host_dir() / "pointer.json"] if uid == os.getuid() else []
+    return [paths.pointer(uid), *own]
 
 
 def set_aside(uid: int, directory: Path) -> None:
@@ -67,15 +83,21 @@ def clear(run_id: str, uid: int | None = None) -> None:
     """Take one's own pointer away if it still names this run. Never raises."""
     mine = read(os.getuid() if uid is None else uid)
     if mine is not None and mine.run_id == run_id:
-        with contextlib.suppress(OSError):
-            paths.pointer(mine.uid).unlink()
+        for path in _places(mine.uid):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def read(uid: int) -> Pointer | None:
     """The pointer of one user; None when there is none, or it is forged or garbage."""
+    found = (_read(path, uid) for path in _places(uid))
+    return next((one for one in found if one is not None), None)
+
+
+def _read(path: Path, uid: int) -> Pointer | None:
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(paths.pointer(uid), flags)
+        descriptor = os.open(path, flags)
     except OSError:
         return None
     try:
@@ -114,7 +136,7 @@ def find_all() -> list[Pointer]:
         names = os.listdir(paths.host_dir())
     except OSError:
         return []
-    uids = [int(match[1]) for name in names if (match := form.fullmatch(name))]
+    uids = {os.getuid(), *(int(match[1]) for name in names if (match := form.fullmatch(name)))}
     found = [pointer for uid in uids if (pointer := read(uid)) is not None]
     return sorted(found, key=lambda p: p.started_at, reverse=True)
 

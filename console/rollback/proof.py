@@ -63,7 +63,7 @@ def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None
     beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(file.parent)
         try:
             # No fsync: after a crash the older proof will do, and a slow disk holds nobody up.
             beside.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")

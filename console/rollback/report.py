@@ -30,6 +30,10 @@ Line = dict[str, Any]
 Emit = Callable[[Line], None]
 
 
+RUNNER = "runner"
+"""The word that a climb's id begins with where the runner asked for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """Who asked, and when: `emergency` fences the runner, `begun` is the clock's monotonic time."""
@@ -41,9 +45,14 @@ class Trigger:
 
 def new_trigger(clock: Clock, emergency: bool = True, who: str = "") -> Trigger:
     """A trigger that begins now, with an id nobody else has."""
-    word = who or ("emergency" if emergency else "runner")
+    word = who or ("emergency" if emergency else RUNNER)
     unique = f"{int(clock.now() * 1000)}-{os.getpid()}-{os.urandom(2).hex()}"
     return Trigger(f"{word}-{unique}", emergency, clock.monotonic())
+
+
+def is_runners(trigger: object) -> bool:
+    """Whether a climb of this id is one that the runner asked for itself."""
+    return str(trigger).startswith(f"{RUNNER}-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +262,15 @@ def size_of(path: Path) -> int:
 class Follower:
     """Reads another ladder's lines as they come, hands them on, and knows when it is done."""
 
-    def __init__(self, path: Path, offset: int, emit: Emit | None) -> None:
+    def __init__(
+        self, path: Path, offset: int, emit: Emit | None, *, emergency: bool = True
+    ) -> None:
+        """`emergency`: what the runner climbed on its own account is no answer, because it ends no
+        runner."""
         self._path = path
         self._offset = offset
         self._emit = emit
+        self._emergency = emergency
         self.seen = 0
 
     def poll(self) -> Result | None:
@@ -267,7 +281,8 @@ class Follower:
             if self._emit is not None:
                 with contextlib.suppress(Exception):
                     self._emit(line)
-            if line.get("rung") == "done" and line.get("state") != "begin":
+            own = self._emergency and is_runners(line.get("trigger"))
+            if line.get("rung") == "done" and line.get("state") != "begin" and not own:
                 return result_of(line)
         return None
 

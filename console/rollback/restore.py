@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from console import paths
+
 KEPT = 20
 RECENT = 5
 
@@ -23,7 +25,7 @@ def expected(memory_file: Path, baseline: str) -> float | None:
 def remember(memory_file: Path, baseline: str, seconds: float, at: float) -> None:
     """Add one measurement (`at` in Unix seconds), keeping the last twenty. Raises OSError."""
     kept = [*_read(memory_file), {"baseline": baseline, "seconds": round(seconds, 3), "at": at}]
-    memory_file.parent.mkdir(parents=True, exist_ok=True)
+    paths.make(memory_file.parent)
     beside = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
     try:
         beside.write_text(json.dumps(kept[-KEPT:]) + "\n")

@@ -17,6 +17,7 @@ from console.rollback.live import Live
 from console.rollback.plan import SealedPlan
 from console.rollback.report import Report
 from console.services import bounded, process
+from console.services.base import BASELINE_COOKIE
 from console.services.engine import RawEngine
 from console.services.resident import Resident
 from console.text import decode, one_line
@@ -91,11 +92,13 @@ class Scene:
         self.report.failed(rung, detail)
 
     def baseline_process(self) -> tuple[int, int] | None:
-        """(pid, start) of the baseline's process if it runs, by its record."""
+        """(pid, start) of the baseline's process if it runs, by its record or its mark."""
         base = self.plan.baseline
         if base.process is None:
             return None
-        return process.read_record(self.plan.records_dir, base.name, base.process)
+        return process.known(
+            self.plan.records_dir, base.name, base.process, BASELINE_COOKIE, repair=True
+        )
 
     def spared(self) -> set[int]:
         """Pids nobody may signal: this ladder, its ancestors, other ladders, the baseline.

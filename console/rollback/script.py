@@ -14,14 +14,13 @@ from pathlib import Path
 
 from console.rollback import manual
 from console.rollback.live import LIVE
-from console.rollback.plan import SealedPlan
+from console.rollback.plan import SCRIPT, SealedPlan
 from console.rollback.scene import log_path
 from console.rollback.shell import BODY
 from console.rollback.wake import FIFO
 from console.services import process, relay
-from console.services.base import role_label
+from console.services.base import BASELINE_COOKIE, COOKIE, role_label
 
-SCRIPT = "rollback.sh"
 SENTINEL = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory, as `console.guard.sheet` has it, a floor above."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -86,12 +85,19 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
+        "MARK": "=".join(_mark(plan)),
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
         "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
         "ROLE_LABEL": role_label(),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
+
+
+def _mark(plan: SealedPlan) -> tuple[str, ...]:
+    """By which the script finds a baseline again whose record is not there."""
+    base = plan.baseline
+    return process.mark(plan.records_dir, base.name, base.process) if base.process else ()
 
 
 def _exports(plan: SealedPlan) -> list[str]:
@@ -124,7 +130,8 @@ def _spawn(plan: SealedPlan) -> list[str]:
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]
-    words = shlex.join(["env", "OMNI_RUN=baseline", *(f"{k}={v}" for k, v in spec.env)])
+    pairs = ((COOKIE, BASELINE_COOKIE), *spec.env, _mark(plan))
+    words = shlex.join(["env", *(f"{k}={v}" for k, v in pairs)])
     argv = shlex.join(spec.argv)
     return [
         *([f"cd {shlex.quote(spec.cwd)} || exit 7"] if spec.cwd else []),

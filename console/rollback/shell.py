@@ -60,7 +60,20 @@ recorded() {
 
 is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
 
-baseline_pid() {
+baseline_pid() { recorded_pid || marked_pid; }
+
+# One without a record carries its mark; what it has started does too, in its session.
+marked_pid() {
+  [ -n "$MARK" ] || return 1
+  found=$(sed -s -z -n "/^$MARK\$/F" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 |
+  while read -r pid; do
+    [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
+    case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
+  done)
+  [ -n "$found" ] && echo "$found"
+}
+
+recorded_pid() {
   [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
@@ -111,6 +124,7 @@ strays() {
 stop_relays() {
   sed -s -z -n "/^console[.]services[.]relay\$/{n;/:$PORT\$/F}" /proc/[0-9]*/cmdline \
     2>/dev/null | tr '\0' '\n' | cut -d / -f 3 | while read -r pid; do
+    [ -O "/proc/$pid" ] || continue  # another user's words: it could not be ended anyway
     start=$(start_of "$pid")
     if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
   done

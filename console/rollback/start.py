@@ -6,12 +6,14 @@ import contextlib
 import os
 from pathlib import Path
 
+from console import paths
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback.scene import Scene, away, log_path
 from console.rollback.stop import is_up
 from console.services import process, relay
+from console.services.base import BASELINE_COOKIE
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
-from console.services.listener import listener
+from console.services.listener import listeners
 from console.services.logfile import read_last
 from console.services.probe import Health, health
 
@@ -23,8 +25,6 @@ GRACE_S = 10.0
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
-COOKIE = "baseline"
-"""Cookie of a baseline process: never a run's, or the next fence would take it for a stray."""
 
 
 def _full(directory: Path) -> bool:
@@ -60,14 +60,22 @@ class Baseline:
 
     def is_ours(self, limit_s: float | None = None) -> bool:
         """Whether what answers may be the baseline, as far as known. After a stop that failed a
-        candidate may answer in its place: then only a baseline that is known to run counts, and a
-        process, which may load for long before it listens, has to be the one that listens."""
+        candidate may answer in its place: then only a baseline that is known to run counts."""
         running = self.running(limit_s)
-        if not self.scene.stop_failed or self.process is None:
-            return running is True if self.scene.stop_failed else running is not False
-        found = listener(self.plan.url)
+        known = running is True if self.scene.stop_failed else running is not False
+        return known and not self._somebody_else_listens()
+
+    def _somebody_else_listens(self) -> bool:
+        """Whether the port has been somebody's since before the baseline's process was started,
+        which may load for long before it finds its address taken."""
+        if self.process is None:
+            return False
+        pids = [found.pid for found in listeners(self.plan.url)]
         members = {one.pid for one in process.members(*self.process)}
-        return running is True and found is not None and found.pid in members
+        if not pids or members.intersection(pids):
+            return False
+        starts = [process.start_time(pid) for pid in pids]
+        return any(start is not None and start < self.process[1] for start in starts)
 
     def running(self, limit_s: float | None = None) -> bool | None:
         """Whether the container or process is up; None when nobody can tell."""
@@ -129,18 +137,20 @@ class Baseline:
             return f"pid {self.process[0]} runs already"
         log = log_path(self.scene.plan)
         with contextlib.suppress(OSError):
-            log.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(log.parent)
         if _full(log.parent):
             # a server whose every log line fails may well end over it
             self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
+        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
         try:
-            pid, start = process.spawn(spec, log=log, cookie=COOKIE)
+            pid, start = process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark])
         except ServiceError as error:
             if not isinstance(error.__cause__, OSError) or "log" not in error.title:
                 raise
             self.scene.report.note("start", f"{error}; its output goes nowhere")
-            pid, start = process.spawn(spec, log=Path("/dev/null"), cookie=COOKIE)
+            null = Path("/dev/null")
+            pid, start = process.spawn(spec, log=null, cookie=BASELINE_COOKIE, extra_env=[mark])
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:

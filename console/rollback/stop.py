@@ -6,24 +6,20 @@ labels of what runs now. The baseline and protected names are never touched; not
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
-from console.paths import module_argv
-from console.rollback import fence, ram
+from console.rollback import fence, ram, vram
 from console.rollback.live import Live
 from console.rollback.scene import Scene, away, beside, joined, together
-from console.services import bounded, enclosure, process, relay, resident
+from console.services import enclosure, process, relay, resident
 from console.services.base import OWNER_LABEL, SERVICE_LABEL, role_label
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.services.resident import kill_wait_s, pids_of_container
-from console.text import decode
-from console.units import format_bytes, format_duration
+from console.units import format_duration
 
 ROLES = ("candidate", "oneoff")
 ENGINE_RETRY_S = 2.0
@@ -33,11 +29,7 @@ GONE_S = 20.0
 BREACH = ("guard", "breach.json")
 """In the run's directory: what the sentinel writes when it has killed."""
 BREACH_S = 120.0
-VRAM_WAIT_S = 30.0
-VRAM_CALL_S = 2.0
 VRAM_PAUSE_S = 0.2
-VRAM_STEP = 64 << 20
-"""Bytes: a smaller change between two looks counts as "stopped falling"."""
 
 
 def stop(scene: Scene) -> None:
@@ -92,8 +84,7 @@ def _mine(scene: Scene, spared: set[int]) -> list[Live]:
 def _groups(scene: Scene) -> list[tuple[int, int]]:
     """(pid, start) of the host processes to stop that live."""
     spared = scene.spared()
-    port = relay.port_of(scene.plan.baseline.url)
-    groups = [(found.pid, found.start) for found in relay.every() if found.port == port]
+    groups = [(found.pid, found.start) for found in relay.all_at(scene.plan.baseline.url)]
     groups += [(e.pid, e.start) for e in _mine(scene, spared)]
     for candidate in scene.plan.candidates:
         if candidate.kind == "process" and not scene.outlives(candidate.service):
@@ -313,7 +304,9 @@ def memory(scene: Scene) -> None:
         report.note("memory", lacking)
     short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
     if scene.plan.gpus and scene.plan.exclusive:
-        words = "; ".join([*([words] if killed else []), _vram_released(scene)])
+        clock = scene.clock
+        back = vram.released(scene.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
+        words = "; ".join([*([words] if killed else []), back])
     if short:
         scene.fail("memory", short)
     else:
@@ -331,33 +324,3 @@ def after_a_kill(scene: Scene) -> bool:
     except OSError:
         return False
     return abs(scene.clock.now() - written) < BREACH_S
-
-
-def _vram_released(scene: Scene) -> str:
-    begun = scene.clock.monotonic()
-    used = _vram_used(scene)
-    while used is not None:
-        scene.clock.sleep(VRAM_PAUSE_S)
-        now = _vram_used(scene)
-        if now is None:
-            break
-        waited = scene.clock.monotonic() - begun
-        if now > used - VRAM_STEP:
-            return f"GPU memory in use {format_bytes(now)}, no longer falling"
-        if waited >= VRAM_WAIT_S:
-            return f"GPU memory in use {format_bytes(now)} after {format_duration(waited)}"
-        used = now
-    return "GPU memory unknown; going on"
-
-
-def _vram_used(scene: Scene) -> int | None:
-    """Bytes in use on the plan's GPUs, asked in another process: NVML may hang for good."""
-    try:
-        argv = module_argv("console.gauges.vram")
-        code, out, _ = bounded.run(argv, VRAM_CALL_S, env=os.environ)
-        if code:
-            return None
-        table = json.loads(decode(out))
-        return sum(int(table[gpu]["used"]) for gpu in scene.plan.gpus)
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
-        return None

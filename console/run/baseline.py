@@ -79,7 +79,7 @@ def written(site: Site) -> Baseline:
     )
     if isinstance(spec.runs, ProcessSpec):
         log = log_path(site.name)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(log.parent)
         return replace(common, kind="process", process=spec.runs, log=str(log))
     if isinstance(spec.runs, ComposeSpec):
         from console.services.compose import up_argv

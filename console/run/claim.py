@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import islice
+from pathlib import Path
 
 from console import paths
 from console.errors import HostBusy
 from console.rollback import live, pointer, warm
 from console.rollback import plan as sealed
 from console.rollback.lock import is_held
-from console.run.directory import RunDir
+from console.run.directory import RunDir, all_runs
 from console.run.fault import point
 from console.run.guard_process import dismiss
-from console.run.lock import HostLock
+from console.run.lock import HostLock, refuse_others
 from console.services import process
 
 CLOSER_WAIT_S = 30.0
+NEWEST = 8
 
 
 def host_lock(*, patient: bool) -> HostLock:
@@ -39,10 +42,10 @@ def host_lock(*, patient: bool) -> HostLock:
 
 
 def announce(run: RunDir) -> None:
-    """Write pointer and live.jsonl, then look for a rollback that climbs. Raises HostBusy for one,
-    and OSError."""
-    meta, me = run.meta(), myself()
-    run.rollback.mkdir(parents=True, exist_ok=True)
+    """Write pointer and live.jsonl, then look for another user's run and for a rollback that
+    climbs. Raises HostBusy for either, and OSError."""
+    meta, me, climbing = run.meta(), myself(), _climbing_places(run)
+    paths.make(run.rollback)
     pointer.set_aside(os.getuid(), run.rollback)
     pointer.write(
         pointer.Pointer(
@@ -52,12 +55,23 @@ def announce(run: RunDir) -> None:
     )  # fmt: skip
     live.append(run.live, me)
     point("announced")
-    for directory in (run.rollback, paths.state_dir() / sealed.ROLLBACK):
+    refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
+    for directory in climbing:
         if is_held(directory):
             raise HostBusy(
                 "a rollback brings the baseline back", str(directory),
                 "omni-console rollback follows it to its end",
             )  # fmt: skip
+
+
+def _climbing_places(run: RunDir) -> list[Path]:
+    """Where a rollback may have its lock: in the run that it ends, which may be this one, the one
+    that is pointed at, or the newest; or in the site's own place."""
+    earlier = pointer.read(os.getuid())
+    pointed = [Path(earlier.run_dir) / sealed.ROLLBACK] if earlier is not None else []
+    newest = [one.rollback for one in islice(all_runs(), NEWEST)]
+    site = paths.state_dir() / sealed.ROLLBACK
+    return list(dict.fromkeys([run.rollback, site, *pointed, *newest]))
 
 
 def withdraw(run: RunDir) -> None:

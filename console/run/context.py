@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from console.clock import Clock
 from console.journal.store import Event, Journal
 from console.playbook.inputs import Secret
+from console.redact import Known
 from console.rollback import live
 from console.run.control import Desk
 from console.run.directory import RunDir, RunMeta
@@ -20,7 +21,7 @@ from console.run.fault import point
 from console.run.plan import Plan
 from console.run.state import Cause, RunState, check_transition
 from console.run.view import RunView, fold
-from console.services import enclosure
+from console.services import enclosure, matching
 from console.services.base import Handle
 from console.services.deadline import Cancelled
 from console.text import clean, decode
@@ -84,6 +85,7 @@ class Context:
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""
+        data = self.plan.known.data(data)
         with self._lock:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
@@ -134,7 +136,7 @@ class Attempt:
         self.begun = context.clock.monotonic()
         self.cancelled = context.desk.cancelled
         self.path = context.run.attempt_log(step, number)
-        self.secrets: list[str] = []
+        self.known = context.plan.known
         self._said = float("-inf")
         self._fd = -1
         self._written = 0
@@ -157,6 +159,17 @@ class Attempt:
         self.context.clock.wait(self.cancelled, min(seconds, self.remaining()))
         self.remaining()
 
+    def find(
+        self, pattern: str, texts: list[str], *, lines: bool = False
+    ) -> list[matching.Spans | None]:
+        """A pattern of the playbook, stopped in time. Raises StepFailed (output_invalid)."""
+        try:
+            return matching.find(pattern, texts, lines=lines, within_s=self.remaining())
+        except matching.TooSlow as error:
+            self.remaining()
+            said = self.last_lines()
+            raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
+
     def say(self, text: str, *, always: bool = False) -> None:
         """Progress for viewers, at most one event a second: the journal is durable, not chatty."""
         now = self.context.clock.monotonic()
@@ -167,8 +180,8 @@ class Attempt:
     def hide(self, secret: str) -> None:
         """Keep a secret out of the log from here on. Output is looked at line by line, so of one
         with several lines each is kept out; shorter than 4, a line would blot out innocent text."""
-        parts = {*self.secrets, *(p for p in (secret, *secret.splitlines()) if len(p) >= 4)}
-        self.secrets = sorted(parts, key=len, reverse=True)
+        parts = (p for p in (secret, *secret.splitlines()) if len(p) >= 4)
+        self.known |= Known(tuple(parts))
 
     def sink(self, data: bytes) -> None:
         """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
@@ -198,8 +211,7 @@ class Attempt:
             self._fd = -1
 
     def _line(self, raw: bytes) -> None:
-        for secret in self.secrets:
-            raw = raw.replace(secret.encode(), b"*****")
+        raw = self.known.raw(raw)
         self._tail.append(decode(raw[:100_000]).rstrip("\r"))
         self._kept += len(self._tail[-1])
         while len(self._tail) > KEPT_LINES or self._kept > KEPT:

@@ -13,6 +13,7 @@ from typing import Any
 
 from console import paths
 from console.errors import UsageError
+from console.rollback.plan import write_atomically
 from console.text import one_line
 
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
@@ -81,7 +82,7 @@ class RunDir:
         return True
 
     def write_meta(self, meta: RunMeta) -> None:
-        (self.path / "run.json").write_text(json.dumps(asdict(meta), indent=1) + "\n")
+        write_atomically(self.path / "run.json", json.dumps(asdict(meta), indent=1) + "\n", 0o600)
 
     def meta(self) -> RunMeta:
         """Raises UsageError when the directory is not a run's."""
@@ -96,14 +97,14 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
     """A new run directory, private: site files and argv may hold keys. Root reads it anyway, and
     the pointer tells everybody else whose run it is."""
     root = paths.runs_dir()
-    root.mkdir(parents=True, exist_ok=True)
+    paths.make(root)
     stamp = time.strftime(STAMP)
     run = RunDir(root / f"{stamp}-{name}-{os.urandom(2).hex()}")
     run.path.mkdir(mode=0o700)
     for part in ("rollback", "logs", "attempts"):
         (run.path / part).mkdir(mode=0o700)
-    run.playbook.write_text(playbook_text, "utf-8")
-    run.site.write_text(site_text, "utf-8")
+    write_atomically(run.playbook, playbook_text, 0o600)
+    write_atomically(run.site, site_text, 0o600)
     run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))
     return run
 

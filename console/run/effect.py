@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from console import redact
 from console.playbook.measuring import BenchmarkStep, SoakStep
 from console.playbook.steps import Check, Step, Where
 from console.run.effect_look import PREFLIGHT, look_words
@@ -45,12 +46,12 @@ def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
 
 def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     if step.run is not None:
-        yield f"{where_words(step.where)}$ {shlex.join(step.run)}"
+        yield f"{where_words(step.where)}$ {shown(step.run)}"
     elif step.script is not None:
         yield f"{where_words(step.where)}$ sh -eu, a script of its own:"
         yield from (f"  | {line}" for line in clean_lines(step.script.rstrip()))
     elif step.build is not None:
-        yield f"$ {shlex.join(build_argv(step))}"
+        yield f"$ {shown(build_argv(step))}"
     elif step.check is not None:
         yield f"checks {check_words(step.check)}"
     elif step.service is not None:
@@ -142,7 +143,7 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
     """How a service is started."""
     runs = spec.runs
     if isinstance(runs, ContainerSpec):
-        command = shlex.join((*runs.entrypoint, *runs.command))
+        command = shown((*runs.entrypoint, *runs.command))
         yield f"creates and starts a container of {runs.image}: {command or '(image command)'}"
         memory = limits.memory_words(runs.memory_bytes)
         ports = ", ".join(f"127.0.0.1:{h}→{c}" for h, c in runs.ports) or "no ports"
@@ -161,7 +162,7 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
         memory = limits.memory_words(runs.memory_bytes)
         yield f"  OVERRIDE: restart no, {memory}, no swap, labels, capped logs"
     elif isinstance(runs, ProcessSpec):
-        yield f"starts a host process: {shlex.join(runs.argv)}"
+        yield f"starts a host process: {shown(runs.argv)}"
         yield f"  {limits.containment(spec)}"
     elif isinstance(runs, ExistingContainer):
         yield f"starts the existing container {runs.name}"
@@ -184,6 +185,11 @@ def build_argv(step: Step) -> list[str]:
     return [*argv, "--", build.context]
 
 
+def shown(argv: Iterable[str]) -> str:
+    """A command line to be read, not run: the secrets in it are hidden."""
+    return shlex.join(redact.argv(argv)).replace(f"'{redact.HIDDEN}'", redact.HIDDEN)
+
+
 def where_words(where: Where | None) -> str:
     if where is None:
         return ""
@@ -203,7 +209,7 @@ def check_words(check: Check) -> str:
         wants = f"matches {one_line(check.matches)}" if check.matches else ""
         wants += " and " if check.matches and check.not_matches else ""
         wants += f"does not match {one_line(check.not_matches)}" if check.not_matches else ""
-        return f"that the output of `{shlex.join(check.output)}` {wants}"
+        return f"that the output of `{shown(check.output)}` {wants}"
     if check.file is not None:
         size = f" with at least {format_bytes(check.min_bytes)}" if check.min_bytes else ""
         return f"that {one_line(check.file)} exists{size}"
@@ -221,4 +227,4 @@ def _unless(step: Step) -> str:
     if unless.file is not None:
         size = f" with at least {format_bytes(unless.min_bytes)}" if unless.min_bytes else ""
         return f"{one_line(unless.file)} is there{size}"
-    return f"`{shlex.join(unless.run or [])}` succeeds"
+    return f"`{shown(unless.run or [])}` succeeds"

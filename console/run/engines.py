@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
+from console import redact
 from console.benchmark.context import Engine, Surroundings
 from console.errors import ConsoleError
 from console.run.context import Context
 from console.services.base import Handle
 from console.text import clean, decode, one_line
 
-HIDDEN = "*****"
-_SECRET = re.compile(r"(?:^|[-_])(?:key|token|hft|password|secret)$", re.IGNORECASE)
 MOST_WORDS = 400
 
 
@@ -65,19 +63,7 @@ def _is_here(pid: int, container: str) -> bool:
 
 def public(argv: list[str]) -> list[str]:
     """An argv to keep: clean, and without what follows a flag that names a secret."""
-    found: list[str] = []
-    hide = False
-    for word in argv[:MOST_WORDS]:
-        flag, equals, _ = word.partition("=")
-        secret = flag.startswith("-") and bool(_SECRET.search(flag))
-        if hide:
-            found.append(HIDDEN)
-        elif secret and equals:
-            found.append(f"{clean(flag)}={HIDDEN}")
-        else:
-            found.append(clean(word))
-        hide = secret and not equals and not hide
-    return found
+    return [clean(word) for word in redact.argv(argv[:MOST_WORDS])]
 
 
 def _read(path: Path) -> str:

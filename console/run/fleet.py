@@ -27,7 +27,7 @@ from console.services.base import (
     Status,
 )
 from console.services.logfile import keep_end
-from console.services.process import ProcessDriver
+from console.services.process_driver import ProcessDriver
 from console.services.ready import wait_ready
 from console.text import one_line
 
@@ -152,7 +152,9 @@ class Fleet:
         if handle.container and name not in self._tailers:
             from console.services.logs import Tailer
 
-            tailer = Tailer(self.client, handle, self.context.run.log(name))
+            tailer = Tailer(
+                self.client, handle, self.context.run.log(name), known=self.context.plan.known
+            )
             tailer.start()
             self._tailers[name] = tailer
 

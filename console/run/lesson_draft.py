@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from console import redact
 from console.errors import UsageError
 from console.lessons.draft import Found
 from console.run.directory import RunDir
@@ -12,7 +13,7 @@ from console.run.read import view_of
 from console.run.report_data import gauges
 from console.run.report_decision import WORD
 from console.run.report_lessons import lessons
-from console.run.report_text import hidden, plain
+from console.run.report_text import plain
 from console.run.state import Decision, RunState, StepState
 from console.run.view import RunView
 from console.units import format_number
@@ -66,7 +67,7 @@ def _symptom(view: RunView, outcome: str) -> str:
         return plain(view.breach.words, 400)
     for step in reversed(view.steps):
         if step.state is StepState.FAILED:
-            last = f" It said: {hidden(plain(step.lines[-1], 300))}" if step.lines else ""
+            last = f" It said: {redact.text(plain(step.lines[-1], 300))}" if step.lines else ""
             return f"Step {plain(step.id, 60)}: {plain(step.detail or step.cause, 300)}.{last}"
     for one in reversed(view.verdicts):
         reasons = [row.get("why", "") for row in one.criteria if row.get("verdict") == one.verdict]
@@ -88,4 +89,4 @@ def _figures(view: RunView) -> Iterator[str]:
 def _lines(view: RunView) -> Iterator[str]:
     for step in view.steps:
         if step.state is StepState.FAILED:
-            yield from (hidden(plain(line, 300)) for line in step.lines)
+            yield from (redact.text(plain(line, 300)) for line in step.lines)

@@ -4,41 +4,74 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 
 from console import paths
 from console.errors import HostBusy
 from console.rollback import pointer
+from console.rollback.others import live_others
 from console.services import process
 
 
 class HostLock:
-    """Held as long as this object is; the kernel lets go when the process dies."""
+    """Held as long as this object is; the kernel lets go when the process dies.
+
+    Each user has a lock of their own; a run of another user's counts when its pointer names the
+    process that holds it. So a lock that somebody only holds, or a thing that somebody only put
+    there, keeps nobody out.
+    """
 
     def __init__(self) -> None:
         """Raises HostBusy, naming the run that holds the host."""
-        path = paths.host_lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        except OSError:  # another user's lock file in a sticky directory: reading it is enough
-            try:
-                self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError as error:
-                raise HostBusy(
-                    "the host lock cannot be opened", f"{path}: {error.strerror}",
-                    "OMNI_HOST_DIR names another directory for it",
-                ) from error  # fmt: skip
+        self._fd = _opened(os.getuid())
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._fd)
+            self.release()
             raise HostBusy("another run holds this host", holder(), _hint()) from error
+        try:
+            refuse_others()
+        except HostBusy:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let go; again, it changes nothing."""
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _opened(uid: int) -> int:
+    """The user's lock file, or the one in the user's own directory where another user has put
+    something in its place. Raises HostBusy."""
+    why = ""
+    for path in (paths.host_lock(uid), paths.own_host_dir() / "lock"):
+        try:
+            paths.make(path.parent)
+            # O_NONBLOCK: a FIFO in its place would wait for somebody at its other end
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            found = os.open(path, flags, 0o600)
+        except OSError as error:
+            why = why or f"{path}: {error.strerror}"
+            continue
+        info = os.fstat(found)
+        if stat.S_ISREG(info.st_mode) and info.st_uid == uid:
+            return found
+        os.close(found)
+        why = why or f"{path} is no file of this user's"
+    raise HostBusy(
+        "the host lock cannot be opened", why, "OMNI_HOST_DIR names another directory for it"
+    )
+
+
+def refuse_others() -> None:
+    """Raises HostBusy where a run of another user's is on."""
+    for found in live_others({os.getuid()}):
+        raise HostBusy(
+            "another run holds this host", _words(found),
+            "where it is not to be waited for: OMNI_HOST_DIR names another directory for the lock",
+        )  # fmt: skip
 
 
 def is_free() -> bool:
@@ -51,11 +84,15 @@ def is_free() -> bool:
 
 
 def holder() -> str:
-    """The run that holds the host, in words."""
-    for found in pointer.find_all():
-        if process.alive(found.pid, found.start):
-            return f"run {found.run_id} of {found.owner} (pid {found.pid}), {found.playbook}"
+    """This user's run that holds the host, in words."""
+    found = pointer.read(os.getuid())
+    if found is not None and process.alive(found.pid, found.start):
+        return _words(found)
     return "its runner is still starting or just ending"
+
+
+def _words(found: pointer.Pointer) -> str:
+    return f"run {found.run_id} of {found.owner} (pid {found.pid}), {found.playbook}"
 
 
 def _hint() -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +12,9 @@ from console.lessons.bearing import bearing
 from console.playbook.load import TITLE
 from console.playbook.model import Playbook
 from console.playbook.steps import Step
+from console.redact import Known
 from console.run import switch
-from console.run.effect import effects
+from console.run.effect import effects, shown
 from console.services.base import ServiceSpec
 from console.site.load import taken
 from console.site.model import Site
@@ -60,6 +60,11 @@ class Plan:
     """What a rehearsal puts in the place of what; None for a real run."""
 
     @property
+    def known(self) -> Known:
+        """What of playbook and site nobody is shown."""
+        return self.playbook.known | self.site.known
+
+    @property
     def takes_down(self) -> bool:
         """Whether the baseline goes down at some point."""
         return any(s.id.startswith(BASELINE_STOP) for s in self.steps)
@@ -81,9 +86,15 @@ def make_plan(
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
     planner = _Planner(playbook, site, services, restore_s)
-    steps = tuple(planner.steps())
+    hide = (playbook.known | site.known).text
+    steps = tuple(_shown(step, hide) for step in planner.steps())
     services |= switch.relays(playbook, site, services)
     return Plan(playbook, site, steps, services, rehearsal)
+
+
+def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
+    does = tuple(map(hide, step.effects))
+    return replace(step, phase=hide(step.phase), title=hide(step.title), effects=does)
 
 
 def _written(playbook: Playbook) -> Document:
@@ -259,7 +270,7 @@ def _first_line(text: str) -> str:
 def _default_title(step: Step) -> str:
     value: Any = getattr(step, step.kind)
     if step.kind == "run":
-        return shlex.join(value)[:70]
+        return shown(value)[:70]
     if step.service is not None:
         return f"{step.service.verb} {step.service.target}"
     if step.kind == "note":

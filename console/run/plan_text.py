@@ -32,7 +32,7 @@ NVML_S = 3.0
 
 def as_json(made: Plan) -> dict[str, object]:
     """The plan as `omni-console plan --json` prints it."""
-    return {
+    told: dict[str, object] = made.known.data({
         "playbook": made.playbook.name,
         "title": made.playbook.model.title,
         "rehearsal": made.rehearsal is not None,
@@ -53,7 +53,8 @@ def as_json(made: Plan) -> dict[str, object]:
             for s in made.steps
         ],
         "blockers": [one.words for one in blockers(made)],
-    }  # fmt: skip
+    })  # fmt: skip
+    return told
 
 
 def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
@@ -85,7 +86,7 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
             phase = step.phase
             out += ["", f"{clean(phase)} {BAR}"[:72]]
         out += step_lines(number, step)
-    return out
+    return [made.known.text(line) for line in out]
 
 
 def _lint_words(one: Finding) -> str:

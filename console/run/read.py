@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from console.journal.store import Reader
 from console.rollback.proof import last, proof_file
 from console.run.directory import RunDir
 from console.run.liveness import runner_alive
+from console.run.state import RunState
 from console.run.view import RunView, fold
 from console.services import process, relay
 
 INTERRUPTED = "interrupted"
+NEVER_BEGAN = "never began"
+NO_RESUME = "its runner died before it began: start a new run"
 
 
 def read_view(run: RunDir) -> RunView:
-    """Everything the journal says now. Raises JournalError."""
+    """Everything the journal says now, and of a run that it does not name, what it was started
+    with. Raises JournalError."""
     reader = Reader(run.journal)
     try:
-        return fold(reader.since(0))
+        view = fold(reader.since(0))
     finally:
         reader.close()
+    if not view.run_id and run.readable:
+        meta = run.meta()
+        view.created, view.owner, view.playbook = meta.created, meta.owner, Path(meta.playbook).stem
+    return view
 
 
-def word_of(view: RunView, alive: bool) -> str:
-    """The state in one word; `interrupted` when it is not over and its runner is gone."""
-    return str(view.state) if view.over or alive else INTERRUPTED
+def word_of(run: RunDir, view: RunView, alive: bool) -> str:
+    """The state in one word, without a runner `interrupted` or `never began` where it is not over:
+    a run whose journal is lost has begun if its way back was sealed."""
+    if view.over or alive:
+        return str(view.state)
+    begun = view.state is not RunState.PENDING or not (view.run_id or not run.script.exists())
+    return INTERRUPTED if begun else NEVER_BEGAN
 
 
 def view_of(run: RunDir) -> tuple[RunView, str]:
     """The run's view and its state in one word. Raises JournalError."""
     view, alive = read_view(run), runner_alive(run)
     settle(view, served_since(view, alive), relay_state(view, alive))
-    return view, word_of(view, view.over or alive)
+    return view, word_of(run, view, alive)
 
 
 def served_since(view: RunView, alive: bool) -> float:

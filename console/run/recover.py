@@ -7,7 +7,7 @@ from typing import Any
 
 from console.errors import ConsoleError, UsageError
 from console.rollback import live
-from console.rollback.report import LADDER, read_lines, result_of, who_asked
+from console.rollback.report import LADDER, is_runners, read_lines, result_of, who_asked
 from console.run.context import Context
 from console.run.guard import WHO, record_breach, unrecorded_breach
 from console.run.plan import PlannedStep
@@ -106,7 +106,7 @@ def refuse_rolled_back(context: Context) -> None:
     known = {line.get("trigger") for line in context.view.rungs}
     done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
     # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
-    if done and done[-1] not in known and not done[-1].startswith("runner-"):
+    if done and done[-1] not in known and not is_runners(done[-1]):
         raise UsageError(
             f"a rollback has ended run {context.run.id}",
             "its journal is being closed", "omni-console show; start a new run",

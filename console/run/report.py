@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console import redact
 from console.rollback.plan import write_atomically
 from console.run.directory import RunDir
 from console.run.report_bench import bench_lines
@@ -38,7 +39,7 @@ from console.run.report_steps import (
     summary,
     verb_lines,
 )
-from console.run.report_text import hidden, marked, prose
+from console.run.report_text import marked, prose
 from console.run.state import ENDS, exit_code
 from console.run.view import RunView
 from console.text import clean
@@ -223,5 +224,5 @@ def _step(step: Any) -> dict[str, Any]:
         "id": step.id, "title": step.title, "phase": step.phase, "kind": step.kind,
         "state": str(step.state), "attempts": step.attempt, "cause": step.cause or None,
         "detail": step.detail, "duration_s": step.duration_s, "planned_s": step.takes_s,
-        "effects": [hidden(line) for line in step.effects], "lines": step.lines,
+        "effects": [redact.text(line) for line in step.effects], "lines": step.lines,
     }  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from console import redact
 from console.benchmark.metrics import METRICS
 from console.run.report_data import number
 from console.run.report_figures import (
@@ -21,7 +22,7 @@ from console.run.report_figures import (
     value_cell,
     voids,
 )
-from console.run.report_text import change, code, figure, hidden, plural, prose, spread, table, took
+from console.run.report_text import change, code, figure, plural, prose, spread, table, took
 from console.run.view import RunView
 from console.units import format_bytes
 
@@ -87,7 +88,7 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
         lines.append(f"- {name.removesuffix(' before').capitalize()}: {', '.join(parts)}")
         argv = server.get("argv")
         if isinstance(argv, list) and any(argv):
-            lines.append(f"  - {code(hidden(' '.join(map(str, argv))), 1500)}")
+            lines.append(f"  - {code(redact.text(' '.join(map(str, argv))), 1500)}")
     if lines:
         yield from (*lines, *_protocol(view.benchmarks.get(scope) or {}), "")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.run.report_text import code, hidden, prose, table
+from console import redact
+from console.run.report_text import code, prose, table
 from console.run.view import RunView
 
 
@@ -17,7 +18,7 @@ def lint_lines(view: RunView) -> list[str]:
     rows = [
         (
             code(one.get("place") or "", 200),
-            f"{one.get('severity', '')}: {prose(hidden(str(one.get('what') or '')), 300)}",
+            f"{one.get('severity', '')}: {prose(redact.text(str(one.get('what') or '')), 300)}",
             prose(" ".join([str(one.get("rule", "")), *map(str, one.get("lessons") or [])]), 120),
             prose(one.get("override") or "", 200),
         )

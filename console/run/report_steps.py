@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from console import redact
 from console.run.report_data import number
 from console.run.report_decision import baseline_words, decision_words, settled
 from console.run.report_figures import drift_words, drifts
-from console.run.report_text import block, code, figure, hidden, plural, prose, table, took, when
+from console.run.report_text import block, code, figure, plural, prose, table, took, when
 from console.run.state import StepState
 from console.run.view import RunView, StepView
 from console.units import format_bytes, format_duration
@@ -98,7 +99,7 @@ def host_lines(view: RunView) -> list[str]:
         rows.append(("Baseline", f"{prose(base.get('url') or '', 200)}{reference}"))
         lines = [*map(str, base.get("runs") or []), " ".join(map(str, base.get("args") or []))]
         for at, line in enumerate(filter(None, lines)):
-            rows.append(("" if at else "started as", code(hidden(line), 1000)))
+            rows.append(("" if at else "started as", code(redact.text(line), 1000)))
     if view.header.get("version"):
         rows.append(("omni-console", prose(view.header["version"], 40)))
     return ["## Host", "", *table(("", ""), rows)]

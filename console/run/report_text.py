@@ -7,18 +7,13 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
+from console import redact
 from console.text import clean
 from console.units import format_duration, format_number
 
 _DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 # what opens a column, a tag, a link, a code span or bold; a backslash before it would undo ours
 _ACTIVE = re.compile(r"(\\*)([|`*]|<(?=[A-Za-z/!?])|(?<=\])\()")
-_KEYS = re.compile(
-    r"((?:(?<=\s)|^)--?(?:[\w-]*[-_])?(?:key|token|hft|password|secret)(?:=|\s+)"
-    r"|\b[A-Z_]*(?:KEY|TOKEN|PASSWORD|SECRET)="
-    r"|\b(?:api|hf|auth)[-_]?(?:key|token)['\"]?\s*[:=]\s*)\S+",
-)
-"""Flags, variables and log lines that name a secret, and the word behind."""
 
 
 def prose(text: object, limit: int = 600) -> str:
@@ -45,12 +40,7 @@ def code(text: object, limit: int = 300) -> str:
 
 def block(lines: Iterable[str], limit: int = 1000) -> list[str]:
     """Foreign lines as an indented block, in which everything is literal; keys are hidden."""
-    return [f"    {hidden(clean(line, limit))}".rstrip() for line in lines]
-
-
-def hidden(text: str) -> str:
-    """A command line without the keys in it: reports are committed, and shown around."""
-    return _KEYS.sub(r"\1*****", text)
+    return [f"    {redact.text(clean(line, limit))}".rstrip() for line in lines]
 
 
 def table(

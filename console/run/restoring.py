@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
 from typing import Any
 
 from console.errors import ConsoleError
-from console.paths import module_argv
 from console.rollback import plan as sealed
-from console.rollback import warm
+from console.rollback import vram, warm
 from console.rollback.ladder import Ladder
 from console.rollback.lock import is_held
 from console.rollback.report import LADDER, Follower, Result, new_trigger, quiet_limit, size_of
 from console.run.context import Attempt, Context
 from console.run.plan import RESTORE
 from console.run.state import StepState
-from console.services import bounded
-from console.units import format_bytes
 
 WARM_WORD_S = 2.0
 LOOK_S = 0.25
 """How often it is looked whether the ladder that speaks still climbs."""
-RELEASE_LIMIT_S = 30.0
 VRAM_S = 5.0
 
 
@@ -80,7 +73,8 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 def _by_warm(context: Context, emit: Any) -> Result | None:
     """What the warm ladder made of it; None where there is none, or it was stopped or got stuck."""
     directory = context.run.rollback
-    follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
+    begin = size_of(directory / LADDER)
+    follower = Follower(directory / LADDER, begin, emit, emergency=False)
     if not warm.is_warm(directory) or not warm.trigger(directory, warm.ASKED):
         return None
     heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)
@@ -113,32 +107,8 @@ def _most_quiet_s(context: Context) -> float:
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:
-    """Wait, bounded, until the GPUs' used memory stops falling; what was seen, in words.
-
-    NVML is asked in a process of its own: it may hang.
-    """
+    """Wait while the GPUs' used memory falls; what was seen, in words."""
     uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
     if not uuids:
         return "no GPUs in the site file"
-    limit = context.clock.monotonic() + RELEASE_LIMIT_S
-    last: int | None = None
-    while context.clock.monotonic() < limit:
-        used = vram_used(uuids)
-        if used is None:
-            return "GPU memory unknown (NVML did not answer)"
-        if last is not None and used >= last:
-            return f"GPU memory in use: {format_bytes(used)}"
-        last = used
-        attempt.pause(1.0)
-    return f"GPU memory still falling after {RELEASE_LIMIT_S:.0f} s"
-
-
-def vram_used(uuids: list[str]) -> int | None:
-    """Bytes used on these GPUs together; None when one of them is not known."""
-    argv = module_argv("console.gauges.vram")
-    try:
-        figures = json.loads(bounded.run(argv, VRAM_S, env=os.environ)[1])
-        used = [figures[uuid]["used"] for uuid in uuids]
-    except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
-        return None
-    return None if any(u is None for u in used) else sum(used)
+    return vram.released(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)

@@ -6,19 +6,23 @@ from console.errors import ConsoleError, UsageError
 from console.run.directory import RunDir
 from console.run.launch import Detachment, launch
 from console.run.liveness import runner_alive
-from console.run.read import read_view
+from console.run.read import NEVER_BEGAN, NO_RESUME, read_view, word_of
 from console.run.view import RunView
 from console.text import clean
 
 
 def check_resume(run: RunDir, from_step: str = "") -> None:
     """Raises UsageError when this run is not one to go on with."""
+    alive, word = runner_alive(run), ""
     try:
         view = read_view(run)
+        word = word_of(run, view, alive)
     except ConsoleError:
         view = RunView()
-    if runner_alive(run):
+    if alive:
         raise UsageError(f"run {run.id} is alive", hint="omni-console attach joins it")
+    if word == NEVER_BEGAN:
+        raise UsageError(f"run {run.id} never began", NO_RESUME)
     if view.finished:
         raise UsageError(f"run {run.id} has ended: {view.state}", hint="start a new run")
     if from_step and view.step(from_step) is None:

@@ -39,8 +39,10 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
     if not context.rehearsal and context.plan.site.base != demo_dir():
         path = site_script(plan.site_name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(path.parent)
         sealed.write_atomically(path, render(plan), 0o755)
+        # for a rollback of this run when its directory is lost
+        sealed.write(plan, path.with_suffix(".json"), 0o600)
     return plan
 
 
@@ -108,13 +110,14 @@ def _switched(site: Site) -> SealedPlan | None:
     """The plan of the run whose relay is up, or was when it was killed. Where the site file has
     changed since, its baseline is what the file says now, and the rest is the run's."""
     found = relay.at(site.model.baseline.url)
+    name = os.path.basename(found.run) if found else ""
     marked = (run for run in all_runs() if run.switched.exists())
-    run = RunDir(paths.runs_dir() / found.run) if found and found.run else next(marked, None)
+    run = RunDir(paths.runs_dir() / name) if name else next(marked, None)
     if run is None:
         return None
     try:
-        plan = sealed.read(run.sealed)
-        if plan.site_name != site.name:
+        plan, owner = sealed.read_owned(run.sealed)
+        if plan.site_name != site.name or owner != os.getuid():
             return None
         fresh = site.path.stat().st_mtime <= plan.sealed_at
     except (ConsoleError, OSError):

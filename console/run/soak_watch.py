@@ -30,6 +30,7 @@ from console.services.base import Driver, Handle
 from console.services.docker_client import ask, inspect
 from console.services.log_stream import UNREADABLE
 from console.services.logfile import read_last
+from console.services.matching import TooSlow, find
 from console.services.probe import ProbeError, fetch
 from console.text import one_line
 
@@ -58,7 +59,8 @@ class CriticalLog:
 
     def __init__(self, path: Path, pattern: str) -> None:
         """What is in the file now does not count."""
-        self._regex = re.compile(pattern)
+        self._pattern = pattern
+        self._too_slow = False
         self._blind = UNREADABLE in "".join(read_last(path, 1))
         self._splitter = Splitter()
         self._source = Source(path, 0)
@@ -82,7 +84,8 @@ class CriticalLog:
             return None
         for line in found:
             self._blind = line.kind == "marker" and UNREADABLE in line.text
-        return self._matching(found) or (None if self._blind else ())
+        matching = self._matching(found)
+        return matching or (None if self._blind or self._too_slow else ())
 
     def close(self) -> tuple[str, ...]:
         """What is left, a line without its end included."""
@@ -102,7 +105,14 @@ class CriticalLog:
         return found
 
     def _matching(self, lines: list[LogLine]) -> tuple[str, ...]:
-        return tuple(line.text for line in lines if self._regex.search(line.text, 0, MATCHED))
+        texts = [line.text[:MATCHED] for line in lines]
+        try:
+            found = [] if self._too_slow else find(self._pattern, texts)
+        except TooSlow:  # whether a line was critical is not known from here on
+            self._too_slow, found = True, []
+        return tuple(
+            line.text for line, spans in zip(lines, found, strict=False) if spans is not None
+        )
 
 
 class ProcessEyes:

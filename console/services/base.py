@@ -30,8 +30,11 @@ SPEC_LABEL = "omni.spec"
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
 
+BASELINE_COOKIE = "baseline"
+"""Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
 STEP_COOKIE = "OMNI_STEP"
-"""The same for the children of one step: they end with it, whatever session they went to."""
+"""The same for the children of one step: they end with it, whatever session they went to. A
+baseline process carries its mark there (`process.mark`)."""
 
 
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")

@@ -17,22 +17,24 @@ _unwatched: list[subprocess.Popen[bytes]] = []
 
 
 def run(
-    argv: Sequence[str], seconds: float, *, env: Mapping[str, str], merge: bool = False
-) -> tuple[int, bytes, bytes]:
+    argv: Sequence[str], seconds: float, *, env: Mapping[str, str], merge: bool = False,
+    given: bytes | None = None,
+) -> tuple[int, bytes, bytes]:  # fmt: skip
     """Exit code, stdout and stderr (`merge`: all in stdout) of a command in a session of its own.
+    `given`: what it reads from stdin.
 
     Raises OSError when it cannot be run, subprocess.TimeoutExpired at the deadline, at once.
     """
     child = subprocess.Popen(
         list(argv),
         env=dict(env),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if merge else subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        out, error = child.communicate(timeout=seconds)
+        out, error = child.communicate(given, timeout=seconds)
     except BaseException:
         _abandon(child)
         raise
@@ -42,7 +44,7 @@ def run(
 def _abandon(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
-    for pipe in (child.stdout, child.stderr):
+    for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()

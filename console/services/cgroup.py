@@ -126,6 +126,7 @@ def _places(container: str) -> tuple[str, ...]:
         f"{user}/docker.service/docker/{container}",
         f"{user}/user.slice/libpod-{container}.scope",
         f"machine.slice/libpod-{container}.scope",
+        f"libpod_parent/libpod-{container}",
     )
 
 
@@ -156,6 +157,14 @@ def paths_of(pid: int | str) -> list[tuple[str, str]]:
     """(kind, path below the mount) of each group a process is in; empty when it is gone."""
     rows = (line.split(":", 2) for line in _text(f"/proc/{pid}/cgroup").splitlines())
     return [(fields[1], fields[2]) for fields in rows if len(fields) == 3]
+
+
+def pid_namespace(pid: int | str) -> str:
+    """What a container without groups is known by; empty where it cannot be seen."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
 
 
 def pids(path: str, depth: int = DEPTH) -> list[int]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services.base import (
@@ -194,7 +195,7 @@ class ComposeDriver:
         known = _existing_names(self.client)
         content = override_of(resolved, labels, launch.run_id, self.runs, known)
         path = self.workdir / f"{resolved.project}.override.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        paths.make(path.parent)
         path.write_text(json.dumps(content, indent=2) + "\n")
         return path
 

@@ -32,7 +32,14 @@ from console.services.base import (
     role_label,
 )
 from console.services.cgroup import die_together
-from console.services.docker_client import NameTaken, NotFound, ask, engine_socket, inspect
+from console.services.docker_client import (
+    NameTaken,
+    NotFound,
+    ask,
+    engine_socket,
+    inspect,
+    is_podman,
+)
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, limited
@@ -169,6 +176,7 @@ class ContainerDriver:
             self.container_name,
             labels,
             oom_score,
+            self.say,
         )
         return self._handle(container)
 
@@ -209,12 +217,16 @@ def create(
     name: str,
     labels: Mapping[str, str],
     oom_score: int | None = OOM_SCORE,
+    say: Say = silent,
 ) -> str:
-    """Create a container without starting it; its full id. Raises EngineError, ServiceError."""
+    """Create a container without starting it; its full id. Raises EngineError, ServiceError.
+
+    What the engine warns of is said: one without control groups discards every limit.
+    """
     config = _host_config(client, spec, oom_score)
 
-    def call() -> str:
-        made = client.api.create_container(
+    def call() -> dict[str, Any]:
+        made: dict[str, Any] = client.api.create_container(
             spec.image,
             command=list(spec.command) or None,
             entrypoint=list(spec.entrypoint) or None,
@@ -225,12 +237,15 @@ def create(
             labels=dict(labels),
             host_config=config,
         )
-        return str(made["Id"])
+        return made
 
     try:
-        return ask(f"Creating {name}", call, CREATE_S)
+        made = ask(f"Creating {name}", call, CREATE_S)
     except NameTaken:
         raise name_is_foreign(name) from None
+    for words in made.get("Warnings") or ():
+        say(f"the engine warns of {name}: {one_line(str(words))}")
+    return str(made["Id"])
 
 
 def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: int | None) -> Any:
@@ -259,9 +274,17 @@ def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: in
     if spec.network:
         options["network_mode"] = spec.network
     if spec.gpus:
-        which = {"count": -1} if spec.gpus == ("all",) else {"device_ids": list(spec.gpus)}
-        options["device_requests"] = [types.DeviceRequest(capabilities=[["gpu"]], **which)]
+        options["device_requests"] = [types.DeviceRequest(**_cards(spec.gpus, is_podman(client)))]
     return client.api.create_host_config(**options)
+
+
+def _cards(gpus: tuple[str, ...], by_cdi: bool) -> dict[str, Any]:
+    """What asks for these cards. Podman takes Docker's way without a word, and gives none: it knows
+    them by the names of the Container Device Interface, and refuses one that nobody described."""
+    if by_cdi:
+        return {"driver": "cdi", "device_ids": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}
+    which = {"count": -1} if gpus == ("all",) else {"device_ids": list(gpus)}
+    return {"capabilities": [["gpu"]], **which}
 
 
 def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None:

@@ -19,6 +19,7 @@ from console.text import clean_lines, one_line
 
 if TYPE_CHECKING:
     import docker
+    import requests
 
 T = TypeVar("T")
 
@@ -81,6 +82,31 @@ def ask(what: str, call: Callable[[], T], seconds: float = CALL_S) -> T:
         raise translate(error, what) from error
 
 
+def is_podman(client: docker.DockerClient) -> bool:
+    """Whether the engine is Podman, which differs from Docker where this is asked."""
+    from console.services.engine import podman
+
+    return bool(podman(ask("Asking the engine's version", client.api.version)))
+
+
+def send(client: docker.DockerClient, method: str, path: str, **options: Any) -> requests.Response:
+    """A request that the library has no method for, made of its public parts alone.
+
+    Raises what the library raises: call it beneath `ask`.
+    """
+    from docker.errors import create_api_error_from_http_exception
+    from requests import HTTPError
+
+    api = client.api
+    url = f"{api.base_url}/v{api.api_version}{path}"
+    response = api.request(method, url, **{"timeout": RECEIVE_S, **options})
+    try:
+        response.raise_for_status()
+    except HTTPError as error:
+        create_api_error_from_http_exception(error)
+    return response
+
+
 def translate(error: Exception, what: str) -> EngineError:
     """An exception of the engine's library as an EngineError with clean text."""
     status, words = _status(error), _words(error)
@@ -116,6 +142,10 @@ _HINTS = (
     (
         "could not select device driver",
         "install the NVIDIA Container Toolkit, then restart the engine",
+    ),
+    (
+        "unresolvable CDI devices",
+        "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` describes the cards",
     ),
     ("port is already allocated", "`docker ps` shows which container publishes the port"),
     ("address already in use", "`ss -ltnp` shows which process listens on the port"),
@@ -169,7 +199,8 @@ def _knock(path: str) -> None:
 
 
 def _build(address: str) -> docker.DockerClient:
-    """The client with the newest API version that both sides speak."""
+    """The client with the newest API version that both sides speak; EngineError where the engine
+    lacks what every run needs."""
     try:
         import docker
         from docker.utils import kwargs_from_env
@@ -178,4 +209,11 @@ def _build(address: str) -> docker.DockerClient:
             "The docker library cannot be loaded", one_line(str(error)), "reinstall omni-console"
         ) from None
     options = kwargs_from_env({**os.environ, "DOCKER_HOST": address})
-    return docker.DockerClient(version="auto", timeout=RECEIVE_S, **options)
+    client = docker.DockerClient(version="auto", timeout=RECEIVE_S, **options)
+    from console.services.engine import podman, too_old
+
+    version = client.api.version()
+    if why := too_old(version):
+        client.close()
+        raise EngineError(f"Podman {podman(version)} cannot be used", why)
+    return client

@@ -29,6 +29,9 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 CALL_S = 2.0
 """Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
 START_S = 30.0
+OLDEST_PODMAN = 5
+"""Before this major version it gives a container no cards, whatever it is asked for, and says so
+nowhere."""
 MESSAGE_LIMIT = 600
 STOP_EXTRA_S = 5.0
 _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
@@ -68,6 +71,25 @@ def socket_path(docker_host: str = "") -> str:
     if host.startswith("/"):
         return host
     raise EngineError("unusable DOCKER_HOST", one_line(host), "only unix:// sockets are spoken")
+
+
+def podman(version: Mapping[str, Any]) -> str:
+    """The version of Podman, which answers to Docker's API, by the engine's own `/version`; empty
+    where it is another engine."""
+    parts = version.get("Components")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and part.get("Name") == "Podman Engine":
+            return one_line(str(part.get("Version") or "?"))
+    return ""
+
+
+def too_old(version: Mapping[str, Any]) -> str:
+    """Why an engine that says this of itself is not used, in one sentence; empty where it is."""
+    number = podman(version)
+    major = number.partition(".")[0]
+    if major.isdigit() and int(major) < OLDEST_PODMAN:
+        return f"Podman {OLDEST_PODMAN} or newer is needed, or Docker Engine 20.10 or newer"
+    return ""
 
 
 class RawEngine:

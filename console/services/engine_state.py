@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.clock import Clock
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.services import resident
 from console.services.base import Handle, Status
 from console.services.docker_client import NotFound, ask, inspect
 from console.text import clean_lines, decode, one_line
@@ -21,8 +22,6 @@ Say = Callable[[str], None]
 """Where a driver tells the operator what it decided, in one clean line."""
 
 KILL_S = 5.0
-GONE_S = 5.0
-"""How long a killed container may take to be gone before it is called stuck, seconds."""
 _SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV"}
 _SIGNALS |= {132: "SIGILL", 135: "SIGBUS", 143: "SIGTERM"}
 
@@ -67,20 +66,23 @@ def _ended(found: Mapping[str, Any], code: int, oom: bool) -> str:
 def stop_container(
     client: docker.DockerClient, handle: Handle, grace_s: float, clock: Clock
 ) -> None:
-    """Stop within `grace_s`, then kill; returns when it is gone and removes nothing.
+    """Stop within `grace_s`, then kill; returns when it is gone, for which it has the longer the
+    more memory it held, and removes nothing.
 
     A container that is stopped already, or gone, is fine. Raises EngineTimeout when the engine is
     frozen and ServiceError when the process outlives SIGKILL.
     """
     container, name = handle.container, handle.name or handle.container[:12]
     seconds = max(0, math.ceil(grace_s))
+    # known only while it runs
+    gone_s = resident.kill_wait_s(resident.of(resident.pids_of_container(container)))
     try:
         ask(f"Stopping {name}", lambda: client.api.stop(container, timeout=seconds), seconds + 8.0)
     except NotFound:
         return
     except EngineError:
         _kill(client, container, name)
-    deadline = clock.monotonic() + GONE_S
+    deadline = clock.monotonic() + gone_s
     while True:
         found = inspect(client, container)
         if found is None or not (found.get("State") or {}).get("Running"):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import queue
 import signal
-import socket
 import struct
 import threading
 import time
@@ -19,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from console.clock import SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import COOKIE, ContainerSpec, Handle, Launch
-from console.services.cgroup import die_together
+from console.services.cgroup import die_together, pid_namespace
 from console.services.container import START_S, bounded, check_mounts, create, marks, spec_hash
 from console.services.deadline import Cancelled
-from console.services.docker_client import ask, inspect
+from console.services.docker_client import RECEIVE_S, ask, inspect, send
 from console.services.engine_state import Say, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.log_stream import LogStream
@@ -32,6 +30,7 @@ from console.units import format_duration
 if TYPE_CHECKING:
     import docker
     import psutil
+    import requests
 
 Sink = Callable[[bytes], None]
 """Gets output as it comes, stdout and stderr in the order of the engine; raw bytes."""
@@ -90,25 +89,24 @@ class _Command:
     def __init__(
         self, client: docker.DockerClient, container: str, exec_id: str, what: str
     ) -> None:
+        self.client = client
         self.api: Any = client.api
         self.container = container
         self.exec_id = exec_id
         self.what = what
 
-    def start(self) -> Any:
+    def start(self) -> requests.Response:
         """The engine's streaming reply.
 
         Not the library's `exec_start`: that one reads beneath the buffer in which the reply's head
-        arrived, and loses what the command wrote at once (45 of 200 `echo`, when measured).
+        arrived, and loses what the command wrote at once (45 of 200 `echo`, when measured). And
+        without its `Upgrade`, so that the reply has a body that can be read as any other.
         """
-        response = self.api._post_json(
-            self.api._url("/exec/{0}/start", self.exec_id),
-            headers={"Connection": "Upgrade", "Upgrade": "tcp"},
-            data={"Tty": False, "Detach": False},
-            stream=True,
-        )
-        self.api._raise_for_status(response)
-        return response
+        return send(
+            self.client, "POST", f"/exec/{self.exec_id}/start",
+            json={"Tty": False, "Detach": False}, stream=True,
+            timeout=(RECEIVE_S, None),  # a command may be silent for as long as it likes
+        )  # fmt: skip
 
     def look(self) -> dict[str, Any]:
         found: dict[str, Any] = ask(
@@ -137,11 +135,10 @@ class _Command:
         tree: dict[int, psutil.Process] = {}
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                _signal_tree(pid, self.container, number, tree)
+                if self._is_ours(pid):
+                    _signal_tree(pid, number, tree)
             except PermissionError:
                 self._kill_inside(pid)
-            except ProcessLookupError:
-                pass
             if self._gone_within(END_S):
                 _kill_rest(tree)
                 return
@@ -170,6 +167,20 @@ class _Command:
                 )
             time.sleep(0.02)
 
+    def _is_ours(self, pid: int) -> bool:
+        """Whether a pid is of this container: it may have been given to another process by now,
+        and an engine on another machine has other pids.
+
+        Known by its control group; without one, as of a rootless engine on cgroup v1, by the pid
+        namespace, if that is the container's first process's and not this one's.
+        """
+        if self.container in _read(f"/proc/{pid}/cgroup"):
+            return True
+        found = inspect(self.client, self.container) or {}
+        first = int((found.get("State") or {}).get("Pid") or 0)
+        space = pid_namespace(pid)
+        return space not in ("", pid_namespace("self")) and space == pid_namespace(first)
+
     def _kill_inside(self, pid: int) -> None:
         """As a user who may use the engine but not signal its processes: kill from inside."""
         inner = _inner_pids(pid)
@@ -196,12 +207,9 @@ class _Command:
 class _Pump:
     """A thread that takes the engine's frames apart, so that its reader can look at the time."""
 
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: requests.Response) -> None:
         self.ended = False
         self._response = response
-        self._file: io.BufferedReader = response.raw._fp.fp
-        self._socket: socket.socket = self._file.raw._sock
-        self._socket.settimeout(None)  # a command may be silent for as long as it likes
         self._chunks: queue.Queue[bytes] = queue.Queue(maxsize=256)
         self._closed = threading.Event()
         threading.Thread(target=self._run, name="command output", daemon=True).start()
@@ -217,18 +225,20 @@ class _Pump:
 
     def close(self) -> None:
         self._closed.set()
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended by itself
+            self._response.raw.shutdown()
 
     def _run(self) -> None:
+        from urllib3.exceptions import HTTPError
+
+        read = self._response.raw.read
         try:
-            while header := self._file.read(8):
+            while header := read(8):
                 if len(header) < 8:
                     break
-                data = self._file.read(struct.unpack(">BxxxL", header)[1])
-                if data:
+                if data := read(struct.unpack(">BxxxL", header)[1]):
                     self._put(data)
-        except (OSError, ValueError):
+        except (OSError, ValueError, HTTPError):
             pass  # closed, or lost; the engine's view of the command says which
         finally:
             self._put(b"")
@@ -243,18 +253,10 @@ class _Pump:
                 continue
 
 
-def _signal_tree(
-    pid: int, container: str, number: signal.Signals, tree: dict[int, psutil.Process]
-) -> None:
-    """Signal a process of this container and its descendants, which are added to `tree`.
-
-    Raises PermissionError, and ProcessLookupError where the pid is not of this container (it was
-    given to another process, or the engine is on another machine).
-    """
+def _signal_tree(pid: int, number: signal.Signals, tree: dict[int, psutil.Process]) -> None:
+    """Signal a process and its descendants, which are added to `tree`. Raises PermissionError."""
     import psutil
 
-    if container not in _read(f"/proc/{pid}/cgroup"):
-        raise ProcessLookupError(pid)
     try:
         _freeze(psutil.Process(pid), tree)
     except psutil.AccessDenied as error:
@@ -346,7 +348,7 @@ def run_oneoff(
     name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
     all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest, launch.site)}
     env = (*spec.env, (COOKIE, launch.run_id))
-    container = create(client, replace(spec, env=env), name, all_labels)
+    container = create(client, replace(spec, env=env), name, all_labels, say=say)
     handle = Handle(service, "oneoff", container=container, name=name)
     launch.record(handle)
     ask(f"Starting {name}", lambda: client.api.start(container), START_S)

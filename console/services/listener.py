@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,47 +28,72 @@ class Listener:
 def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     """Who listens where a URL of this machine points; None where nobody does, where it is
     another user's, or where the URL names another machine."""
+    return next(listeners(url, proc), None)
+
+
+def listeners(url: str, proc: Path = Path("/proc")) -> Iterator[Listener]:
+    """All who hold such a socket: a parent may have handed it to its child."""
     try:
         parts = urlsplit(url)
         port = parts.port or 80
     except ValueError:
-        return None
-    if parts.hostname not in LOCAL:
-        return None
-    wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
-    return _holder(wanted, proc) if wanted else None
+        return
+    if parts.hostname in LOCAL:
+        wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+        yield from _holders(wanted, proc) if wanted else ()
 
 
 def wide(port: int, proc: Path = Path("/proc")) -> bool:
     """Whether somebody listens on a port at every address of this machine."""
-    return any(not host.strip("0") for host, _ in _doors(port, proc))
+    return any(not host.strip("0") for host, _, _ in _doors(port, proc))
+
+
+def owners(url: str, proc: Path = Path("/proc")) -> set[int]:
+    """The users whose sockets listen where a URL of this machine points."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError:
+        return set()
+    here = {_hexadecimal(one) for one in (("127.0.0.1", "::1") if host in LOCAL else (host,))}
+    doors = _doors(port, proc)
+    return {int(uid) for at, _, uid in doors if not at.strip("0") or at in here}
+
+
+def _hexadecimal(address: str) -> str:
+    """An address as the kernel's tables have it; "" for what is none."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        data = socket.inet_pton(family, address)
+    except OSError:
+        return ""
+    words = (int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4))
+    return "".join(f"{word:08X}" for word in words)
 
 
 def _inodes(port: int, proc: Path) -> set[str]:
     """The sockets that listen on it, IPv4 and IPv6."""
-    return {inode for _, inode in _doors(port, proc)}
+    return {inode for _, inode, _ in _doors(port, proc)}
 
 
-def _doors(port: int, proc: Path) -> set[tuple[str, str]]:
-    """(address in hexadecimal, inode) of the sockets that listen on a port."""
+def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
+    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
     found = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add((fields[1].rpartition(":")[0], fields[9]))
+                    found.add((fields[1].rpartition(":")[0], fields[9], fields[7]))
     return found
 
 
-def _holder(sockets: set[str], proc: Path) -> Listener | None:
+def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError):
             held = proc / name / "fd"
-            for fd in os.listdir(held):
-                if os.readlink(held / fd) in sockets:
-                    argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
-                    return Listener(int(name), one_line(argv.decode(errors="replace"), 120))
-    return None
+            if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
+                argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
+                yield Listener(int(name), one_line(argv.decode(errors="replace"), 120))

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from console.errors import EngineError, EngineTimeout
-from console.services.docker_client import ask, inspect
+from console.services.docker_client import ask, inspect, is_podman
 from console.text import one_line
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class LogStream:
         self.note = note
         self.since = since
         self._floor = b""
+        self._torn: bool | None = None
+        """Whether the engine stamps every part of a line that it read in parts: Podman does."""
         self._position = _Position()
         self._pending: tuple[bytes, bytes] | None = None
         self._stopping = threading.Event()
@@ -191,6 +193,8 @@ class LogStream:
         found = inspect(self.client, self.container)
         if found is None:
             return None
+        if self._torn is None:
+            self._torn = is_podman(self.client)
         state = found.get("State") or {}
         look = _Look(
             bool(state.get("Running")),
@@ -233,9 +237,12 @@ class LogStream:
         """
         buffer = b""
         for data in self._chunks():
-            if buffer and _STAMP.match(data):  # a former life ended within a line
-                yield _parse(buffer, self._position.newest)
-                buffer = b""
+            if buffer and _STAMP.match(data):
+                if self._torn:
+                    data = data.partition(b" ")[2]
+                else:  # a former life ended within a line
+                    yield _parse(buffer, self._position.newest)
+                    buffer = b""
             buffer += data
             if buffer.endswith(b"\n") or len(buffer) >= PIECE:
                 yield _parse(buffer, self._position.newest)

@@ -6,6 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from console import redact
 from console.text import clean, decode
 
 READ_LIMIT = 8 * 1024 * 1024
@@ -26,7 +27,7 @@ def read_last(path: Path, count: int) -> list[str]:
     lines = data.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
-    return [clean(decode(line)) for line in lines[-count:]] if count > 0 else []
+    return [redact.text(clean(decode(line))) for line in lines[-count:]] if count > 0 else []
 
 
 def _end_of(descriptor: int, count: int) -> bytes:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.redact import NONE, Known
 from console.services.base import Handle
 from console.services.log_stream import LogStream
 from console.text import clean
@@ -107,9 +108,14 @@ class Tailer:
         *,
         since: float | None = None,
         cap_bytes: int = CAP_BYTES,
+        known: Known = NONE,
     ) -> None:
-        """`since` (Unix seconds): older lines are left out; by default, those of former lives."""
+        """`since` (Unix seconds): older lines are left out; by default, those of former lives.
+
+        `known`: what is not written into the file.
+        """
         self.path = path
+        self._known = known
         self._file = CappedFile(path, cap_bytes)
         self._stream = LogStream(
             client, handle.container, entry=self._entry, note=self._file.note, since=since
@@ -139,7 +145,7 @@ class Tailer:
         return not self._thread.is_alive()
 
     def _entry(self, stamp: bytes, line: bytes) -> None:
-        self._file.line(stamp + b" " + line)
+        self._file.line(stamp + b" " + self._known.raw(line))
 
     def _run(self) -> None:
         try:

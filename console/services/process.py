@@ -18,19 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services import enclosure, resident
-from console.services.base import (
-    COOKIE,
-    STEP_COOKIE,
-    Handle,
-    Launch,
-    ProcessSpec,
-    ServiceSpec,
-    Status,
-)
-from console.services.logfile import read_last
+from console.services.base import COOKIE, STEP_COOKIE, ProcessSpec
 from console.text import one_line
 from console.units import format_duration
 
@@ -317,7 +309,7 @@ def record_path(records_dir: Path, name: str) -> Path:
 
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
     """Remember a started process for later runs, atomically. Raises OSError."""
-    records_dir.mkdir(parents=True, exist_ok=True)
+    paths.make(records_dir)
     path = record_path(records_dir, name)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -342,58 +334,40 @@ def read_record(
     return (pid, start) if same and alive(pid, start) else None
 
 
-class ProcessDriver:
-    """A host process behind a ServiceSpec (the Driver protocol of `base`).
+def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
+    """An environment variable by which a process is known whose record was not written."""
+    import hashlib
 
-    Its record is `records_dir/NAME.json`: pid, start time, boot and spec hash.
-    """
+    text = f"{record_path(records_dir, name)}\n{spec_sha(spec)}"
+    return STEP_COOKIE, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
-    def __init__(self, spec: ServiceSpec, records_dir: Path, clock: Clock | None = None) -> None:
-        if not isinstance(spec.runs, ProcessSpec):
-            raise ServiceError("not a host process", spec.name)
-        self.spec = spec
-        self.process = spec.runs
-        self.records_dir = records_dir
-        self.clock = clock or SystemClock()
-        self._log = records_dir / f"{spec.name}.log"
 
-    def find(self) -> Handle | None:
-        """The recorded process, if it still runs under the same specification."""
-        found = read_record(self.records_dir, self.spec.name, self.process)
-        return self._handle(*found) if found else None
+def known(
+    records_dir: Path, name: str, spec: ProcessSpec, cookie: str, *, repair: bool = False
+) -> tuple[int, int] | None:
+    """(pid, start) of a process that runs: by its record, or by the mark it was spawned with under
+    `cookie`. A full disk, or a kill at that moment, leaves one without a record; `repair` writes
+    it then, where that can be."""
+    found = read_record(records_dir, name, spec)
+    if found is not None:
+        return found
+    marked = [
+        (start, pid)
+        for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])
+        # what it has started carries the mark as well: the leader of its session is the process
+        if (one := stat(pid)) is not None and one.session == pid and _is_mine(pid)
+    ]
+    if not marked:
+        return None
+    start, pid = min(marked)
+    if repair:
+        with contextlib.suppress(OSError):
+            write_record(records_dir, name, spec, pid, start)
+    return pid, start
 
-    def start(self, launch: Launch) -> Handle:
-        """Spawn it (or return what runs already). Raises ServiceError."""
-        self._log = launch.log
-        running = self.find()
-        if running is not None:
-            return running
-        pid, start = spawn(self.process, log=launch.log, cookie=launch.run_id, enclosed=True)
-        handle = self._handle(pid, start)
-        launch.record(handle)
-        try:
-            write_record(self.records_dir, self.spec.name, self.process, pid, start)
-        except OSError as error:
-            stop_group(pid, start, grace_s=self.spec.grace_s, clock=self.clock)
-            detail = f"{self.records_dir}: {error.strerror}"
-            raise ServiceError("the process record cannot be written", detail) from error
-        return handle
 
-    def status(self, handle: Handle) -> Status:
-        if alive(handle.pid, handle.start):
-            return Status(True, detail=f"pid {handle.pid}")
-        code = exit_code(handle.pid, handle.start)
-        words = "gone" if code is None else f"exit code {code}"
-        if code is not None and code < 0:
-            words = f"ended by {signal.Signals(-code).name}" if -code < 32 else f"signal {-code}"
-        return Status(False, exit_code=code, detail=words)
-
-    def stop(self, handle: Handle, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL, on the whole session; returns when it is gone."""
-        stop_group(handle.pid, handle.start, grace_s=grace_s, clock=self.clock)
-
-    def last_lines(self, handle: Handle, count: int) -> list[str]:
-        return read_last(self._log, count)
-
-    def _handle(self, pid: int, start: int) -> Handle:
-        return Handle(self.spec.name, "process", name=self.spec.name, pid=pid, start=start)
+def _is_mine(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from console.paths import module_argv
 from console.services import process
 from console.services.base import COOKIE
+from console.services.listener import owners
 from console.text import one_line
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Relay:
     to: str
     service: str
     run: str
+    """"" for a relay of another user's: what its environment names is that user's word."""
+    uid: int
 
     @property
     def port(self) -> int:
@@ -63,11 +66,24 @@ def port_of(url: str) -> int:
 
 def at(url: str) -> Relay | None:
     """The relay that listens on the port of a URL of this machine; None where none does."""
-    return next((found for found in every() if found.port == port_of(url)), None)
+    return next(iter(all_at(url)), None)
+
+
+def all_at(url: str) -> list[Relay]:
+    """Every relay that was started for the port of a URL of this machine.
+
+    Anybody may start a process with such a command line: another user's counts only where that
+    user really has the port.
+    """
+    found = [one for one in every() if one.port == port_of(url)]
+    if all(one.uid == os.getuid() for one in found):
+        return found
+    having = {os.getuid(), *owners(url)}
+    return [one for one in found if one.uid in having]
 
 
 def every() -> list[Relay]:
-    """All relays of this user (of everybody, for root)."""
+    """All processes of this machine that have a relay's command line, whoever started them."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [found for pid in pids if (found := _relay(pid)) is not None]
 
@@ -91,7 +107,8 @@ def _relay(pid: int) -> Relay | None:
             return None
         _split(listen.decode())
         at, to, service = (one_line(w.decode(), 80) for w in (listen, target, name))
-        return Relay(pid, start, at, to, service, _cookie(pid))
+        uid = os.stat(f"/proc/{pid}").st_uid
+        return Relay(pid, start, at, to, service, _cookie(pid) if uid == os.getuid() else "", uid)
     except (OSError, ValueError):
         return None
 

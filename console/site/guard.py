@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -21,6 +20,7 @@ from console.document.validate import Duration, Pattern, Strict, Text
 from console.errors import Problem
 from console.fit.machine import Machine
 from console.guard.limits import METRICS, OF_CARD, Limit
+from console.services.matching import TooSlow, quick
 from console.units import (
     BYTES_FORM,
     DURATION_FORM,
@@ -141,7 +141,11 @@ def _log_trouble(model: GuardModel) -> str:
         return "a guard on a log names the service (log) and what its lines match (matches)"
     if model.metric is not None or model.below is not None or model.above is not None:
         return "a guard is on a metric or on a log, not both"
-    if re.search(model.matches, "") is not None:
+    try:
+        any_line = quick(model.matches, [""]) != [None]
+    except TooSlow as error:
+        return str(error)
+    if any_line:
         return f"matches {model.matches[:60]} is met by any line: the guard would act on the first"
     if model.of or model.for_:
         return "a guard on a log takes matches and count; of and for belong to metrics"

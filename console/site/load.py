@@ -12,6 +12,7 @@ from console.document.validate import validate
 from console.errors import InvalidFile, Problem
 from console.fit.machine import Machine
 from console.guard.limits import Limit
+from console.redact import Known
 from console.site.guard import limits, trouble
 from console.site.model import Site, SiteModel
 from console.site.service import ServiceModel
@@ -34,9 +35,11 @@ def load_site(path: Path) -> Site:
             words = trouble(limit, declared)
             if words:
                 problems.append(document.problem(("guards", index), words))
+    known = Known.of(document.data)
     if model is None or problems:
-        raise InvalidFile(TITLE, problems, "docs/site.md describes the file")
-    return Site(model, path, text, guards)
+        told = [one.told(known.text) for one in problems]
+        raise InvalidFile(TITLE, told, "docs/site.md describes the file")
+    return Site(model, path, text, guards, known)
 
 
 def taken(

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from console.document.validate import Arg, Duration, Strict, Text
 from console.guard.limits import Limit
+from console.redact import NONE, Known
 from console.services.base import ComposeSpec, ExistingContainer, Ready, Runs, ServiceSpec
 from console.site.guard import LEASE, GuardModel
 from console.site.machine import GpuModel, MachineModel
@@ -102,9 +103,11 @@ class Site:
     """A loaded site: the model plus where it came from."""
 
     def __init__(
-        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = ()
-    ) -> None:
+        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = (),
+        known: Known = NONE,
+    ) -> None:  # fmt: skip
         self.model = model
+        self.known = known
         self.guards = guards
         self.path = path
         self.base = path.resolve().parent

@@ -18,6 +18,7 @@ from console.rollback import plan as sealed
 from console.rollback import promotion, proof
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
 from console.services import process, relay
+from console.services.base import BASELINE_COOKIE
 from console.text import clean, one_line
 from console.viewer.knock import answers_200
 from console.viewer.site import site_file
@@ -295,7 +296,9 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
         from console.viewer.container import container_state
 
         return container_state(plan, ENGINE_S)
-    running = process.read_record(plan.records_dir, base.name, base.process)
+    running = None
+    if base.process is not None:
+        running = process.known(plan.records_dir, base.name, base.process, BASELINE_COOKIE)
     if running is not None:
         return LOADING, f"pid {running[0]} is up"
     known = process.record_path(plan.records_dir, base.name).exists()

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING
 from console import paths
 from console.errors import ConsoleError
 from console.rollback.plan import SealedPlan
-from console.services.engine import RawEngine
 from console.text import one_line
-from console.viewer.container import inspected
 
 if TYPE_CHECKING:
     from console.services.log_stream import LogStream
@@ -63,7 +61,7 @@ class BaselineLog:
         from console.services.logs import CappedFile
 
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(self.path.parent)
             _sweep(self.path.parent)
         file, said = CappedFile(self.path), ""
         while not self._closed.is_set():
@@ -81,7 +79,9 @@ class BaselineLog:
     def _follow(self, file: CappedFile) -> None:
         """Until the container ends. Raises EngineError."""
         from console.services.docker_client import connect
+        from console.services.engine import RawEngine
         from console.services.log_stream import LogStream
+        from console.viewer.container import inspected
 
         def entry(stamp: bytes, line: bytes) -> None:
             # the engine asks by seconds: what was read of this one comes again

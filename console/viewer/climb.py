@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from console.clock import Clock
-from console.rollback.report import Result, read_lines, result_of, size_of
+from console.rollback.report import Result, is_runners, read_lines, result_of, size_of
 from console.text import clean_lines, decode, one_line
 from console.viewer.cleaned import cleaned
 
-RUNNERS = "runner-"
 TAIL = 8
 TAIL_BYTES = 8192
 COARSE_S = 0.1
@@ -71,7 +70,7 @@ class Climb:
         for line in new:
             self.lines.append(cleaned(line))
             # the runner may be climbing on its own account; this press is answered after that
-            own = not str(line.get("trigger", "")).startswith(RUNNERS)
+            own = not is_runners(line.get("trigger"))
             if line.get("rung") == "done" and line.get("state") != "begin":
                 self._last = result_of(self.lines[-1])
                 if own and not self.spawned:

@@ -208,7 +208,7 @@ class Emergency:
     def _spawn(self, climb: Climb) -> None:
         """The command, detached; its ladder is found by which file grows."""
         with contextlib.suppress(OSError):
-            self._log.parent.mkdir(parents=True, exist_ok=True)
+            paths.make(self._log.parent)
         log, begin = self._opened()
         at = self._clock.now()
         try:

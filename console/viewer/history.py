@@ -11,7 +11,7 @@ from console.errors import ConsoleError
 from console.run.compare import Comparison, compare
 from console.run.directory import RunDir, all_runs
 from console.run.liveness import runner_alive
-from console.run.read import INTERRUPTED, read_view, view_of
+from console.run.read import read_view, view_of, word_of
 from console.run.view import RunView
 from console.text import clean, one_line
 
@@ -24,7 +24,8 @@ Stamp = tuple[int, ...]
 class RunRow:
     """One run; texts are clean. `created` in Unix seconds, `took_s` None while it is not over.
 
-    `state` is the run's state, `interrupted` or `unreadable`; then `problem` says why.
+    `state` is the run's state, `interrupted`, `never began` or `unreadable`; then `problem` says
+    why.
     """
 
     id: str
@@ -41,7 +42,7 @@ class RunRow:
     """OVERRIDDEN, DOUBTFUL or "": it stands beside the decision."""
 
 
-_cache: dict[Path, tuple[Stamp, RunRow, bool]] = {}
+_cache: dict[Path, tuple[Stamp, RunRow, str]] = {}
 _lock = threading.Lock()
 
 
@@ -78,20 +79,20 @@ def _row(run: RunDir) -> RunRow:
     if known is None or known[0] != stamp:
         known = (stamp, *_read(run))
         _cache[run.path] = known
-    _, row, over = known
+    _, row, gone = known
     # a runner dies without a word in the journal
-    return row if over or runner_alive(run) else replace(row, state=INTERRUPTED)
+    return row if not gone or runner_alive(run) else replace(row, state=gone)
 
 
-def _read(run: RunDir) -> tuple[RunRow, bool]:
-    """The row, and whether its state can only change with the journal."""
+def _read(run: RunDir) -> tuple[RunRow, str]:
+    """The row, and its state once its runner is gone; "" where that changes nothing."""
     try:
         view = read_view(run)
     except ConsoleError as error:
-        return _unreadable(run, one_line(str(error))), True
+        return _unreadable(run, one_line(str(error))), ""
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return _unreadable(run, f"{STRANGE}: {one_line(str(error), 80)}"), True
-    return _of(run, view), view.over
+        return _unreadable(run, f"{STRANGE}: {one_line(str(error), 80)}"), ""
+    return _of(run, view), "" if view.over else word_of(run, view, False)
 
 
 def _of(run: RunDir, view: RunView) -> RunRow:

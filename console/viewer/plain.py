@@ -6,6 +6,7 @@ import time
 
 from console.guard.aftermath import crash_words
 from console.run.cutover_words import BACK, cut_over
+from console.run.read import NEVER_BEGAN, NO_RESUME
 from console.text import clean
 from console.units import format_duration
 from console.viewer.baseline import BaselineView, BaselineWatch
@@ -65,6 +66,8 @@ def _run(snapshot: Snapshot) -> list[str]:
         found.append(f"its runner is gone: omni-console resume {short}, or omni-console rollback")
         left = crash_words(snapshot.run.path)
         found += [f"{left}: omni-console recorder {short} shows it"] if left else []
+    elif snapshot.word == NEVER_BEGAN:
+        found.append(NO_RESUME)
     elif not view.over:
         found.append(f"omni-console attach {short} follows it")
     return found

@@ -32,6 +32,10 @@ CHOICES = {
 }
 
 
+WORDS = {"ok": "GO", "warn": "GO", "fail": "NO-GO"}
+"""The level of what is said of the architecture, in a word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """Lines to draw, clean; `verdict` in one word, "" where it was not reached."""
@@ -93,9 +97,8 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
             lines.append(clean(f"which build runs here is not known: {error}", 300))
         answer = architecture.check(what, engine, include=include)
         lines.extend([*answer.lines(), ""])
-        if answer.verdict is None:
-            return "UNKNOWN"
-        return {True: "GO", False: "NO-GO", None: "UNKNOWN"}[answer.verdict.accepted]
+        finding = answer.finding()
+        return WORDS.get(finding.level, "UNKNOWN") if finding is not None else "UNKNOWN"
 
     if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
         return ask_build()  # not the hub's: its header is all there is to know

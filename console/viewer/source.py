@@ -14,7 +14,7 @@ from console.journal.store import Reader
 from console.rollback import live, restore
 from console.rollback import plan as sealed
 from console.rollback.plan import SealedPlan
-from console.rollback.report import read_lines
+from console.rollback.report import is_runners, read_lines
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.run.view import RunView, fold
@@ -27,7 +27,6 @@ AT_LEAST_S = 2.0
 """The journal is asked this often whatever its files look like: a change may leave no mark."""
 LOGS_S = 1.0
 """How often it is looked which logs there are, at most."""
-RUNNERS = "runner-"
 """How the trigger of a ladder begins that the runner itself asked for: no emergency."""
 Line = dict[str, Any]
 Stamp = tuple[int, ...]
@@ -151,7 +150,7 @@ class Source:
 def _newest(lines: list[Line]) -> list[Line]:
     """From the first line of the newest emergency on; empty when the runner alone climbed."""
     triggers = [str(line.get("trigger", "")) for line in lines]
-    emergencies = [t for t in triggers if not t.startswith(RUNNERS)]
+    emergencies = [t for t in triggers if not is_runners(t)]
     return lines[triggers.index(emergencies[-1]) :] if emergencies else []
 
 

@@ -9,7 +9,7 @@ from console.actions import action
 from console.errors import ConsoleError, ControlError
 from console.run import control
 from console.run.directory import RunDir
-from console.run.read import INTERRUPTED
+from console.run.read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.run.state import ENDS, RunState, possible_verbs, refusal
 from console.text import clean, one_line
 
@@ -60,6 +60,8 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
         return f"a rollback is on; {action('emergency').first} shows it"
     if verb == "resume":
         return _why_no_resume(snapshot)
+    if snapshot.word == NEVER_BEGAN:
+        return NO_RESUME
     if snapshot.word == INTERRUPTED:
         return (
             f"the runner is gone: {action('resume').first} resumes, "
@@ -110,6 +112,8 @@ def _for_the_whole(state: RunState, verb: str) -> bool:
 
 
 def _why_no_resume(snapshot: Snapshot) -> str:
+    if snapshot.word == NEVER_BEGAN:
+        return NO_RESUME
     if snapshot.alive:
         return f"nothing to resume: the run is {_said(snapshot.view.state)}"
     if snapshot.view.finished:

@@ -19,6 +19,7 @@ from console.clock import Clock, SystemClock
 from console.errors import ConsoleError
 from console.rollback import pointer as pointers
 from console.rollback.plan import SealedPlan
+from console.rollback.report import is_runners
 from console.run import control
 from console.run.directory import RunDir, all_runs
 from console.run.guard_look import tell
@@ -72,7 +73,7 @@ class Snapshot:
         if not self.climbing:
             return ""
         asked = str(self.rungs[-1].get("trigger", "")) if self.rungs else ""
-        return "restoring" if asked.startswith("runner-") else "rolling back"
+        return "restoring" if is_runners(asked) else "rolling back"
 
 
 class RunWatch:
@@ -165,7 +166,7 @@ class RunWatch:
 
     def _say_source(self, source: Source) -> None:
         unread = source.trouble and not source.view.seq
-        word = UNREADABLE if unread else word_of(source.view, source.alive)
+        word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
         live = source.alive and self._choice.is_live(source.run)
         desk, silent = self._asker.answer(source)
         back_at = served_since(source.view, source.alive)

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from console.benchmark.client import ChatRequest, stream_chat
+from console.benchmark.stream import Reply
+
 Answer = Callable[["Handler"], None]
 
 
@@ -137,3 +140,9 @@ def streams(parts: list[bytes], pause_s: float = 0.0) -> Answer:
 
 def answers(status: int, body: bytes, kind: str = "application/json") -> Answer:
     return lambda handler: handler.send(status, body, kind)
+
+
+def asked(request: ChatRequest, *answers: Answer, **options: Any) -> Reply:
+    """What the client makes of one request to a server that answers so."""
+    with scripted(*answers) as server:
+        return stream_chat(server.url, request, **options)

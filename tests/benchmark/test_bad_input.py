@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console.benchmark import stream
-from console.benchmark.client import ChatRequest, stream_chat
+from console.benchmark.client import ChatRequest
 from console.benchmark.metrics import PER_SAMPLE, Sample, measure
 from console.benchmark.protocol import Protocol, run_benchmark
 from console.benchmark.stream import Capture, FailureKind, read_reply
@@ -20,6 +20,7 @@ from tests.benchmark.scripted import (
     Answer,
     Handler,
     answers,
+    asked,
     delta,
     reply,
     scripted,
@@ -29,6 +30,7 @@ from tests.benchmark.scripted import (
 )
 
 TOKENS = 8
+REQUEST = ChatRequest("Hello", TOKENS)
 WEB_PAGE = b"<!doctype html><html><title>502 Bad Gateway</title>\x1b[2J</html>"
 
 
@@ -116,8 +118,7 @@ def test_every_run_is_void_and_nothing_is_a_figure(name: str) -> None:
 @pytest.mark.parametrize("last", [[FINISH], [FINISH, sse({"usage": usage(TOKENS)})]])
 def test_a_stream_that_was_finished_needs_no_done(last: list[bytes]) -> None:
     text = [ROLE, *[delta(content="x", usage=usage(n + 1)) for n in range(TOKENS)]]
-    with scripted(streams([*text, *last])) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    got = asked(REQUEST, streams([*text, *last]))
     assert (got.failure, got.done) == (None, False)
     sample = measure(got, TOKENS)
     assert (sample.void, any("[DONE]" in flag for flag in sample.flags)) == ("", True)
@@ -128,9 +129,7 @@ def test_the_same_count_told_again_is_no_contradiction(again: int) -> None:
     """As vLLM does, whose finish_reason has a usage and is followed by another."""
     text = [ROLE, *[delta(content="x", usage=usage(n + 1)) for n in range(TOKENS)]]
     end = [delta(finish="length", usage=usage(TOKENS)), *[sse({"usage": usage(TOKENS)})] * again]
-    with scripted(streams([*text, *end, DONE])) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
-    sample = measure(got, TOKENS)
+    sample = measure(asked(REQUEST, streams([*text, *end, DONE])), TOKENS)
     assert (sample.void, [f for f in sample.flags if "64 are advised" not in f]) == ("", [])
 
 
@@ -138,10 +137,7 @@ def test_a_token_of_a_megabyte() -> None:
     """Foreign text of any size costs time, never a wrong count."""
     big = delta(content="x" * 2**20, usage=usage(1))
     rest = [delta(content="x", usage=usage(n)) for n in range(2, TOKENS + 1)]
-    with scripted(
-        streams([ROLE, big, *rest, FINISH, sse({"usage": usage(TOKENS)}), DONE])
-    ) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    got = asked(REQUEST, streams([ROLE, big, *rest, FINISH, sse({"usage": usage(TOKENS)}), DONE]))
     sample = measure(got, TOKENS)
     assert len(got.raw_text) == 2**20 + TOKENS - 1
     assert (sample.completion_tokens, sample.chunks, sample.void) == (TOKENS, TOKENS, "")
@@ -149,16 +145,14 @@ def test_a_token_of_a_megabyte() -> None:
 
 def test_an_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "EVENT_LIMIT", 2**20)
-    with scripted(streams([b"data: " + b"x" * 2**18] * 5)) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    got = asked(REQUEST, streams([b"data: " + b"x" * 2**18] * 5))
     assert got.failure is not None
     assert (got.failure.kind, "longer than" in got.failure.text) == (FailureKind.PROTOCOL, True)
 
 
 def test_escape_bytes_in_a_reply_are_never_shown() -> None:
     text = "\x1b]52;c;eA==\x07\x1b[31mred\x9b1m\u202e"
-    with scripted(streams([ROLE, delta(content=text), FINISH, DONE])) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
+    got = asked(REQUEST, streams([ROLE, delta(content=text), FINISH, DONE]))
     assert "red" in got.text
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in got.text)
     assert "\x1b" not in repr(got)
@@ -172,9 +166,7 @@ def test_escape_bytes_in_a_reply_are_never_shown() -> None:
     ],
 )  # fmt: skip
 def test_timings_that_are_nonsense_give_no_figure(bad: dict[str, Any]) -> None:
-    with scripted(streams(timed(**bad))) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", TOKENS))
-    sample = measure(got, TOKENS)
+    sample = measure(asked(REQUEST, streams(timed(**bad))), TOKENS)
     if "predicted_ms" in bad or "predicted_n" in bad:
         assert sample.server_decode_tok_s is None
     else:

@@ -18,6 +18,7 @@ from tests.benchmark.scripted import (
     Answer,
     Handler,
     answers,
+    asked,
     delta,
     reply,
     scripted,
@@ -67,16 +68,14 @@ def test_the_text_of_a_plain_completion() -> None:
     texts = ["", "a", "b", ""]
     parts = [sse({"choices": [{"index": 0, "text": text}]}) for text in texts]
     end = sse({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "usage": usage(2)})
-    with scripted(streams([*parts, end, DONE])) as server:
-        got = stream_chat(server.url, ChatRequest("Hello", 2, endpoint="completions"))
+    got = asked(ChatRequest("Hello", 2, endpoint="completions"), streams([*parts, end, DONE]))
     assert (got.text, got.completion_tokens, got.failure) == ("ab", 2, None)
     kinds = [event.kind for event in got.events]
     assert kinds == [EventKind.OTHER, EventKind.CONTENT, EventKind.CONTENT, *[EventKind.OTHER] * 2]
 
 
 def test_stamps_are_in_order_and_after_the_start() -> None:
-    with scripted(streams(reply(4))) as server:
-        got = stream_chat(server.url, REQUEST)
+    got = asked(REQUEST, streams(reply(4)))
     stamps = [got.started_ns, *(event.at_ns for event in got.events), got.ended_ns]
     assert stamps == sorted(stamps)
     assert got.completion_tokens == 4
@@ -86,8 +85,7 @@ def test_stamps_are_in_order_and_after_the_start() -> None:
 def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
     progress = b'data: {"choices":[],"prompt_progress":{"total":9,"processed":3}}\n\n'
     parts = [ROLE, b": ping\n\n", progress, delta(reasoning_content="hm"), delta(content="a")]
-    with scripted(streams([*parts, FINISH, DONE], 0.05)) as server:
-        got = stream_chat(server.url, REQUEST)
+    got = asked(REQUEST, streams([*parts, FINISH, DONE], 0.05))
     text = [event for event in got.events if event.is_text]
     assert [event.kind for event in text] == [EventKind.REASONING, EventKind.CONTENT]
     assert text[0].at_ns - got.started_ns >= 0.13e9  # three pauses came before it
@@ -96,8 +94,7 @@ def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
 @pytest.mark.parametrize("cut", [1, 3, 7])
 def test_bytes_in_small_pieces(cut: int) -> None:
     data = b"".join([ROLE, delta(content="grüße 🌍"), FINISH, DONE]).replace(b"\n", b"\r\n")
-    with scripted(streams([data[i : i + cut] for i in range(0, len(data), cut)])) as server:
-        got = stream_chat(server.url, REQUEST)
+    got = asked(REQUEST, streams([data[i : i + cut] for i in range(0, len(data), cut)]))
     assert (got.text, got.failure, got.done) == ("grüße 🌍", None, True)
 
 
@@ -168,8 +165,7 @@ def _drip(handler: Handler) -> None:
 
 @pytest.mark.parametrize("answer", [_silent, _drip])
 def test_the_whole_exchange_has_a_deadline(answer: Answer) -> None:
-    with scripted(answer) as server:
-        got = stream_chat(server.url, REQUEST, timeout_s=0.4)
+    got = asked(REQUEST, answer, timeout_s=0.4)
     assert got.failure is not None
     assert got.failure.kind is FailureKind.TRANSPORT
 
@@ -182,8 +178,7 @@ def test_cancel_ends_a_silent_and_a_talking_server(answer: Answer) -> None:
         threading.Timer(0.05, cancelled.set).start()
         answer(handler)
 
-    with scripted(cancels) as server:
-        got = stream_chat(server.url, REQUEST, cancelled=cancelled)
+    got = asked(REQUEST, cancels, cancelled=cancelled)
     assert got.failure is not None
     assert got.failure.kind is FailureKind.CANCELLED
 
@@ -200,8 +195,7 @@ def test_cancelled_before_it_began_sends_nothing() -> None:
 def test_proxies_in_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with scripted(streams(reply(4))) as server:
-        assert stream_chat(server.url, REQUEST).failure is None
+    assert asked(REQUEST, streams(reply(4))).failure is None
 
 
 def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +207,7 @@ def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         threading.Event().wait(0.05)
 
     monkeypatch.setattr(client._Watch, "_run", lingers)
-    with scripted(streams(reply(4))) as server:
-        stream_chat(server.url, REQUEST)
+    asked(REQUEST, streams(reply(4)))
     assert not [t for t in threading.enumerate() if t.name == "stream-watch"]
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from console.demo.model import write_llama
 from tests.benchmarks.surroundings import CannotRun
-from tests.benchmarks.yard import until_healthy
+from tests.benchmarks.yard import labelled, until_healthy
 from tests.ports import free_port
-from tests.testbed.cache import Shared
-from tests.testbed.engine import SESSIONS, Engine, ensure_engine
-from tests.testbed.image import ensure_llama_image
+from tests.testbed.engine import Engine
 
 MODEL = "measured.gguf"
 BENCH_S = 120
@@ -76,13 +73,7 @@ class Boxed:
 @contextmanager
 def boxed(model: Path) -> Iterator[Boxed]:
     """A real llama-server in a container. Raises Unavailable."""
-    label = f"omni.test={uuid.uuid4().hex}"
-    with ExitStack() as stack:
-        # A share in the testbed's lock keeps another session's end from sweeping this away.
-        stack.callback(Shared(SESSIONS).close)
-        engine = ensure_engine()
-        image = ensure_llama_image(engine)
-        stack.callback(_remove, engine, label)
+    with labelled() as (engine, image, label):
         port, mount = free_port(), f"{model.parent}:/models:ro"
         name = engine.run(
             "run", "-d", "--label", label, "-p", f"127.0.0.1:{port}:8080", "-v", mount, image,
@@ -92,9 +83,3 @@ def boxed(model: Path) -> Iterator[Boxed]:
         url = f"http://127.0.0.1:{port}"
         until_healthy(url)
         yield Boxed(engine, image, mount, label, url, name)
-
-
-def _remove(engine: Engine, label: str) -> None:
-    found = engine.run("ps", "-aq", "--filter", f"label={label}").split()
-    if found:
-        engine.run("rm", "-f", "-v", *found)

@@ -3,15 +3,13 @@ parse of the same files."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
 from tests.benchmarks import surroundings
-from tests.benchmarks.figures import Bar, Row, Way, in_turns
+from tests.benchmarks.figures import Bar, Row, in_turns
 
 FILES, PAIRS = 1000, 3
 LARGE = "ik-llama-phase2.yaml"
@@ -52,18 +50,9 @@ def run(say: Callable[[str], None]) -> list[Row]:
             (folder / name.format(number)).write_text(text)
         env = surroundings.environment(place)
         ways = {
-            "lint": _way([*surroundings.command(), "lint", str(folder)], env),
-            "bare": _way([sys.executable, "-c", BARE, str(folder)], env),
+            "lint": surroundings.timed([*surroundings.command(), "lint", str(folder)], env),
+            "bare": surroundings.timed([sys.executable, "-c", BARE, str(folder)], env),
         }
         times = in_turns(ways, PAIRS, warm_up=1)
     say(f"lint of {FILES} files: best {min(times['lint']):.2f} s")
     return [Row(f"lint, {FILES} files", "bare parse", times["lint"], times["bare"], BAR)]
-
-
-def _way(argv: list[str], env: dict[str, str]) -> Way:
-    def way() -> float:
-        begun = time.perf_counter()
-        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-        return time.perf_counter() - begun
-
-    return way

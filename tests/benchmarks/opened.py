@@ -194,7 +194,7 @@ class Show:
             self.run.id, str(self.run.path), "ann", os.getuid(), *self.runner,
             started_at=time.time(),
         )  # fmt: skip
-        with _variable("OMNI_HOST_DIR", str(self.place / "host")):
+        with surroundings.variable("OMNI_HOST_DIR", str(self.place / "host")):
             pointer.write(mine)
 
     def rests(self) -> None:
@@ -272,15 +272,3 @@ def _events(run_id: str, *, done: bool) -> list[tuple[str, str, dict[str, Any]]]
     else:
         found.append(("run.state", "", {"state": "paused", "reason": "operator"}))
     return found
-
-
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before

@@ -79,14 +79,8 @@ class Scenario:
         made = pointers.Pointer(
             self.run_id, plan.run_dir, "bench", os.getuid(), 2, 1, started_at=time.time()
         )
-        before = os.environ.get("OMNI_HOST_DIR")
-        os.environ["OMNI_HOST_DIR"] = str(self.place / "host")
-        try:
+        with surroundings.variable("OMNI_HOST_DIR", str(self.place / "host")):
             pointers.write(made)
-        finally:
-            del os.environ["OMNI_HOST_DIR"]
-            if before is not None:
-                os.environ["OMNI_HOST_DIR"] = before
 
     def climb(self) -> float:
         """Seconds from the start of the command to its "serving"; the rest is kept aside."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks import surroundings
-from tests.benchmarks.figures import Bar, Row, Way, in_turns
+from tests.benchmarks.figures import Bar, Row, in_turns
 
 PAIRS = 15
 BAR = Bar(most_ratio=8.0)
@@ -28,7 +27,7 @@ def run(say: Callable[[str], None]) -> list[Row]:
             "python3 -c pass": [python, "-c", "pass"],
             "python3 -S -c pass": [python, "-S", "-c", "pass"],
         }
-        ways = {name: _way(argv, env) for name, argv in argvs.items()}
+        ways = {name: surroundings.timed(argv, env) for name, argv in argvs.items()}
         times = in_turns(ways, PAIRS, warm_up=2)
         say(f"imports that cost most in --help: {_costliest([*ours, '--help'], env)}")
     empty, siteless = times["python3 -c pass"], times["python3 -S -c pass"]
@@ -38,15 +37,6 @@ def run(say: Callable[[str], None]) -> list[Row]:
         # What site-packages put into every start-up flatters the ratio above; not this one.
         rows.append(Row(f"omni-console {name}", "python3 -S -c pass", times[name], siteless))
     return rows
-
-
-def _way(argv: list[str], env: dict[str, str]) -> Way:
-    def way() -> float:
-        begun = time.perf_counter()
-        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-        return time.perf_counter() - begun
-
-    return way
 
 
 def _costliest(argv: list[str], env: dict[str, str]) -> str:

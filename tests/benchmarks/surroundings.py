@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,6 +78,30 @@ def environment(place: Path, **extra: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in drop}
     root = Path(__file__).resolve().parents[2]
     return {**kept, "PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": str(place / "pyc"), **extra}
+
+
+def timed(argv: list[str], env: dict[str, str]) -> Callable[[], float]:
+    """A way to measure: how long a command takes, in seconds."""
+
+    def way() -> float:
+        begun = time.perf_counter()
+        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        return time.perf_counter() - begun
+
+    return way
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """A variable of this process's environment for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def keep(record: dict[str, Any]) -> Path:

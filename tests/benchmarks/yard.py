@@ -12,13 +12,14 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.benchmarks.surroundings import CannotRun
+from tests.ports import free_port
 from tests.testbed.cache import Shared
 from tests.testbed.engine import SESSIONS, Engine, ensure_engine
 from tests.testbed.image import ensure_llama_image
@@ -120,26 +121,38 @@ class Yard:
 
 
 @contextmanager
-def open_yard(place: Path) -> Iterator[Yard]:
-    """Both containers made and stopped; removed in the end. Raises Unavailable."""
+def labelled() -> Iterator[tuple[Engine, str, str]]:
+    """The engine, llama.cpp's image, and a label whose containers are removed in the end. Raises
+    Unavailable."""
     label = f"omni.test={uuid.uuid4().hex}"
-    with ExitStack() as stack:
-        # A share in the testbed's lock keeps another session's end from sweeping these away.
-        stack.callback(Shared(SESSIONS).close)
+    # A share in the testbed's lock keeps another session's end from sweeping these away.
+    with closing(Shared(SESSIONS)):
         engine = ensure_engine()
         image = ensure_llama_image(engine)
+        try:
+            yield engine, image, label
+        finally:
+            found = engine.run("ps", "-aq", "--filter", f"label={label}").split()
+            if found:
+                engine.run("rm", "-f", "-v", *found)
+
+
+@contextmanager
+def open_yard(place: Path) -> Iterator[Yard]:
+    """Both containers made and stopped; removed in the end. Raises Unavailable."""
+    with labelled() as (engine, image, label):
         models = place / "models"
         models.mkdir()
         tiny_deepseek2(models / "baseline.gguf")
         tiny_llama(models / "candidate.gguf")
-        stack.callback(_remove, engine, label)
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         made = [
             _create(engine, image, models, label, name, port)
             for name, port in zip(("baseline", "candidate"), ports, strict=True)
         ]
         urls = [f"http://127.0.0.1:{port}" for port in ports]
-        yield Yard(engine, stack.enter_context(_door(engine, label)), *made, *urls)
+        with _door(engine, label) as door:
+            yield Yard(engine, door, *made, *urls)
 
 
 @contextmanager
@@ -169,18 +182,6 @@ def _create(engine: Engine, image: str, models: Path, label: str, name: str, por
         image, "llama-server", "-m", f"/models/{name}.gguf",
         "--host", "0.0.0.0", "--port", "8080", "-c", "512", "-t", "1",
     ).strip()  # fmt: skip
-
-
-def _remove(engine: Engine, label: str) -> None:
-    found = engine.run("ps", "-aq", "--filter", f"label={label}").split()
-    if found:
-        engine.run("rm", "-f", "-v", *found)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def call(path: str, method: str, target: str) -> bytes:

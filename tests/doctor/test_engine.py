@@ -13,7 +13,7 @@ import pytest
 from console.doctor.facts import Facts
 from console.doctor.model import Level
 from console.doctor.run import iterate
-from tests.doctor.conftest import BY_ID, HEAD, PATIENT_S, Look
+from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, Look
 from tests.services.test_engine_raw import Answer, daemon, reply, silent
 
 VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
@@ -54,6 +54,30 @@ def test_a_frozen_engine(path: Path, look: Look, accepts: bool) -> None:
     assert found.level is Level.FAILED
     assert "0.50 s" in found.detail
     assert found.hint
+
+
+@pytest.mark.parametrize(("version", "level"), [("4.9.4", Level.FAILED), ("5.8.6", Level.OK)])
+def test_podman_is_known_by_its_components(
+    path: Path, look: Look, version: str, level: Level
+) -> None:
+    """Its API looks like a Docker that is new enough; what old ones leave out they do not say."""
+    parts = [{"Name": "Podman Engine", "Version": version}, {"Name": "Conmon", "Version": "2.1"}]
+    said = {"Version": version, "ApiVersion": "1.44", "Components": parts}
+    with daemon(path, routes(version=said)):
+        (found,) = look("engine.answers")
+    assert found.level is level
+    assert f"Podman version {version}" in found.detail
+
+
+@pytest.mark.parametrize(("limits", "level"), [(False, Level.WARNING), (True, Level.OK)])
+def test_an_engine_that_limits_no_memory(
+    path: Path, look: Look, limits: bool, level: Level
+) -> None:
+    """Rootless on a machine with cgroup v1: it takes every limit, and discards it."""
+    info = {"MemoryLimit": limits, "CgroupDriver": "none", "CgroupVersion": "1"}
+    with daemon(path, routes(version=VERSION, info=info)):
+        (found,) = look("engine.limits", CONTAINER)
+    assert found.level is level
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")

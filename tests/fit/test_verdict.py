@@ -241,13 +241,12 @@ def test_what_is_not_known_is_never_a_go() -> None:
     assert assess(replace(Q4, missing=("x",)), BASELINE, SITE).verdict is Verdict.NO_GO
 
 
-def test_a_context_beyond_the_models_own_is_refused() -> None:
-    found = assess(DISTILL, served("-c 262144 -np 1"), SITE)
-    assert found.verdict is Verdict.NO_GO
-    assert "131,072" in found.because
-    assert any("--ctx-size 131072" in words for words in found.would_make_it_go)
-    stretched = served("-c 262144 -np 1 --rope-scaling yarn -ctk q8_0 -ctv q8_0")
-    assert assess(DISTILL, stretched, SITE).verdict is not Verdict.NO_GO
+def test_a_context_beyond_the_models_own_is_said_and_taken() -> None:
+    roomy = Machine(cards=(Card("card", total=300 * GIB, free=300 * GIB),), ram_available=300 * GIB)
+    for more, told in (("", True), (" --rope-scaling yarn", False)):
+        found = assess(DISTILL, served(f"-ngl 99 -c 262144 -np 1{more}"), roomy)
+        assert found.verdict is Verdict.GO
+        assert any("131,072" in note for note in found.notes) is told
 
 
 def test_below_a_tenth_of_a_card_it_is_tight() -> None:
@@ -292,3 +291,8 @@ def test_a_reference_alone_changes_no_verdict() -> None:
     plain = assess(facts, LlamaPlan(), SITE)
     told = assess(facts, LlamaPlan(), SITE, reference=Reference("another"))
     assert plain.verdict is told.verdict is Verdict.GO
+
+
+def test_an_override_that_would_take_years_is_a_problem() -> None:
+    plan = replace(BASELINE, overrides=((r"(\w+[.]?)+!", "CPU"), ("exps", "CPU")))
+    assert assess(Q3, plan, SITE).verdict is Verdict.UNKNOWN

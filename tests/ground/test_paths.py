@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_defaults() -> None:
     assert paths.runs_dir() == Path("/home/op/.local/state/omni-console/runs")
     assert paths.default_site() == Path("/home/op/.config/omni-console/site.yaml")
     assert paths.cache_dir() == Path("/home/op/.cache/omni-console")
-    assert paths.host_lock() == Path("/var/tmp/omni-console.lock")
+    assert paths.host_lock(0) == Path("/var/tmp/omni-console.0.lock")
 
 
 @pytest.mark.parametrize("value", ["", "relative/state", "~/state"])
@@ -38,18 +39,36 @@ def test_variables_move_things(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNI_HOST_DIR", "/h")
     assert paths.runs_dir() == Path("/s/omni-console/runs")
     assert paths.default_site() == Path("/c/omni-console/site.yaml")
-    assert paths.host_lock() == Path("/h/omni-console.lock")
+    assert paths.host_lock(7) == Path("/h/omni-console.7.lock")
 
 
 def test_every_user_has_a_pointer_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNI_HOST_DIR", "")
     assert paths.pointer(0) == Path("/var/tmp/omni-console.0.json")
     assert len({paths.pointer(uid) for uid in range(50)}) == 50
-    assert paths.host_lock() not in {paths.pointer(uid) for uid in range(50)}
+    assert paths.host_lock(0) not in {paths.pointer(uid) for uid in range(50)}
 
 
 def test_nothing_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
-    paths.runs_dir(), paths.host_lock(), paths.pointer(1)
+    paths.runs_dir(), paths.host_lock(1), paths.pointer(1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_state_is_closed_to_others_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "fresh" / "state"))
+    own, before = paths.state_dir(), os.umask(0)
+    try:
+        paths.make(own / "runs")
+        assert [one.stat().st_mode & 0o777 for one in (own, own.parent)] == [0o700, 0o700]
+        own.chmod(0o777)  # as an earlier release left it
+        paths.make(own / "runs")
+        assert own.stat().st_mode & 0o777 == 0o700
+        (tmp_path / "ours").mkdir(0o775)
+        paths.make(tmp_path / "ours")
+        assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o775
+    finally:
+        os.umask(before)

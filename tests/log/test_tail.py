@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,12 @@ HOSTILE = (
 )
 
 
-Follow = Callable[..., Tail]
-
-
 class Reader:
-    """Collects what a tail delivers; refuses while `full`."""
+    """A log, and what tails of it deliver; refuses while `full`."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tails: list[Tail] = []
         self.lines: list[LogLine] = []
         self.sizes: list[int] = []
         self.full = False
@@ -48,6 +47,14 @@ class Reader:
             self.lines.append(line)
         return True
 
+    def follow(self, lines: int = 10_000) -> Tail:
+        self.tails.append(Tail(self.path, self, lines=lines, poll_s=POLL_S).start())
+        return self.tails[-1]
+
+    def add(self, data: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(data)
+
     @property
     def texts(self) -> list[str]:
         return [line.text for line in self.lines]
@@ -62,28 +69,11 @@ class Reader:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "x.log"
-
-
-@pytest.fixture
-def reader() -> Reader:
-    return Reader()
-
-
-@pytest.fixture
-def follow(
-    path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Tail]]:
-    tails: list[Tail] = []
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.setattr(splitter, "HOLD_S", 0.1)
-
-    def start(lines: int = 10_000) -> Tail:
-        tails.append(Tail(path, reader, lines=lines, poll_s=POLL_S).start())
-        return tails[-1]
-
-    yield start
-    assert [tail.close(30) for tail in tails].count(False) == 0
+    one = Reader(tmp_path / "x.log")
+    yield one
+    assert [tail.close(30) for tail in one.tails].count(False) == 0
 
 
 def looks(tail: Tail, more: int) -> None:
@@ -100,29 +90,24 @@ def looks(tail: Tail, more: int) -> None:
     tail._round = done  # type: ignore[method-assign]
 
 
-def add(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
-
-
-def test_it_reads_what_is_there_and_what_comes(path: Path, reader: Reader, follow: Follow) -> None:
-    add(path, b"one\ntwo\n")
-    follow()
+def test_it_reads_what_is_there_and_what_comes(reader: Reader) -> None:
+    reader.add(b"one\ntwo\n")
+    reader.follow()
     until(lambda: reader.texts == ["one", "two"])
-    add(path, b"three\nERROR four\n")
+    reader.add(b"three\nERROR four\n")
     until(lambda: reader.texts == ["one", "two", "three", "ERROR four"])
     assert reader.lines[-1].kind == "error"
 
 
-def test_a_missing_file_is_waited_for(path: Path, reader: Reader, follow: Follow) -> None:
-    looks(follow(), 3)
-    add(path, b"late\n")
+def test_a_missing_file_is_waited_for(reader: Reader) -> None:
+    looks(reader.follow(), 3)
+    reader.add(b"late\n")
     until(lambda: reader.texts == ["late"])
 
 
-def test_only_the_last_lines_of_a_long_file(path: Path, reader: Reader, follow: Follow) -> None:
-    add(path, b"".join(b"line %d\n" % i for i in range(20_000)))
-    follow(lines=5000)
+def test_only_the_last_lines_of_a_long_file(reader: Reader) -> None:
+    reader.add(b"".join(b"line %d\n" % i for i in range(20_000)))
+    reader.follow(lines=5000)
     until(lambda: len(reader.plain) == 5000)
     assert reader.plain[0] == "line 15000"
     assert reader.plain[-1] == "line 19999"
@@ -131,20 +116,20 @@ def test_only_the_last_lines_of_a_long_file(path: Path, reader: Reader, follow: 
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_the_last_lines_exactly(path: Path, reader: Reader, follow: Follow, end: bytes) -> None:
-    add(path, b"a\nb\nc" + end)
+def test_the_last_lines_exactly(reader: Reader, end: bytes) -> None:
+    reader.add(b"a\nb\nc" + end)
     for lines in (1, 2, 3):
         reader.lines.clear()
-        follow(lines=lines)
+        reader.follow(lines=lines)
         until(lambda n=lines: reader.plain == ["a", "b", "c"][-n:])  # type: ignore[misc]
 
 
 def test_two_gigabytes_are_opened_at_their_end(
-    path: Path, reader: Reader, follow: Follow, monkeypatch: pytest.MonkeyPatch
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(path, b"")
-    os.truncate(path, 2 * 1024**3)
-    add(path, b"\nlast but one\nlast\n")
+    reader.add(b"")
+    os.truncate(reader.path, 2 * 1024**3)
+    reader.add(b"\nlast but one\nlast\n")
     read, pread = [], os.pread
 
     def counted(descriptor: int, size: int, at: int) -> bytes:
@@ -152,32 +137,28 @@ def test_two_gigabytes_are_opened_at_their_end(
         return pread(descriptor, size, at)
 
     monkeypatch.setattr("console.log.source.os.pread", counted)
-    follow(lines=2)
+    reader.follow(lines=2)
     until(lambda: reader.plain == ["last but one", "last"])
     assert sum(read) <= 4 * BLOCK
-    add(path, b"new\n")
+    reader.add(b"new\n")
     until(lambda: reader.plain[-1] == "new")
-    follow()  # more lines than there are: only the end is looked at
+    reader.follow()  # more lines than there are: only the end is looked at
     until(lambda: len(reader.plain) >= 6)
     assert len(reader.plain) < 20
     assert sum(read) <= 3 * END_LIMIT
 
 
-def test_a_line_without_its_end_is_shown_after_a_while_and_replaced(
-    path: Path, reader: Reader, follow: Follow
-) -> None:
-    add(path, b"done\nmodel? ")
-    follow()
+def test_a_line_without_its_end_is_shown_after_a_while_and_replaced(reader: Reader) -> None:
+    reader.add(b"done\nmodel? ")
+    reader.follow()
     until(lambda: reader.texts == ["done", "model? "])
-    add(path, b"llama\n")
+    reader.add(b"llama\n")
     until(lambda: reader.texts == ["done", "model? llama"])
 
 
-def test_a_capped_file_is_read_on_without_a_gap_or_a_repetition(
-    path: Path, reader: Reader, follow: Follow
-) -> None:
-    file = CappedFile(path, cap_bytes=20_000)
-    follow()
+def test_a_capped_file_is_read_on_without_a_gap_or_a_repetition(reader: Reader) -> None:
+    file = CappedFile(reader.path, cap_bytes=20_000)
+    reader.follow()
     for number in range(3000):
         file.line(b"line %06d" % number)
         if number % 50 == 0:
@@ -187,76 +168,70 @@ def test_a_capped_file_is_read_on_without_a_gap_or_a_repetition(
     assert reader.plain == [f"line {number:06d}" for number in range(3000)]
 
 
-def test_a_log_cut_in_place_is_read_on(path: Path, reader: Reader, follow: Follow) -> None:
+def test_a_log_cut_in_place_is_read_on(reader: Reader) -> None:
     wanted = [f"line {number:06d}" for number in range(2000)]
-    add(path, "".join(f"{line}\n" for line in wanted).encode())
-    follow()
+    reader.add("".join(f"{line}\n" for line in wanted).encode())
+    reader.follow()
     until(lambda: reader.plain == wanted)
-    assert keep_end(path, 10_000)
-    add(path, b"after\n")
+    assert keep_end(reader.path, 10_000)
+    reader.add(b"after\n")
     until(lambda: reader.plain == [*wanted, "after"])
 
 
-def test_a_truncated_file_is_read_from_its_start(
-    path: Path, reader: Reader, follow: Follow
-) -> None:
-    add(path, b"old one\nold two\n")
-    follow()
+def test_a_truncated_file_is_read_from_its_start(reader: Reader) -> None:
+    reader.add(b"old one\nold two\n")
+    reader.follow()
     until(lambda: len(reader.texts) == 2)
-    os.truncate(path, 0)
+    os.truncate(reader.path, 0)
     until(lambda: reader.markers == ["--- the log file was cut ---"])
-    add(path, b"new\n")
+    reader.add(b"new\n")
     until(lambda: reader.texts[-2:] == ["--- the log file was cut ---", "new"])
 
 
-def test_a_file_cut_and_longer_again_is_noticed(path: Path, reader: Reader, follow: Follow) -> None:
-    add(path, b"old one\n")
-    tail = follow()
+def test_a_file_cut_and_longer_again_is_noticed(reader: Reader) -> None:
+    reader.add(b"old one\n")
+    tail = reader.follow()
     until(lambda: reader.texts == ["old one"])
-    with path.open("r+b") as file:  # in one step as far as any look at it can tell
+    with reader.path.open("r+b") as file:  # in one step as far as any look at it can tell
         file.write(b"another beginning\nand more\n")
     until(lambda: reader.plain == ["old one", "another beginning", "and more"])
     assert len(reader.markers) == 1
     tail.close()
 
 
-def test_a_replaced_file_is_read_from_its_start_and_the_old_one_to_its_end(
-    path: Path, reader: Reader, follow: Follow
-) -> None:
-    add(path, b"old\n")
-    follow()
+def test_a_replaced_file_is_read_from_its_start_and_the_old_one_to_its_end(reader: Reader) -> None:
+    reader.add(b"old\n")
+    reader.follow()
     until(lambda: reader.texts == ["old"])
-    with path.open("ab") as old:
-        fresh = path.with_name("fresh")
+    with reader.path.open("ab") as old:
+        fresh = reader.path.with_name("fresh")
         fresh.write_bytes(b"new\n")
         old.write(b"last words\n")
         old.flush()
-        os.replace(fresh, path)
+        os.replace(fresh, reader.path)
     until(lambda: reader.plain == ["old", "last words", "new"])
     assert reader.texts[-2] == "--- the log file was replaced by a new one ---"
 
 
-def test_a_removed_file_ends_nothing(path: Path, reader: Reader, follow: Follow) -> None:
-    add(path, b"old\n")
-    tail = follow()
+def test_a_removed_file_ends_nothing(reader: Reader) -> None:
+    reader.add(b"old\n")
+    tail = reader.follow()
     until(lambda: reader.texts == ["old"])
-    path.unlink()
+    reader.path.unlink()
     looks(tail, 3)
-    add(path, b"new\n")
+    reader.add(b"new\n")
     until(lambda: reader.plain == ["old", "new"])
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "forbidden"])
-def test_what_cannot_be_read_is_said_once(
-    path: Path, reader: Reader, follow: Follow, kind: str
-) -> None:
+def test_what_cannot_be_read_is_said_once(reader: Reader, kind: str) -> None:
     if kind == "folder":
-        path.mkdir()
+        reader.path.mkdir()
     elif kind == "pipe":
-        os.mkfifo(path)
+        os.mkfifo(reader.path)
     else:
-        path.symlink_to(path)  # a loop: even root cannot open it
-    tail = follow()
+        reader.path.symlink_to(reader.path)  # a loop: even root cannot open it
+    tail = reader.follow()
     until(lambda: reader.markers)
     looks(tail, 3)
     assert len(reader.texts) == 1
@@ -264,44 +239,42 @@ def test_what_cannot_be_read_is_said_once(
     assert tail.close(30)
 
 
-def test_a_reader_that_is_behind_is_waited_for(path: Path, reader: Reader, follow: Follow) -> None:
+def test_a_reader_that_is_behind_is_waited_for(reader: Reader) -> None:
     reader.full = True
-    add(path, b"one\ntwo\n")
-    follow()
+    reader.add(b"one\ntwo\n")
+    reader.follow()
     until(lambda: reader.refused > 2)
     reader.full = False
     until(lambda: reader.texts == ["one", "two"])
 
 
-def test_a_file_that_runs_away_is_skipped_and_the_bytes_are_counted(
-    path: Path, reader: Reader, follow: Follow
-) -> None:
-    add(path, b"first\n")
-    follow()
+def test_a_file_that_runs_away_is_skipped_and_the_bytes_are_counted(reader: Reader) -> None:
+    reader.add(b"first\n")
+    reader.follow()
     until(lambda: reader.texts == ["first"])
     reader.full = True
-    add(path, b"held\n")
+    reader.add(b"held\n")
     until(lambda: reader.refused)
     line = b"x" * 99 + b"\n"
-    add(path, line * (2 * BEHIND_LIMIT // 100) + b"last\n")
+    reader.add(line * (2 * BEHIND_LIMIT // 100) + b"last\n")
     reader.full = False
     until(lambda: reader.plain[-1] == "last")
     assert reader.plain[:2] == ["first", "held"]
     (words,) = reader.markers
     skipped = int(words.removeprefix("--- ").partition(" ")[0].replace(",", ""))
     shown = sum(len(text) + 1 for text in reader.plain)
-    assert skipped + shown == path.stat().st_size
+    assert skipped + shown == reader.path.stat().st_size
     assert skipped > BEHIND_LIMIT
 
 
-def test_closing_does_not_wait_for_a_reader_that_is_behind(path: Path, reader: Reader) -> None:
+def test_closing_does_not_wait_for_a_reader_that_is_behind(reader: Reader) -> None:
     reader.full = True
-    add(path, b"one\n")
-    tail = Tail(path, reader, poll_s=60).start()
+    reader.add(b"one\n")
+    tail = Tail(reader.path, reader, poll_s=60).start()
     until(lambda: reader.refused)
     assert tail.close(30)
     assert "tail of x.log" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_closing_one_that_never_started(path: Path, reader: Reader) -> None:
-    assert Tail(path, reader).close()
+def test_closing_one_that_never_started(reader: Reader) -> None:
+    assert Tail(reader.path, reader).close()

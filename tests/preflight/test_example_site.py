@@ -11,8 +11,10 @@ import pytest
 
 from console.cli import main
 from console.gguf.write import probe
+from tests.gguf.test_splits import shard
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
+from tests.testbed.models import tiny_llama
 
 SITE = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 INT8 = "meituan/DeepSeek-R1-Block-INT8"
@@ -104,6 +106,40 @@ def test_a_set_with_a_gap_and_a_gated_repository(
     code, said = told(capsys, "checkpoint", "example/gated")
     assert code == 3
     assert "61.0 GiB" in said
+
+
+def test_files_that_no_loader_takes(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one = tmp_path / "m.gguf"
+    tiny_llama(one)
+    assert checked(capsys, str(one))[0] in (0, 4)
+    data = one.read_bytes()
+    for cut in (data[:-1], data[: len(data) // 2]):
+        one.write_bytes(cut)
+        code, found = checked(capsys, str(one))
+        assert (code, found["findings"][0]["title"]) == (3, "files"), found
+    one.unlink()
+    for lie in ((1, 2, 3), (1, 1, 3), (1, 2, 2)):
+        for number, inside in enumerate(lie, 1):
+            (tmp_path / f"s-0000{number}-of-00003.gguf").write_bytes(shard(inside))
+        code, found = checked(capsys, str(tmp_path))
+        failed = [x["title"] for x in found["findings"] if x["level"] == "fail"]
+        assert ("files" in failed) is (lie != (1, 2, 3)), found
+    (tmp_path / "s-00003-of-00003.gguf").unlink()
+    assert told(capsys, "gguf", str(tmp_path / "s-00001-of-00003.gguf"))[0] == 3
+
+
+def test_a_header_of_one_endpoint_is_not_taken_for_that_of_another(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hash is what a listing claims, and this one is of the same repository."""
+    ask = (R1, "--include", "*Q3_K_M*", "--loader", "mmap")
+    checked(capsys, *ask)
+    hub.forget()
+    monkeypatch.setenv("HF_ENDPOINT", hub.url.replace("127.0.0.1", "localhost"))
+    checked(capsys, *ask)
+    assert any(path.endswith(".gguf") for path in hub.fetched())
 
 
 def test_gguf_is_no_input_for_those_who_read_safetensors(

@@ -1,16 +1,18 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
     python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
-        [--outlive FILE]
+        [--outlive FILE] [--once FILE]
 
 `--loading N` answers 503 to the first N looks at /health; `--slow S` takes S seconds for a
-completion, `--outlive FILE` gives none before the process whose pid is in that file has ended. Only
-the standard library.
+completion, `--outlive FILE` gives none before the process whose pid is in that file has ended.
+`--once FILE` ends after its first completion and makes the file, unless it is there. Only the
+standard library.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -23,6 +25,7 @@ class Handler(BaseHTTPRequestHandler):
     tok_s = 50.0
     slow = 0.0
     outlive = ""
+    once = ""
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -51,6 +54,10 @@ class Handler(BaseHTTPRequestHandler):
                 },
             },
         )
+
+        if Handler.once and not os.path.exists(Handler.once):
+            open(Handler.once, "w").close()
+            os._exit(0)
 
     def answer(self, status: int, value: dict[str, Any]) -> None:
         body = json.dumps(value).encode()
@@ -86,6 +93,8 @@ def main(arguments: list[str]) -> None:
         Handler.slow = float(arguments[arguments.index("--slow") + 1])
     if "--outlive" in arguments:
         Handler.outlive = arguments[arguments.index("--outlive") + 1]
+    if "--once" in arguments:
+        Handler.once = arguments[arguments.index("--once") + 1]
     if "--ignore-term" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer.allow_reuse_address = True

@@ -194,7 +194,7 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
 ) -> None:
     """Its runner holds the host; a pointer at any other process is not believed."""
-    path, first = paths.host_lock(), list[str]()
+    path, first = paths.host_lock(NOBODY), list[str]()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     open_up(path.parent)

@@ -20,7 +20,7 @@ from console.rollback import restore as restores
 from console.rollback.ladder import Ladder
 from console.rollback.lock import Lock
 from console.rollback.plan import EngineAddress
-from console.rollback.report import RUNGS, Result, new_trigger, read_lines
+from console.rollback.report import LADDER, RUNGS, Result, new_trigger, read_lines
 from console.services import process
 from console.services.base import ProcessSpec
 from console.services.engine import RawEngine
@@ -209,6 +209,32 @@ def test_follower_climbs_when_the_first_one_dies(
     thread.join(60)
     assert results
     assert results[0].serving
+
+
+@pytest.mark.parametrize("emergency", [True, False])
+def test_the_runners_own_climb_is_no_answer_to_an_emergency(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, emergency: bool
+) -> None:
+    """It ends no runner: what that does next would be behind the back of who was told 0."""
+    runner, results, taken = stage.recorded("runner", "runner"), list[Result](), Lock.taken
+    path, tries = stage.plan.rollback_dir / LADDER, list[int]()
+    line = {"trigger": "runner-1", "rung": "start", "state": "begin"}
+    lock = Lock(stage.plan.rollback_dir)
+    assert lock.taken()
+    path.write_text(json.dumps(line) + "\n")
+    monkeypatch.setattr(Lock, "taken", lambda lock: tries.append(1) or taken(lock))
+    thread = threading.Thread(target=lambda: results.append(stage.climb(emergency)))
+    thread.start()
+    until(lambda: len(tries) > 2, "it follows")
+    with path.open("a") as file:
+        file.write(json.dumps({**line, "rung": "done", "state": "ok", "serving": True}) + "\n")
+    if not emergency:
+        thread.join(60)
+    lock.close()
+    thread.join(60)
+    assert [one.serving for one in results] == [True]
+    assert process.alive(*runner) is not emergency
+    assert (stage.baseline_process() is not None) is emergency
 
 
 def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

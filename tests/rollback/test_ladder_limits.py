@@ -72,6 +72,14 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     assert process.alive(*other)
 
 
+def test_one_that_ends_after_its_completion_is_proven_anew(stage: Stage) -> None:
+    port, file = free_port(), stage.root / "ended"
+    stage.base(url=f"http://127.0.0.1:{port}", process=standin(port, "--once", str(file)))
+    result = stage.climb()
+    assert (result.serving, file.exists(), _listens(port)) == (True, True, True), stage.lines
+    assert result.tok_s is not None
+
+
 def _listens(port: int) -> bool:
     with socket.socket() as sock:
         return sock.connect_ex(("127.0.0.1", port)) == 0

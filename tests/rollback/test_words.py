@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.clock import FakeClock
 from console.errors import EngineTimeout, Exit, InvalidFile
-from console.rollback import manual, ram, ready, script, start, stop
+from console.rollback import manual, ram, ready, script, start, vram
 from console.rollback.finder import _belongs
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress, SealedPlan
@@ -145,7 +145,7 @@ def test_memory_that_comes_back(
 
     def used(*figures: int | None) -> None:
         left = chain(figures, repeat(figures[-1]))
-        monkeypatch.setattr(stop, "_vram_used", lambda scene: next(left))
+        monkeypatch.setattr(vram, "used", lambda gpus, call_s: next(left))
 
     after, slow = "sentinel-1", (10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB)
     found = {

@@ -45,9 +45,9 @@ def made() -> Iterator[MadeEngine]:
 
 @pytest.fixture(params=ENGINES)
 def client(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> Iterator[docker.DockerClient]:
-    """A client of the engine in this process, and in `make test-all` of the real one as well."""
+    """A client of the engine in this process, and in `make test-all` of a real one as well."""
     if request.param == "real":
         yield request.getfixturevalue("real_client")
         return

@@ -18,6 +18,7 @@ from console.services.base import ContainerSpec, Handle, Launch, Ready, ServiceS
 from console.services.container import ContainerDriver
 from console.services.docker_client import inspect
 from tests.services.serving import serving, unix_listener
+from tests.testbed.kinds import OTHERS, USUAL
 
 _REAL = (pytest.mark.engine, pytest.mark.alone)
 ENGINES = ["made", pytest.param("real", marks=[*_REAL, pytest.mark.full])]
@@ -34,6 +35,12 @@ def with_real(*values: Any) -> Any:
     return pytest.param("real", *values, marks=[*_REAL, pytest.mark.full])
 
 
+on_every_engine = pytest.mark.parametrize(
+    ("client", "kind"),
+    [("made", USUAL), *(with_real(kind) for kind in (USUAL, *OTHERS))],
+    indirect=True,
+)  # fmt: skip
+"""The engine in this process, and every real one."""
 FOREVER = ("sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done")
 
 

@@ -96,6 +96,8 @@ class MadeEngine:
     def __init__(self, path: str) -> None:
         self.path, self.host = path, f"unix://{path}"
         self.images = {IMAGE}
+        self.warnings: list[str] = []
+        self.version: dict[str, Any] = {"ApiVersion": "1.44"}
         self.containers: dict[str, Container] = {}
         self.execs: dict[str, Job] = {}
         self.calls: list[str] = []
@@ -123,7 +125,7 @@ class MadeEngine:
             case ["GET", "_ping"]:
                 return 200, "OK"
             case ["GET", "version"]:
-                return 200, {"ApiVersion": "1.44"}
+                return 200, self.version
             case ["GET", "info"]:
                 return 200, {"Runtimes": {}}
             case ["GET", "images", *ref, "json"]:
@@ -178,7 +180,7 @@ class MadeEngine:
             job = Job(argv, env, body.get("WorkingDir"))
             body.setdefault("Tty", False)
             self.containers[identity] = Container(identity, name or identity[:12], body, job)
-        return 201, {"Id": identity, "Warnings": []}
+        return 201, {"Id": identity, "Warnings": self.warnings}
 
     def _listed(self, query: dict[str, str]) -> list[dict[str, Any]]:
         labels = json.loads(query.get("filters", "{}")).get("label", [])

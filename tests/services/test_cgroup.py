@@ -27,6 +27,7 @@ def group(root: Path, place: str, procs: str = "", **files: str) -> Path:
     [
         f"docker/{ID}",
         f"system.slice/docker-{ID}.scope",
+        f"libpod_parent/libpod-{ID}",
         "user.slice/user-{uid}.slice/user@{uid}.service/user.slice/docker-" + ID + ".scope",
         "user.slice/user-{uid}.slice/user@{uid}.service/app.slice/docker.service/docker/" + ID,
     ],

@@ -21,7 +21,7 @@ from console.services.base import (
 )
 from console.services.container import ContainerDriver, labels_of
 from console.services.docker_client import connect
-from console.services.engine_state import GONE_S
+from console.services.resident import KILL_WAIT_S
 from tests.ports import free_port
 from tests.services.containers import (
     FOREVER,
@@ -198,6 +198,34 @@ def test_gpus_without_the_toolkit_are_said(place: Place) -> None:
         assert asked["Capabilities"] == [["gpu"]]
 
 
+@pytest.mark.parametrize("client", ["made"], indirect=True)
+def test_a_limit_that_the_engine_discards_is_said(place: Place, made: MadeEngine) -> None:
+    """A rootless engine without control groups, on a machine that has version 1."""
+    made.warnings = ["Your kernel does not support memory limit capabilities. Discarded."]
+    place.shell("exit 0").start(place.launch)
+    assert any("memory limit" in line for line in place.said)
+
+
+def test_an_old_podman_is_not_used(made: MadeEngine) -> None:
+    made.version["Components"] = [{"Name": "Podman Engine", "Version": "4.9.4"}]
+    with pytest.raises(EngineError) as caught:
+        connect(made.host)
+    assert "Podman 4.9.4" in caught.value.title
+
+
+@pytest.mark.parametrize("client", ["made"], indirect=True)
+@pytest.mark.parametrize("gpus", [("all",), ("GPU-6f3c", "GPU-0e7d")])
+def test_podman_is_asked_for_cards_as_it_knows_them(
+    place: Place, made: MadeEngine, gpus: tuple[str, ...]
+) -> None:
+    """Asked as Docker is, it starts the container without any: the model would fill RAM."""
+    made.version["Components"] = [{"Name": "Podman Engine", "Version": "5.8.6"}]
+    with pytest.raises(EngineError):
+        place.driver(unique("gpu"), busy(place.image, gpus=gpus)).start(place.launch)
+    (asked,) = place.look(place.handles[-1].container)["HostConfig"]["DeviceRequests"]
+    assert (asked["Driver"], asked["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={x}" for x in gpus])
+
+
 def test_an_engine_that_refuses_the_oom_score(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +267,7 @@ def test_one_that_outlives_its_kill_is_an_error_after_a_while(
         monkeypatch.setattr(made, verb, lambda one, query: (204, None))
     with pytest.raises(ServiceError):
         driver.stop(handle, 1)
-    assert sum(clock.slept) == pytest.approx(GONE_S, abs=0.2)
+    assert sum(clock.slept) == pytest.approx(KILL_WAIT_S, abs=0.2)
     client.close()
 
 

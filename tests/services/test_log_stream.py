@@ -33,7 +33,10 @@ def entry(at: str, text: str) -> bytes:
 class Script:
     """`looks` and `streams` in their order; an exception in either is raised."""
 
-    def __init__(self, looks: list[Any], streams: list[Any], since: float | None = None) -> None:
+    def __init__(
+        self, looks: list[Any], streams: list[Any], since: float | None = None, engine: str = ""
+    ) -> None:
+        self.engine = engine
         self.looks, self.streams, self.asked = iter(looks), iter(streams), list[Any]()
         self.got, self.notes = list[str](), list[str]()
         client: Any = SimpleNamespace(api=self)
@@ -49,6 +52,9 @@ class Script:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def version(self) -> Any:
+        return {"Components": [{"Name": self.engine}]}
 
     def logs(self, ref: str, **options: Any) -> Iterator[bytes]:
         self.asked.append(options.get("since"))
@@ -124,6 +130,8 @@ def test_half_a_line_counts_once_its_container_has_ended() -> None:
     assert again.got == ["one\n", "two\n", "half"], "one that breaks off is asked once more"
     gone = Script([*looks, *[look(False)] * 3], [[ONE, half], *broken, *broken])
     assert gone.got == ["one\n", "half"]
+    found = Script([look(False), look(False)], [[half, THREE]], engine="Podman Engine")
+    assert found.got == ["halfthree\n"], "Podman stamps each part of a line"
 
 
 def test_a_container_that_is_gone_ends_it() -> None:

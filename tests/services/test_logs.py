@@ -22,7 +22,7 @@ from console.services.docker_client import connect
 from console.services.log_stream import _Position
 from console.services.logfile import read_last
 from console.services.logs import CappedFile, Tailer
-from tests.services.containers import Line, Place, fake_daemon, only_real, unique
+from tests.services.containers import Line, Place, fake_daemon, on_every_engine, only_real, unique
 from tests.waiting import until
 
 COUNT = "i=0; while [ $i -lt {n} ]; do echo line-$i; i=$((i+1)); done; {last}"
@@ -101,6 +101,7 @@ def markers(path: Path) -> list[str]:
     return [line for line in read_last(path, 10**6) if line.startswith("---")]
 
 
+@on_every_engine
 def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
     follow: Follow, path: Path
 ) -> None:

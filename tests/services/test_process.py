@@ -17,6 +17,7 @@ from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
 from console.services import process
 from console.services.base import ExistingContainer, Handle, Launch, ProcessSpec, ServiceSpec
+from console.services.process_driver import ProcessDriver
 from tests.waiting import until
 
 Start = Callable[..., tuple[int, int]]
@@ -176,15 +177,15 @@ def service(name: str, *argv: str) -> ServiceSpec:
 
 
 def test_driver_life(tmp_path: Path, log: Path) -> None:
-    driver = process.ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
+    driver = ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
     assert driver.find() is None
     seen: list[Handle] = []
     handle = driver.start(Launch("run-2", log, seen.append))
     try:
         assert seen == [handle]
-        again = process.ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
+        again = ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
         assert again.find() == handle
-        other = process.ProcessDriver(service("cand", "sleep", "601"), tmp_path / "records")
+        other = ProcessDriver(service("cand", "sleep", "601"), tmp_path / "records")
         assert other.find() is None
         assert again.start(Launch("run-3", log, seen.append)) == handle
         assert driver.status(handle).alive
@@ -197,7 +198,7 @@ def test_driver_life(tmp_path: Path, log: Path) -> None:
 
 def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
     spec = service("cand", "printf", "one\\n\\033[2Jtwo\\n")
-    driver = process.ProcessDriver(spec, tmp_path)
+    driver = ProcessDriver(spec, tmp_path)
     handle = driver.start(Launch("r", log, lambda _: None))
     until(lambda: driver.last_lines(handle, 2) == ["one", "two"], "its last lines are there")
 
@@ -205,7 +206,7 @@ def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
 def test_garbage_record_is_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "cand.json").write_text(text)
-    assert process.ProcessDriver(service("cand", "true"), tmp_path).find() is None
+    assert ProcessDriver(service("cand", "true"), tmp_path).find() is None
 
 
 def test_record_of_another_boot_is_no_process(tmp_path: Path, start: Start) -> None:
@@ -221,7 +222,7 @@ def test_record_of_another_boot_is_no_process(tmp_path: Path, start: Start) -> N
 def test_driver_wants_a_process(tmp_path: Path) -> None:
     spec = ServiceSpec("x", "http://x", ExistingContainer("x"))
     with pytest.raises(ServiceError):
-        process.ProcessDriver(spec, tmp_path)
+        ProcessDriver(spec, tmp_path)
 
 
 HEADLESS = """

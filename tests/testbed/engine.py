@@ -273,14 +273,14 @@ def _answers(client: str, host: str) -> bool:
 def _clients() -> list[str]:
     """Docker clients, first the one that the caller's PATH names."""
     places = [*os.environ.get("PATH", os.defpath).split(":"), "/usr/bin", "/usr/local/bin"]
-    ours = str(cache.root() / "bin")
-    found = [f"{place}/docker" for place in places if place and place != ours]
+    ours = str(cache.root())
+    found = [f"{place}/docker" for place in places if place and not place.startswith(ours)]
     return [path for path in dict.fromkeys(found) if os.access(path, os.X_OK)]
 
 
 def _client_folder(client: str) -> str:
     """A folder with nothing but the client: to go first in PATH without moving other tools."""
-    bin_folder = folder("bin")
+    bin_folder = folder(f"bin/{cache.fingerprint(client)}")
     link = bin_folder / "docker"
     if not link.is_symlink() or os.readlink(link) != client:
         fresh = bin_folder / f".docker-{os.getpid()}"

@@ -7,12 +7,13 @@ OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skippi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from typing import NoReturn, TypeVar
 
 import pytest
 
-from tests.testbed import image, nvml
+from tests.testbed import image, kinds, nvml
 from tests.testbed.cache import Shared, Unavailable
 from tests.testbed.engine import SESSIONS, Engine, clean, ensure_engine
 from tests.waiting import busiest
@@ -147,10 +148,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"  {name}")
 
 
+on_every_engine = pytest.mark.parametrize(
+    "kind",
+    [kinds.USUAL, *(pytest.param(kind, marks=pytest.mark.full) for kind in kinds.OTHERS)],
+    indirect=True, scope="session",
+)  # fmt: skip
+"""A test that has to hold with engines of other makes and ages as well, in `make test-all`."""
+
+
 @pytest.fixture(scope="session")
-def engine(pytestconfig: pytest.Config) -> Engine:
-    """A real Docker engine that answers, with Compose v2."""
-    return _need(pytestconfig.stash[_KEY].get)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which engine the session's `engine` is at this moment."""
+    return str(getattr(request, "param", kinds.USUAL))
+
+
+@pytest.fixture(scope="session")
+def engine(pytestconfig: pytest.Config, kind: str) -> Iterator[Engine]:
+    """A real container engine that answers, with Compose v2."""
+    if kind == kinds.USUAL:
+        yield _need(pytestconfig.stash[_KEY].get)
+        return
+    with ExitStack() as stack:
+        yield _need(lambda: stack.enter_context(kinds.engine_of(kind)))
 
 
 @pytest.fixture(scope="session")

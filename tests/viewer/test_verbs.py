@@ -125,13 +125,15 @@ def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
 
 
 def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:
-    over = hand()
+    over, begun = hand(), hand()
+    begun.state("running")
     over.state("failed")
     over.add("run.finished")
     for run, step, words in (
         (hand().live().run, "", "is alive"),
         (over.run, "", "has ended"),
-        (hand().run, "nowhere", "'nowhere'"),
+        (hand().run, "", "never began"),
+        (begun.run, "nowhere", "'nowhere'"),
     ):
         with pytest.raises(UsageError, match=words):
             resume(run, step)

@@ -68,7 +68,7 @@ def _http(check: HttpCheck, attempt: Attempt) -> str:
     body = decode(reply.body)
     if reply.status != check.status:
         raise _no(f"{check.url} answered {reply.status}, expected {check.status}", [one_line(body)])
-    if check.matches and not re.search(check.matches, body, re.MULTILINE):
+    if check.matches and attempt.find(check.matches, [body], lines=True) == [None]:
         raise _no(f"the answer does not match {one_line(check.matches)}", [one_line(body)])
     return f"{check.url} answered {reply.status}"
 
@@ -79,13 +79,18 @@ def _output(context: Context, check: Check, attempt: Attempt) -> str:
     lines, tail = attempt.output(), attempt.last_lines()
     if code != 0:
         raise StepFailed(Cause.EXIT_CODE, f"ended with {code}", exit_code=code, lines=tail)
-    hits = [line for line in lines if check.matches and re.search(check.matches, line)]
+    hits = _matching(check.matches, lines, attempt)
     if check.matches and not hits:
         raise _no(f"no line of output matches {one_line(check.matches)}", tail)
-    bad = [line for line in lines if check.not_matches and re.search(check.not_matches, line)]
+    bad = _matching(check.not_matches, lines, attempt)
     if bad:
         raise _no(f"output matches {one_line(check.not_matches or '')}", [one_line(bad[0])])
     return f"matches: {one_line(hits[0], 120)}" if hits else "nothing unwanted in the output"
+
+
+def _matching(pattern: str | None, lines: list[str], attempt: Attempt) -> list[str]:
+    found = attempt.find(pattern, lines) if pattern else []
+    return [line for line, spans in zip(lines, found, strict=False) if spans is not None]
 
 
 def _file(path: Path, min_bytes: int | None) -> str:

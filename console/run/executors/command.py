@@ -15,6 +15,7 @@ from pathlib import Path
 from console.playbook.captured import base_unit, read_output
 from console.playbook.inputs import Secret
 from console.playbook.steps import Step
+from console.rollback.plan import write_atomically
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.effect import build_argv
 from console.run.plan import PlannedStep
@@ -62,7 +63,7 @@ def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
     if step.build is not None:
         return build_argv(step)
     path = attempt.path.with_suffix(".sh")
-    path.write_text(step.script or "")
+    write_atomically(path, step.script or "", 0o600)
     return ["/bin/sh", "-eu", str(path)]
 
 
@@ -236,7 +237,7 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
     text = "\n".join(attempt.output())
     for name, output in step.outputs.items():
         try:
-            number = read_output(output.pattern, output.unit, text)
+            number = read_output(output.pattern, output.unit, text, attempt.find)
         except ValueError as error:
             words = f"output '{name}': {error}"
             raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines()) from error

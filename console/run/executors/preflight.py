@@ -102,8 +102,8 @@ def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
     answer = waited(attempt, work)
     _write(attempt, answer.lines())
-    assert answer.verdict is not None
-    finding = answer.verdict.finding()
+    finding = answer.finding()
+    assert finding is not None
     return _judge(context, step, attempt, LEVELS[finding.level], [(finding.title, finding.text)])
 
 

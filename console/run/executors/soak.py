@@ -144,7 +144,9 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
     else:
         from console.services.logs import Tailer
 
-        tailer = Tailer(context.fleet.client, handle, path, since=context.clock.now())
+        tailer = Tailer(
+            context.fleet.client, handle, path, since=context.clock.now(), known=context.plan.known
+        )
         tailer.start()
         try:
             yield path

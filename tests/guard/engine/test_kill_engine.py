@@ -29,7 +29,7 @@ from tests.guard.yard.engine import own_engine
 from tests.testbed.cache import Unavailable
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
-from tests.testbed.plugin import PREFIX, lacking
+from tests.testbed.plugin import PREFIX, lacking, on_every_engine
 from tests.testbed.python_image import ensure_python_image
 from tests.waiting import until
 
@@ -162,6 +162,7 @@ def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
     print("restarts", count)
 
 
+@on_every_engine
 def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> None:
     base, candidate = pen.run("sleep", "600"), pen.run("sleep", "600")
     path = tmp_path / live.LIVE

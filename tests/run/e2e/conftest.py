@@ -19,7 +19,7 @@ from tests.testbed.models import tiny_deepseek2, tiny_llama, unknown_architectur
 HERE = Path(__file__).parent
 ONE_OF_EACH_KIND = {
     "test_go_measures_the_exclusive_candidate_and_restores_the_baseline",  # whole run, real engines
-    "test_a_whole_run_in_containers",
+    "test_a_whole_run_in_containers[docker]",
     "test_a_candidate_of_the_same_file_leaves_the_baseline_its_container",  # compose
     "test_rollback_during_a_benchmark",  # a rollback by the warm ladder,
     "test_with_the_warm_ladder_gone",  # by the command alone,
@@ -40,14 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with tiny.gguf, deepseek2.gguf and unknown.gguf."""
-    directory = tmp_path_factory.mktemp("models")
-    tiny_llama(directory / "tiny.gguf")
-    tiny_deepseek2(directory / "deepseek2.gguf")
-    unknown_architecture(directory / "unknown.gguf")
-    directory.chmod(0o755)
-    return directory
+def models() -> Iterator[Path]:
+    """A directory with tiny.gguf, deepseek2.gguf and unknown.gguf, where an engine of another user
+    may read it too."""
+    with tempfile.TemporaryDirectory(prefix="omni-models-") as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        tiny_llama(directory / "tiny.gguf")
+        tiny_deepseek2(directory / "deepseek2.gguf")
+        unknown_architecture(directory / "unknown.gguf")
+        yield directory
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 `python soak_server.py --port N` streams completions as llama-server does. From `--bad-after`
 seconds after the first request on a token takes `--slower` times as long, each request leaves
-`--leak` bytes behind, and one in `--critical` prints a line that a soak looks for. It ends when it
-has answered `--dies-after` requests.
+`--leak` bytes behind, and one in `--critical` prints a line that a soak looks for.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -60,8 +58,6 @@ class Handler(BaseHTTPRequestHandler):
         end = {"choices": [{"delta": {}, "finish_reason": "length"}]}
         self._event(end | {"usage": {"completion_tokens": TOKENS, "prompt_tokens": 9}})
         self.wfile.write(b"data: [DONE]\n\n")
-        if server.asked == options.dies_after:
-            os._exit(1)
 
     def _event(self, data: dict[str, Any]) -> None:
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
@@ -78,7 +74,6 @@ def main() -> None:
     parser.add_argument("--slower", type=float, default=1.0)
     parser.add_argument("--bad-after", type=float, default=0.0)
     parser.add_argument("--critical", type=int, default=0)
-    parser.add_argument("--dies-after", type=int, default=0)
     Going(parser.parse_args()).serve_forever(0.05)
 
 

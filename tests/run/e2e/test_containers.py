@@ -11,6 +11,8 @@ import pytest
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import REPORT, UP, book
 from tests.run.e2e.test_emergency import broken
+from tests.testbed.kinds import OTHERS, USUAL
+from tests.testbed.plugin import on_every_engine
 
 pytestmark = pytest.mark.engine
 
@@ -38,6 +40,7 @@ def outage(box: Boxes) -> Boxes:
     return box
 
 
+@on_every_engine
 def test_a_whole_run_in_containers(box: Boxes) -> None:
     before = box.inspect(box.base_name)["Id"]
     inside = "id: inside, script: \"tr '\\\\0' ' ' </proc/1/cmdline; echo; echo layers 61\", "
@@ -92,8 +95,13 @@ def test_a_model_that_llama_cpp_refuses_in_a_container(box: Boxes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["baseline_stopped", "effect_recorded@cand", "service_ready@cand", "before_restore"]
-)
+    ("kind", "fault"),
+    [
+        (USUAL, "baseline_stopped"), (USUAL, "effect_recorded@cand"), (USUAL, "before_restore"),
+        *((kind, "service_ready@cand") for kind in (USUAL, *OTHERS)),
+    ],
+    indirect=["kind"], scope="session",
+)  # fmt: skip
 def test_the_runner_dies_and_a_rollback_restores(box: Boxes, fault: str) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
     world.detach(world.write("b.yaml", book(UP, "id: z, note: x")), OMNI_FAULT=fault)
@@ -131,6 +139,7 @@ def test_rollback_with_the_docker_package_broken(outage: Boxes, warm: bool) -> N
     restored(outage, before)
 
 
+@on_every_engine
 def test_the_sealed_script_alone_under_dash(outage: Boxes) -> None:
     world, before = outage.world, outage.inspect(outage.base_name)["Id"]
     world.kill("runner")

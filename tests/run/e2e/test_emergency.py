@@ -82,8 +82,9 @@ def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
     closed(outage)
 
 
-def test_with_the_runner_stopped(outage: World) -> None:
-    outage.kill("runner", signal.SIGSTOP)
+@pytest.mark.parametrize("stuck", ["runner", "ladder"])
+def test_with_the_runner_or_the_warm_ladder_stuck(outage: World, stuck: str) -> None:
+    outage.kill(stuck, signal.SIGSTOP)
     roll_back(outage)
     closed(outage)
 
@@ -96,12 +97,6 @@ def test_a_runner_that_gets_sigterm_brings_the_baseline_back(outage: World, warm
     outage.kill("runner", signal.SIGTERM)
     closed(outage)
     restored(outage)
-
-
-def test_with_the_warm_ladder_stuck(outage: World) -> None:
-    outage.kill("ladder", signal.SIGSTOP)
-    roll_back(outage)
-    closed(outage)
 
 
 def test_a_run_restores_with_its_warm_ladder_stuck(outage: World) -> None:

@@ -18,6 +18,7 @@ from console.services import process
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book, host_site, service
 from tests.run.e2e.world import World
+from tests.run.whole.test_soak import figure
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
 PATIENCE = """
@@ -44,10 +45,6 @@ def soak(duration: str, more: str = "", service: str = "side", after: str = "") 
         f"id: soak, soak: {{service: {service}, duration: {duration}, max_tokens: 24"
         f"{more or ', every: 200ms'}}}{after}"
     )
-
-
-def figure(view: RunView, name: str) -> Any:
-    return view.metrics["soak"][name]["value"]
 
 
 def rows(view: RunView) -> list[dict[str, Any]]:
@@ -209,27 +206,6 @@ def test_a_leak_and_a_drop_of_throughput(sick: World) -> None:
     assert all("CUDA error: out of memory" in line for line in found["critical"])
     assert "\x1b" not in json.dumps(found)
     assert (figure(view, "errors"), figure(view, "restarts")) == (0, 0)
-
-
-def test_too_many_errors_end_it_with_their_classes(sick: World) -> None:
-    site = json.loads(sick.site.read_text())
-    serve = site["services"]["sick"]["process"]["argv"]
-    wrapper = f"{' '.join(serve)} --dies-after 5; exec sleep 600"
-    site["services"]["sick"]["process"]["argv"] = ["sh", "-c", wrapper]
-    sick.site.write_text(json.dumps(site))
-    up = "id: up, service: {start: sick}"
-    path = sick.write(
-        "b.yaml", book(up, soak("60s", ", max_errors: 3, every: 200ms", service="sick"), GATE)
-    )
-    done = sick.go(path)
-    view = sick.view()
-    step = view.step("soak")
-    assert step is not None
-    assert (done.code, step.cause) == (5, "output_invalid"), done
-    assert "requests failed: " in step.detail
-    assert "transport" in step.detail
-    assert "refused" in " ".join(step.lines)
-    assert figure(view, "errors") == 4
 
 
 @pytest.mark.engine

@@ -14,7 +14,7 @@ from console.run.executors import cutover
 from console.run.lock import is_free
 from console.services import process, relay
 from tests.run.e2e.sites import SIDE, UP, book, gate
-from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, stay
+from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, roll_back, stay
 from tests.run.world import WorldBase as World
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
@@ -23,6 +23,12 @@ FAULTS = (
     "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
     "after_effect@cut", "after_result@cut",
 )  # fmt: skip
+
+
+def watched(world: World) -> None:
+    """A run that watches its candidate on the production port."""
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
 
 
 def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
@@ -56,8 +62,7 @@ def test_clients_stay_until_a_rollback(world: World) -> None:
     refused = world.go(world.write("again.yaml", book("id: n, note: x")))
     assert refused.code != 0
     assert "cand answers at" in refused.json["detail"], refused
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
+    roll_back(world)
     is_back(world)
     world.until(lambda: not world.view().cutover, "the run's journal knows")
     assert str(world.view().state) == "succeeded"
@@ -67,8 +72,7 @@ def test_a_changed_site_file_still_ends_relay_and_candidate(world: World) -> Non
     stay(world)
     world.site.write_text(world.site.read_text() + "\n")
     os.utime(world.site)
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
+    roll_back(world)
     is_back(world)
 
 
@@ -80,16 +84,14 @@ def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bo
     assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
     if changed:
         world.site.write_text(world.site.read_text() + "\n")
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
+    roll_back(world)
     is_back(world)
     world.until(lambda: not world.view().cutover, "the run's journal knows")
 
 
 @pytest.mark.parametrize("victim", ["relay", "candidate"])
 def test_what_dies_in_the_watch_brings_the_baseline_back(world: World, victim: str) -> None:
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    watched(world)
     found = is_cut_over(world)
     pid, start = found.pid, found.start
     if victim == "candidate":
@@ -108,8 +110,7 @@ def test_a_hung_candidate_brings_the_baseline_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cutover, "LOOKS", 1)
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    watched(world)
     read = process.read_record(world.records, "cand")
     assert read is not None
     process.send(*read, signal.SIGSTOP)
@@ -119,8 +120,7 @@ def test_a_hung_candidate_brings_the_baseline_back(
 
 @pytest.mark.parametrize("verb", ["abort", "rollback"])
 def test_an_operator_stops_the_watch(world: World, verb: str) -> None:
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    watched(world)
     done = world.console(verb)
     assert done.code == (6 if verb == "abort" else 0), done
     assert str(world.over().state) == "rolled_back", world.words
@@ -139,8 +139,7 @@ def test_a_rollback_after_the_runner_died(world: World, fault: str) -> None:
     world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
     world.dead()
     assert "being watched" not in world.console("show").out
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
+    roll_back(world)
     assert str(world.over().state) == "rolled_back", world.words
     is_back(world)
 
@@ -170,9 +169,7 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
     try:
         world.until(world.serves, "the candidate answers on the production port")
         assert "cand answers at" in world.go(world.write("n.yaml", book("id: n, note: x"))).out
-        done = world.console("rollback", "--json")
-        assert (done.code, done.json["serving"]) == (0, True), done
-        assert not done.json["nothing_to_do"]
+        assert not roll_back(world)["nothing_to_do"]
         is_back(world)
     finally:
         child.kill()
@@ -202,8 +199,7 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
     assert "promoted by" in world.run.report.read_text()
     assert "promoted by" in world.console("doctor").out
     is_cut_over(world)
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
+    roll_back(world)
     is_back(world)
 
 
@@ -213,8 +209,7 @@ def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
     done = world.console("promote", "--why", "it is better", "--yes", "--json")
     head = "schema: omni.site/v1\nname: local\n"
     world.site.write_text(head + "\n".join(done.json["site_lines"]) + "\n")
-    rolled = world.console("rollback", "--json")
-    assert (rolled.code, rolled.json["serving"]) == (0, True), rolled
+    roll_back(world)
     world.until(lambda: not world.view().cutover and is_free(), "the closer let the host go")
     is_back(world)
     assert world.go(world.write("n.yaml", book("id: n, note: x"))).code == 0
@@ -224,7 +219,6 @@ def test_there_is_nothing_to_promote(world: World) -> None:
     done = world.console("promote", "--why", "x", "--yes")
     assert done.code == 2
     assert "nothing to promote" in done.err
-    world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    watched(world)
     done = world.console("promote", "--why", "x", "--yes")
     assert (done.code, "still on" in done.err) == (2, True), done

@@ -11,6 +11,7 @@ import pytest
 from console.run.fault import POINTS
 from console.services import process
 from tests.run.e2e.sites import UP, book, gate
+from tests.run.scenes import roll_back
 from tests.run.world import WorldBase as World
 
 ROLLS = ("rolling_back",)
@@ -74,10 +75,7 @@ def test_every_point_that_a_playbook_reaches_is_here() -> None:
 def test_a_rollback_from_a_second_shell_restores(world: World, fault: str) -> None:
     crash(world, fault)
     before = world.done()
-    done = world.console("rollback", "--json")
-    assert (done.code, done.json["serving"]) == (0, True), done
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    roll_back(world)
     view = world.over()
     assert str(view.state) == "rolled_back", world.words
     assert not view.outage

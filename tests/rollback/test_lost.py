@@ -1,0 +1,119 @@
+"""What a rollback goes by is not there: the baseline's record, the run's plan, all its data."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.command import rollback as after
+from console.errors import ConsoleError, Exit
+from console.rollback import plan as sealed
+from console.rollback import pointer
+from console.rollback.command import rollback
+from console.rollback.plan import SealedPlan
+from console.services import process
+from tests.rollback.conftest import Stage, standin
+
+Restore = Callable[[], None]
+
+
+def unrecorded(stage: Stage) -> tuple[int, int]:
+    """The baseline that runs, without its record: a full disk did not take it."""
+    found = stage.baseline_process()
+    assert found is not None
+    stage.groups.append(found)
+    process.record_path(stage.plan.records_dir, "baseline").unlink()
+    return found
+
+
+def test_a_baseline_without_a_record_is_known(stage: Stage, restore: Restore) -> None:
+    restore()
+    found = unrecorded(stage)
+    stage.lines.clear()
+    result = stage.climb()
+    assert (result.nothing_to_do, stage.said("start", "note")) == (True, [])
+    assert stage.baseline_process() == found
+    stage.seal(baseline=replace(stage.plan.baseline, process=standin(1)))
+    assert process.known(stage.plan.records_dir, "baseline", standin(1), "baseline") is None
+
+
+def test_a_loading_baseline_without_a_record_is_not_started_again(
+    stage: Stage, restore: Restore
+) -> None:
+    restore()
+    found = unrecorded(stage)
+    stage.lines.clear()
+    # it runs and does not answer there: as one that loads for minutes
+    stage.seal(baseline=replace(stage.plan.baseline, url="http://127.0.0.1:9", ready_timeout_s=0.5))
+    stage.climb()
+    assert stage.said("start", "ok")[0] == f"pid {found[0]} runs already"
+
+
+@pytest.mark.parametrize("lost", ["garbage", "plan", "run", "state"])
+@pytest.mark.parametrize("known_by", ["site", "its site", "copy"])
+def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
+    stage: Stage, lost: str, known_by: str
+) -> None:
+    runner, step, site = stage.sleeper("no"), stage.sleeper(), stage.root / "site.yaml"
+    (stage.plan.rollback_dir / sealed.SCRIPT).touch()
+    site.touch()
+    stage.point(pid=runner[0], start=runner[1], site=str(site))
+    plan = replace(stage.plan, run_id="", run_dir="")
+    lose(stage, lost)
+    if known_by == "copy":
+        sealed.write(stage.plan, stage.root / "state/omni-console/rollback/s.json")
+
+    def sealed_at(path: str) -> SealedPlan:
+        assert path == str(site)
+        return plan
+
+    seal = (lambda: plan) if known_by == "site" else None
+    seal_at = sealed_at if known_by == "its site" else None
+    result = rollback(seal, False, stage.lines.append, seal_at=seal_at)
+    assert (result.serving, result.exit_code) == (True, Exit.OK)
+    assert not process.alive(*runner)
+    assert not process.alive(*step)
+
+
+def lose(stage: Stage, what: str) -> None:
+    run = Path(stage.plan.run_dir)
+    if what == "garbage":
+        (stage.plan.rollback_dir / sealed.PLAN).write_text("{")
+    elif what == "plan":
+        (stage.plan.rollback_dir / sealed.PLAN).unlink()
+    else:
+        shutil.rmtree(run.parent if what == "state" else run)
+
+
+def test_where_nothing_says_what_to_bring_back_it_is_no_success(stage: Stage) -> None:
+    step = stage.sleeper()
+    stage.point()
+    lose(stage, "state")
+    with pytest.raises(ConsoleError, match="nothing says what to bring back"):
+        rollback(None, False, stage.lines.append)
+    assert not process.alive(*step)
+
+
+def test_output_that_is_closed(stage: Stage) -> None:
+    """`omni-console rollback >&-`: it is as good as done in the dark, and its exit code says so."""
+    stage.point()
+    command = f"{sys.executable} -m console.cli rollback <&- >&- 2>{stage.root}/err"
+    done = subprocess.run(["sh", "-c", command], check=False, timeout=120)
+    assert (done.returncode, (stage.root / "err").read_text()) == (Exit.OK, "")
+    assert stage.baseline_process() is not None
+
+
+@pytest.mark.parametrize("serving", [False, True])
+def test_nothing_points_at_a_lost_run_once_the_baseline_serves(stage: Stage, serving: bool) -> None:
+    stage.point()
+    after._put_away(True)
+    assert len(pointer.find_all()) == 1, "its directory is there: its closer ends it"
+    lose(stage, "run")
+    after._put_away(serving)
+    assert len(pointer.find_all()) == (not serving)
