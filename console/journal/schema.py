@@ -1,17 +1,14 @@
 """What an event of the journal says: every kind with its fields, and the version they are of.
 
 What was written by another version, cut short or forged is told apart here, once, where rows are
-read: readers get events that have the fields named here with values of these types.
+read: readers get events that have the fields named here with values of these types. Checked by
+hand: `attach` and `show` have to be quick, and a library that builds validators is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import cache
-from typing import Annotated, Any, Literal, NotRequired
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
 
 SCHEMA_VERSION = 1
 DEEPEST = 12
@@ -45,227 +42,142 @@ class StepState(StrEnum):
     IN_DOUBT = "in_doubt"
 
 
-Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e18, le=1e18)]
-At = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LATEST)]
-Pid = Annotated[int, Field(ge=0, lt=2**31)]
-Table = dict[str, Any]
-Judged = Literal["GO", "NO-GO", "HOLD"]
+Check = Callable[[object], str]
+"""Why a value is not of a type, in a few words; "" when it is."""
 
 
-class StepRow(TypedDict):
-    id: str
-    title: str
-    phase: str
-    kind: str
-    takes_s: NotRequired[Number | None]
-    implicit: NotRequired[bool]
-    final: NotRequired[bool]
-    effects: NotRequired[list[str]]
-    lessons: NotRequired[list[str]]
+def _type(words: str, fits: Callable[[object], bool]) -> Check:
+    return lambda value: "" if fits(value) else words
 
 
-class Created(TypedDict):
-    run_id: NotRequired[str]
-    title: NotRequired[str]
-    objective: NotRequired[str]
-    playbook: NotRequired[str]
-    digest: NotRequired[str]
-    site: NotRequired[str]
-    owner: NotRequired[str]
-    version: NotRequired[str]
-    inputs: NotRequired[Table]
-    lessons: NotRequired[list[str]]
-    restore_s: NotRequired[Number | None]
-    machine: NotRequired[Table]
-    baseline: NotRequired[Table]
-    targets: NotRequired[list[Table]]
-    lint: NotRequired[list[Table]]
-    rehearsal: NotRequired[Table | None]
-    steps: NotRequired[list[StepRow]]
+def _whole(value: object, most: float) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
 
 
-class StateOfRun(TypedDict):
-    state: Annotated[RunState, Field(strict=False)]
-    reason: NotRequired[str]
-    detail: NotRequired[str]
-    until: NotRequired[At]
+def _number(value: object, least: float, most: float) -> bool:
+    # what is no number at all compares as False
+    return isinstance(value, int | float) and value is not True and least <= value <= most
 
 
-class StateOfStep(TypedDict):
-    state: Annotated[StepState, Field(strict=False)]
-    effects: NotRequired[list[str]]
-    lines: NotRequired[list[str]]
-    log: NotRequired[str]
-    cause: NotRequired[str]
-    detail: NotRequired[str]
-    duration_s: NotRequired[Number | None]
-    exit_code: NotRequired[int | None]
+def _or_none(check: Check) -> Check:
+    return lambda value: "" if value is None else check(value)
 
 
-class Text(TypedDict):
-    text: str
+def _one_of(*names: str) -> Check:
+    return _type("is none of " + ", ".join(names), lambda value: value in names)
 
 
-class Metrics(TypedDict):
-    metrics: NotRequired[dict[str, Table]]
-    scope: NotRequired[str]
-    benchmark: NotRequired[Table]
-    soak: NotRequired[Table]
+def _every(check: Check) -> Check:
+    """A list of such values."""
+
+    def look(value: object) -> str:
+        if not isinstance(value, list):
+            return "is no list"
+        return next((why for one in value if (why := check(one))), "")
+
+    return look
 
 
-class Criterion(TypedDict):
-    metric: NotRequired[str]
-    verdict: Judged
-    why: str
+def _fields(must: Mapping[str, Check] | None = None, **may: Check) -> Check:
+    """A table with all fields of `must`, and those of `may` where they are there; others pass."""
+    known = {**(must or {}), **may}
+
+    def look(value: object) -> str:
+        if not isinstance(value, dict):
+            return "is no table"
+        for name in must or {}:
+            if name not in value:
+                return f"{name} is missing"
+        for name, check in known.items():
+            if name in value and (why := check(value[name])):
+                return f"{name} {why}"
+        return ""
+
+    return look
 
 
-class VerdictOf(TypedDict):
-    verdict: Judged
-    outcome: NotRequired[str]
-    overridden: NotRequired[str]
-    evidence: NotRequired[str]
-    criteria: NotRequired[list[Criterion]]
+TEXT = _type("is no text", lambda value: isinstance(value, str))
+FLAG = _type("is neither true nor false", lambda value: isinstance(value, bool))
+TABLE = _type("is no table", lambda value: isinstance(value, dict))
+NUMBER = _type("is no number", lambda value: _number(value, -1e18, 1e18))
+AT = _type("is no time", lambda value: _number(value, 0, LATEST))
+COUNT = _type("is no count", lambda value: _whole(value, 2**31))
+TICKS = _type("is no count", lambda value: _whole(value, 2**63))
+CODE = _type("is no whole number", lambda v: isinstance(v, int) and not isinstance(v, bool))
+TEXTS, TABLES = _every(TEXT), _every(TABLE)
+MAYBE = _or_none(NUMBER)
+JUDGED = _one_of("GO", "NO-GO", "HOLD")
+TABLES_BY_NAME = _type(
+    "is no table of tables",
+    lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
+)
+STEP = _fields(
+    {"id": TEXT, "title": TEXT, "phase": TEXT, "kind": TEXT},
+    takes_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS, lessons=TEXTS,
+)  # fmt: skip
+CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT)
+MOVED = _fields({"gate": TEXT, "words": TEXT, "who": TEXT, "why": TEXT})
 
-
-class EnvelopeOf(TypedDict):
-    envelope: Table
-
-
-class PeaksOf(TypedDict):
-    host: NotRequired[Table]
-    gpu: NotRequired[dict[str, Table]]
-
-
-class Moved(TypedDict):
-    gate: str
-    words: str
-    who: str
-    why: str
-
-
-class Targets(TypedDict):
-    targets: list[Table]
-    moved: NotRequired[list[Moved]]
-
-
-class Doubt(TypedDict):
-    verdict: Judged
-    words: str
-
-
-class VerbOf(TypedDict):
-    verb: str
-    who: str
-    why: NotRequired[str]
-    args: NotRequired[Table]
-
-
-class Input(TypedDict):
-    name: str
-    value: str
-
-
-class Outage(TypedDict):
-    down: bool
-    restore_s: NotRequired[Number | None]
-
-
-class Rung(TypedDict):
-    t: NotRequired[Number]
-    rung: NotRequired[str]
-    state: NotRequired[str]
-    detail: NotRequired[str]
-    trigger: NotRequired[str]
-
-
-class Guard(TypedDict):
-    kind: str
-    words: str
-    at: NotRequired[At | None]
-    cause: NotRequired[str]
-    reasons: NotRequired[list[str]]
-    killed: NotRequired[list[Table]]
-    window: NotRequired[Table]
-    curve: NotRequired[Table]
-    limit: NotRequired[Table]
-
-
-class Serving(TypedDict):
-    tok_s: NotRequired[Number | None]
-    degraded: NotRequired[bool]
-    reference: NotRequired[Number | None]
-
-
-class Service(TypedDict):
-    service: str
-    alive: bool
-    kind: NotRequired[str]
-    container: NotRequired[str]
-    name: NotRequired[str]
-    pid: NotRequired[Pid]
-    start: NotRequired[int]
-
-
-class Cutover(TypedDict):
-    what: str
-    service: NotRequired[str]
-    url: NotRequired[str]
-    to: NotRequired[str]
-
-
-class Finished(TypedDict):
-    pass
-
-
-KINDS: dict[str, type] = {
-    "run.created": Created, "run.state": StateOfRun, "run.note": Text, "run.finished": Finished,
-    "step.state": StateOfStep, "step.say": Text, "metrics": Metrics, "verdict": VerdictOf,
-    "envelope": EnvelopeOf, "peaks": PeaksOf, "targets": Targets, "doubt": Doubt, "verb": VerbOf,
-    "input": Input, "outage": Outage, "rung": Rung, "guard": Guard, "serving": Serving,
-    "service": Service, "cutover": Cutover,
+KINDS: dict[str, Check] = {
+    "run.created": _fields(
+        run_id=TEXT, title=TEXT, objective=TEXT, playbook=TEXT, digest=TEXT, site=TEXT,
+        owner=TEXT, version=TEXT, inputs=TABLE, lessons=TEXTS, restore_s=MAYBE, machine=TABLE,
+        baseline=TABLE, targets=TABLES, lint=TABLES, rehearsal=_or_none(TABLE),
+        steps=_every(STEP),
+    ),
+    "run.state": _fields({"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT),
+    "run.note": _fields({"text": TEXT}),
+    "run.finished": _fields(),
+    "step.state": _fields(
+        {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
+        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
+    ),
+    "step.say": _fields({"text": TEXT}),
+    "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=TABLE, soak=TABLE),
+    "verdict": _fields(
+        {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
+        criteria=_every(CRITERION),
+    ),
+    "envelope": _fields({"envelope": TABLE}),
+    "peaks": _fields(host=TABLE, gpu=TABLES_BY_NAME),
+    "targets": _fields({"targets": TABLES}, moved=_every(MOVED)),
+    "doubt": _fields({"verdict": JUDGED, "words": TEXT}),
+    "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
+    "input": _fields({"name": TEXT, "value": TEXT}),
+    "outage": _fields({"down": FLAG}, restore_s=MAYBE),
+    "rung": _fields(t=NUMBER, rung=TEXT, state=TEXT, detail=TEXT, trigger=TEXT),
+    "guard": _fields(
+        {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,
+        window=TABLE, curve=TABLE, limit=TABLE,
+    ),
+    "serving": _fields(tok_s=MAYBE, degraded=FLAG, reference=MAYBE),
+    "service": _fields(
+        {"service": TEXT, "alive": FLAG},
+        kind=TEXT, container=TEXT, name=TEXT, pid=COUNT, start=TICKS,
+    ),
+    "cutover": _fields({"what": TEXT}, service=TEXT, url=TEXT, to=TEXT),
 }  # fmt: skip
-
-
-class Head(TypedDict):
-    """What every event has beside its data."""
-
-    at: At
-    kind: str
-    step: str
-    attempt: Annotated[int, Field(ge=0, lt=2**31)]
+HEAD = _fields({"at": AT, "kind": TEXT, "step": TEXT, "attempt": COUNT})
+"""What every event has beside its data."""
 
 
 def what_is_odd(
     at: object, kind: object, step: object, attempt: object, data: object, version: int
 ) -> str:
     """Why a row is no event of this schema, in a line; "" when it is one."""
-    head = {"at": at, "kind": kind, "step": step, "attempt": attempt}
-    why = _why(Head, head)
+    why = HEAD({"at": at, "kind": kind, "step": step, "attempt": attempt})
     if not why and kind not in KINDS:
         why = "nobody here knows this kind"
     if not why and data is None:
         why = "its data is no JSON object, or one that is too long or too deep"
-    why = why or _why(KINDS[str(kind)], data)
-    if not why:
-        return ""
+    why = why or KINDS[str(kind)](data)
+    return senseless(kind, why, version) if why else ""
+
+
+def senseless(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
+    """The line of trouble for an event that readers pass over."""
     newer = f"; the journal is of version {version}, this program knows {SCHEMA_VERSION}"
-    said = ascii(kind)[1:-1][:40]
+    said = ascii(kind).strip("'")[:40]
     return f"an event of the journal makes no sense: {said}: {why}" + (
         newer if version > SCHEMA_VERSION else ""
     )
-
-
-def _why(kind: type, value: object) -> str:
-    try:
-        _adapter(kind).validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ascii(".".join(map(str, first["loc"])))[1:-1]
-        return f"{where[:60]}: {first['msg'][:120]}"
-    return ""
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Built at the first event of its kind: a reader of few events does not wait for the rest."""
-    return TypeAdapter(with_config(ConfigDict(strict=True))(kind))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, Exit
 from console.journal.schema import DEEPEST, SCHEMA_VERSION, what_is_odd
 
 MOST = 4_000_000
@@ -32,6 +32,12 @@ CREATE TABLE IF NOT EXISTS event (
 
 class JournalError(ConsoleError):
     """The journal cannot be written or read; no step starts without it."""
+
+
+class NewerJournal(JournalError):
+    """A newer program began it: it can be read as far as it is understood, and not gone on with."""
+
+    exit_code = Exit.USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,12 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA busy_timeout=2000")
-            _refuse_newer(self._db, path)
+            _refuse_newer(_version(self._db), path)
             self._db.execute(_CREATE)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except NewerJournal:
+            self._db.close()
+            raise
         except sqlite3.Error as error:
             raise JournalError("the journal cannot be opened", str(error), f"{path}") from error
 
@@ -134,12 +143,20 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _refuse_newer(db: sqlite3.Connection, path: Path) -> None:
-    """A journal that a newer program began is not gone on with. Raises JournalError."""
-    version = _version(db)
+def check_version(path: Path) -> None:
+    """Raises NewerJournal where a newer program began it, JournalError where it cannot be read."""
+    reader = Reader(path)
+    try:
+        reader.since(2**62)
+    finally:
+        reader.close()
+    _refuse_newer(reader.version, path)
+
+
+def _refuse_newer(version: int, path: Path) -> None:
+    """A journal that a newer program began is not gone on with. Raises NewerJournal."""
     if version > SCHEMA_VERSION:
-        db.close()
-        raise JournalError(
+        raise NewerJournal(
             f"the journal is of version {version}, and this program writes {SCHEMA_VERSION}",
             f"{path}", "go on with the program that began the run",
         )  # fmt: skip

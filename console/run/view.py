@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from console.journal.schema import senseless
 from console.journal.store import Event
 from console.run.state import ENDS, Decision, RunState, StepState
+from console.text import one_line
 
 
 @dataclass(slots=True)
@@ -185,14 +187,19 @@ class RunView:
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
-    """Apply events to a view (a new one without), in order; an odd one is a line of trouble."""
+    """Apply events to a view (a new one without), in order; an odd one is a line of trouble, and
+    so is one that the schema lets through and no reader can use."""
     view = view or RunView()
     for event in events:
         handler = _HANDLERS.get(event.kind)
         if event.odd:
             view.trouble.append(event.odd)
         elif handler is not None:
-            handler(view, event)
+            try:
+                handler(view, event)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                words = one_line(f"{type(error).__name__} {error}", 120)
+                view.trouble.append(senseless(event.kind, words))
         view.seq = max(view.seq, event.seq)
     return view
 

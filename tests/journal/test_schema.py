@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.journal.schema import KINDS, SCHEMA_VERSION
-from console.journal.store import Journal, JournalError, Reader
+from console.journal.store import Event, Journal, NewerJournal, Reader
 from console.run.report import as_json, markdown
 from console.run.view import fold
 from console.viewer.cleaned import cleaned_event
@@ -36,8 +36,9 @@ def written(path: Path, rows: list[list[Any]], version: int = SCHEMA_VERSION) ->
         for _, *head, data in rows:
             text = data if isinstance(data, str) else json.dumps(data)
             db.execute(
-                "INSERT INTO event (at, kind, step, attempt, data) VALUES (?, ?, ?, ?, ?)",
-                (*head, text),
+                "INSERT INTO event (at, kind, step, attempt, data) VALUES (?, ?, ?, ?,"
+                " CAST(? AS TEXT))",
+                (*head, text.encode("utf-8", "surrogatepass")),
             )
         db.execute(f"PRAGMA user_version={version}")
     return path
@@ -53,8 +54,17 @@ def test_a_released_journal_has_no_odd_event(released: Path, tmp_path: Path) -> 
 def test_a_newer_journal_is_read_and_not_gone_on_with(tmp_path: Path) -> None:
     path = written(tmp_path / "j.db", [[1, 1.0, "later", "", 0, {}]], SCHEMA_VERSION + 1)
     assert len(fold(Reader(path)).trouble) == 1
-    with pytest.raises(JournalError):
+    with pytest.raises(NewerJournal):
         Journal(path)
+
+
+def test_an_event_that_no_reader_can_use_is_a_line_of_trouble() -> None:
+    view = fold([Event(1, 1.0, "run.state"), Event(2, 1.0, "run.state", data={"state": "running"})])
+    assert (str(view.state), view.seq, len(view.trouble)) == ("running", 2, 1)
+    view.trouble[:] = ["first", *("later" for _ in range(100))]
+    assert as_json(view)["trouble"][0] == "first"
+    assert "first" in markdown(view)
+    assert markdown(view).count("later") < 100
 
 
 def spoil(value: Any, dice: random.Random) -> Any:
