@@ -97,8 +97,12 @@ class Follow:
                 return
             raise error
         for event in events:
+            known = len(self.view.trouble)
             fold([event], self.view)
-            self._print(event)
+            if senseless := self.view.trouble[known:]:
+                self._line(f"        {clean(senseless[0], 300)}")
+            else:
+                self._print(event)
         if self.interactive and (events or not self.seen):
             self._see()
 
@@ -166,9 +170,6 @@ class Follow:
         print(text, file=self.out, flush=True)
 
     def _print(self, event: Event) -> None:
-        if event.odd:
-            self._line(f"        {clean(event.odd, 300)}")
-            return
         printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
         if printer is not None:
             printer(event)
