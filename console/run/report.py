@@ -220,8 +220,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": lessons(view, list(found.gauges)),
-        "trouble": view.trouble[:TROUBLE],
-        "charts": [chart.name for chart in found.charts],
+        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
     }  # fmt: skip
 
 
