@@ -68,7 +68,7 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run as its journal tells it; `trouble` where it cannot be read."""
+    """One run as its journal tells it; `trouble` where it cannot be read, or not all."""
 
     run: RunDir
     view: RunView | None
@@ -232,4 +232,4 @@ def _seen(run: RunDir) -> Seen:
         return Seen(run, None, runner_alive(run), str(error))
     finally:
         reader.close()
-    return Seen(run, view, runner_alive(run))
+    return Seen(run, view, runner_alive(run), one_line(next(iter(view.trouble), ""), 160))
