@@ -107,7 +107,13 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
     tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
-    tell.add_argument("--step", default="", help="only if this is the current step")
+    tell.add_argument("--step", help="only if this is the current step")
+    tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
+    tell.add_argument(
+        "--evidence",
+        metavar="HASH",
+        help="only if the evidence is still this",
+    )
     runner = _add(commands, "runner", "runner:runner", "(internal)", hidden=True)
     runner.add_argument("run")
     runner.add_argument("--ready-fd", type=int, default=-1)

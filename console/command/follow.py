@@ -23,6 +23,7 @@ from console.run.view import RunView, fold
 from console.text import clean
 from console.units import format_duration
 from console.viewer.attendance import Attendance
+from console.viewer.verbs import bound
 
 POLL_S = 0.1
 ATTEND_S = 1.0
@@ -52,6 +53,9 @@ class Follow:
         self.attended = 0.0
         self.attendance = Attendance()
         self.dead_since: float | None = None
+        self.seen: dict[str, Any] = {}
+        """Where the runner stood when the newest line was printed, in its own words; verbs are
+        bound to it. Empty while it has gone on and the lines have not."""
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""
@@ -93,8 +97,28 @@ class Follow:
                 return
             raise error
         for event in events:
+            known = len(self.view.trouble)
             fold([event], self.view)
-            self._print(event)
+            if senseless := self.view.trouble[known:]:
+                self._line(f"        {clean(senseless[0], 300)}")
+            else:
+                self._print(event)
+        if self.interactive and (events or not self.seen):
+            self._see()
+
+    def _see(self) -> None:
+        """Take note of where the runner stands while it stands where the lines say: a verb that is
+        typed now is for this, however late it is sent."""
+        self.seen = {}
+        with contextlib.suppress(ConsoleError, OSError):
+            said = control.send(self.run.socket, {"verb": "status"}, ATTEND_S)
+            if said.get("state") == str(self.view.state) and self._shown(said):
+                self.seen = said
+
+    def _shown(self, said: dict[str, Any]) -> bool:
+        """Whether the lines have come to the attempt that the runner speaks of."""
+        step = self.view.step(str(said.get("step")))
+        return step is not None and said.get("attempt") in (0, step.attempt)
 
     def _over(self) -> bool:
         """Whether nothing more will come: finished, or the runner is gone for good."""
@@ -123,16 +147,16 @@ class Follow:
     def _verb(self, line: str) -> None:
         try:
             words = shlex.split(line)
-            now = control.send(self.run.socket, {"verb": "status"})
+            now = self.seen
             inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and words[0] == "retry")
             rest = [w for w in words[1:] if w not in [f"{k}={v}" for k, v in inputs.items()]]
             confirm = now.get("confirm") or ""
             given = rest.pop(0) if confirm and words[0] == "approve" and rest else ""
             answer = control.send(
                 self.run.socket,
-                {"verb": words[0], "why": " ".join(rest), "step": now["step"],
-                 "attempt": now["attempt"], "evidence": now["evidence"],
-                 "args": {"inputs": inputs, "confirm": given}},
+                {"verb": words[0], "why": " ".join(rest),
+                 "args": {"inputs": inputs, "confirm": given},
+                 **bound(words[0], self.view.state, now)},
             )  # fmt: skip
         except (ValueError, ConsoleError) as error:
             self._line(f"  {error}")

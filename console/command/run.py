@@ -19,6 +19,7 @@ from console.run.resume import resume as go_on
 from console.run.state import ENDS, RunState
 from console.text import clean
 from console.units import parse_duration
+from console.viewer.verbs import BINDS, bound
 
 if TYPE_CHECKING:  # a verb has to be quick: what reads files is imported where it is used
     from console.playbook.model import Playbook
@@ -104,16 +105,18 @@ def abort(args: Namespace) -> int:
 
 
 def tell(args: Namespace) -> int:
-    """One verb, acknowledged; bound to what `status` says now unless --step is given."""
+    """One verb, acknowledged; bound to where the run stands when the command starts, or to what
+    --step, --attempt and --evidence say the operator saw."""
     found = _live_run(args.run)
     if args.verb == "status":
         print(json.dumps(control.send(found.socket, {"verb": "status"}), indent=1))
         return int(Exit.OK)
+    seen = {name: getattr(args, name) for name in BINDS if getattr(args, name) is not None}
     now = control.send(found.socket, {"verb": "status"})
     message: dict[str, Any] = {
-        "verb": args.verb, "why": args.reason, "step": args.step or now["step"],
-        "attempt": now["attempt"], "evidence": now["evidence"],
+        "verb": args.verb, "why": args.reason,
         "args": {"inputs": inputs_of(args.input), "confirm": args.confirm},
+        **bound(args.verb, RunState(now["state"]), now), **seen,
     }  # fmt: skip
     answer = _send(found, message)
     if args.json:

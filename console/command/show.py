@@ -21,8 +21,8 @@ from console.run.guard_curve import crossed
 from console.run.guard_words import deeds, event_words, value_words
 from console.run.liveness import ladder_busy, runner_alive
 from console.run.read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
+from console.run.report import TROUBLE, evidence, markdown, sign, write_copy
 from console.run.report import as_json as reported
-from console.run.report import evidence, markdown, sign, write_copy
 from console.run.state import exit_code, possible_verbs
 from console.run.view import GuardEvent, RunView
 from console.services.logfile import read_last
@@ -87,6 +87,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
+    for text in view.trouble[:TROUBLE]:
+        print(clean(text, 300))
     for text in [*_now(guard), *way_on(run, view, state)]:
         print(text)
     phase = ""

@@ -68,7 +68,7 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run as its journal tells it; `trouble` where it cannot be read."""
+    """One run as its journal tells it; `trouble` where it cannot be read, or not all."""
 
     run: RunDir
     view: RunView | None
@@ -228,9 +228,8 @@ def _seen(run: RunDir) -> Seen:
     reader = Reader(cast(Path, run.journal))
     try:
         view = fold(reader.since(0))
-    except (ConsoleError, KeyError, ValueError, TypeError) as error:  # a journal of another make
-        words = str(error) if isinstance(error, ConsoleError) else f"its journal says: {error!r}"
-        return Seen(run, None, runner_alive(run), words)
+    except ConsoleError as error:
+        return Seen(run, None, runner_alive(run), str(error))
     finally:
         reader.close()
-    return Seen(run, view, runner_alive(run))
+    return Seen(run, view, runner_alive(run), one_line(next(iter(view.trouble), ""), 160))

@@ -113,10 +113,10 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
     broken = False
     for one in seen:
         tail = one.run.id[-4:]
-        if one.view is None:
+        if one.trouble:
             broken = True
             yield check.warning(f"{one.run.id}: {one.trouble}")
-        elif word_of(one.run, one.view, one.alive) == INTERRUPTED:
+        if one.view is not None and word_of(one.run, one.view, one.alive) == INTERRUPTED:
             broken = True
             hint = f"omni-console resume {tail} goes on; omni-console rollback ends it"
             if one.view.outage:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, Exit
+from console.journal.schema import DEEPEST, SCHEMA_VERSION, what_is_odd
 
-SCHEMA_VERSION = 1
+MOST = 4_000_000
+"""Characters of an event's data; a longer one was not written by this program."""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS event (
   seq INTEGER PRIMARY KEY,
@@ -32,9 +34,16 @@ class JournalError(ConsoleError):
     """The journal cannot be written or read; no step starts without it."""
 
 
+class NewerJournal(JournalError):
+    """A newer program began it: it can be read as far as it is understood, and not gone on with."""
+
+    exit_code = Exit.USAGE
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `at`: Unix seconds. `data`: JSON-able, clean text only."""
+    """One thing that happened. `at`: Unix seconds. `data`: JSON-able, clean text only; its fields
+    are those of console.journal.schema, unless `odd` says in a line why they are not."""
 
     seq: int
     at: float
@@ -42,6 +51,7 @@ class Event:
     step: str = ""
     attempt: int = 0
     data: dict[str, Any] = field(default_factory=dict)
+    odd: str = field(default="", compare=False)
 
 
 class Journal:
@@ -53,8 +63,12 @@ class Journal:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA busy_timeout=2000")
+            _refuse_newer(_version(self._db), path)
             self._db.execute(_CREATE)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except NewerJournal:
+            self._db.close()
+            raise
         except sqlite3.Error as error:
             raise JournalError("the journal cannot be opened", str(error), f"{path}") from error
 
@@ -82,6 +96,8 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.version = SCHEMA_VERSION
+        """Of the schema that the file was written with; known when it was read."""
         self._db: sqlite3.Connection | None = None
 
     def since(self, seq: int) -> list[Event]:
@@ -96,7 +112,7 @@ class Reader:
                 raise JournalError("the journal cannot be read", str(error)) from error
             finally:
                 self.close()
-        return [Event(r[0], r[1], r[2], r[3], r[4], _data(r[5])) for r in rows]
+        return [_event(row, self.version) for row in rows]
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.since(0))
@@ -111,16 +127,71 @@ class Reader:
             if not self.path.exists():
                 raise sqlite3.OperationalError("no journal file")
             self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)
+            # bytes that are no text make one event odd, and not the file unreadable
+            self._db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
             self._db.execute("PRAGMA busy_timeout=1000")
+        self.version = _version(self._db)
         return self._db.execute(
-            "SELECT seq, at, kind, step, attempt, data FROM event WHERE seq > ? ORDER BY seq",
-            (seq,),
+            "SELECT seq, at, substr(kind, 1, 200), substr(step, 1, 200), attempt,"
+            " CASE WHEN length(data) <= ? THEN data END"
+            " FROM event WHERE seq > ? ORDER BY seq",
+            (MOST, seq),
         ).fetchall()
 
 
-def _data(text: str) -> dict[str, Any]:
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def check_version(path: Path) -> None:
+    """Raises NewerJournal where a newer program began it, JournalError where it cannot be read."""
+    reader = Reader(path)
     try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        reader.since(2**62)
+    finally:
+        reader.close()
+    _refuse_newer(reader.version, path)
+
+
+def _refuse_newer(version: int, path: Path) -> None:
+    """A journal that a newer program began is not gone on with. Raises NewerJournal."""
+    if version > SCHEMA_VERSION:
+        raise NewerJournal(
+            f"the journal is of version {version}, and this program writes {SCHEMA_VERSION}",
+            f"{path}", "go on with the program that began the run",
+        )  # fmt: skip
+
+
+def _event(row: tuple[Any, ...], version: int) -> Event:
+    """A row as an event; one that the schema does not have says so, and readers pass it over."""
+    seq, at, kind, step, attempt, text = row
+    data = _data(text)
+    sound = data if _sound(data, DEEPEST) else None
+    odd = what_is_odd(at, kind, step, attempt, sound, version)
+    if not odd:
+        assert data is not None
+        return Event(seq, at, kind, step, attempt, data)
+    kind, step = (
+        one.encode("utf-8", "replace").decode() if isinstance(one, str) else ""
+        for one in (kind, step)
+    )
+    at = at if isinstance(at, float) else 0.0
+    return Event(seq, at, kind, step, attempt if isinstance(attempt, int) else 0, data or {}, odd)
+
+
+def _data(text: object) -> dict[str, Any] | None:
+    """A JSON object; None where there is none."""
+    try:
+        value = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _sound(value: object, depth: int) -> bool:
+    """Whether it ends, and its whole numbers are no longer than stored ones. Readers clean text."""
+    if isinstance(value, dict):
+        return depth > 0 and all(_sound(one, depth - 1) for one in value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_sound(one, depth - 1) for one in value)
+    return not isinstance(value, int) or abs(value) < 2**63

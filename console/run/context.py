@@ -94,11 +94,14 @@ class Context:
             self.guard.outage(self.view.outage)
 
     def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
-        """Go to a state of the run: in the journal, and where verbs are judged."""
+        """Go to a state of the run: where verbs are judged, then in the journal.
+
+        In this order: whoever reads of the new state in the journal may answer it at once.
+        """
         if self.view.state is not state:
             check_transition(self.view.state, state)
-        self.record("run.state", state=str(state), reason=reason, detail=detail)
         self.desk.set(state=state, reason=reason)
+        self.record("run.state", state=str(state), reason=reason, detail=detail)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""

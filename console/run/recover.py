@@ -79,6 +79,8 @@ def _recorded(context: Context) -> dict[str, Handle]:
                 entry.name, entry.kind, entry.container, entry.name, entry.pid, entry.start
             )
     for name, data in context.view.services.items():
+        if "kind" not in data:  # nobody can say what it is: what live.jsonl knows of it stands
+            continue
         handles[name] = Handle(
             name, data["kind"], data.get("container", ""), data.get("name", ""),
             data.get("pid", 0), data.get("start", 0),

@@ -55,6 +55,10 @@ __all__ = [
 ]
 
 
+TROUBLE = 20
+"""Lines about events that make no sense that a report has, at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What stands beside the journal: the machine over the run, and the charts made of it all."""
@@ -127,6 +131,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
         lines += ["The gauges over the run are not there any more: no chart.", ""]
     lines += [*host_lines(view), *step_lines(view), *failures(view), *ran_lines(view)]
     lines += verb_lines(view)
+    lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", lessons(view, list(found.gauges)))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -215,7 +220,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": lessons(view, list(found.gauges)),
-        "charts": [chart.name for chart in found.charts],
+        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
     }  # fmt: skip
 
 

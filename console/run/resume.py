@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.errors import ConsoleError, UsageError
+from console.journal.store import NewerJournal, check_version
 from console.run.directory import RunDir
 from console.run.launch import Detachment, launch
 from console.run.liveness import runner_alive
@@ -12,11 +13,15 @@ from console.text import clean
 
 
 def check_resume(run: RunDir, from_step: str = "") -> None:
-    """Raises UsageError when this run is not one to go on with."""
+    """Raises UsageError when this run is not one to go on with, NewerJournal when a newer program
+    began it."""
     alive, word = runner_alive(run), ""
     try:
         view = read_view(run)
         word = word_of(run, view, alive)
+        check_version(run.journal)
+    except NewerJournal:
+        raise
     except ConsoleError:
         view = RunView()
     if alive:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from console.journal.schema import senseless
 from console.journal.store import Event
 from console.run.state import ENDS, Decision, RunState, StepState
+from console.text import one_line
 
 
 @dataclass(slots=True)
@@ -109,6 +111,8 @@ class RunView:
     switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    """What of the journal makes no sense, a line each; see console.journal.schema."""
     finished: bool = False
     """The last event is there: `finally` steps and report included."""
     seq: int = 0
@@ -183,12 +187,19 @@ class RunView:
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
-    """Apply events to a view (a new one without), in order; unknown kinds are passed over."""
+    """Apply events to a view (a new one without), in order; an odd one is a line of trouble, and
+    so is one that the schema lets through and no reader can use."""
     view = view or RunView()
     for event in events:
         handler = _HANDLERS.get(event.kind)
-        if handler is not None:
-            handler(view, event)
+        if event.odd:
+            view.trouble.append(event.odd)
+        elif handler is not None:
+            try:
+                handler(view, event)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                words = one_line(f"{type(error).__name__} {error}", 120)
+                view.trouble.append(senseless(event.kind, words))
         view.seq = max(view.seq, event.seq)
     return view
 
@@ -201,7 +212,9 @@ def _created(view: RunView, event: Event) -> None:
     view.inputs = dict(data.get("inputs", {}))
     view.restore_s = data.get("restore_s")
     view.header = data
-    view.steps = [StepView(**row) for row in data.get("steps", [])]
+    known = {one.name for one in fields(StepView)}
+    rows = data.get("steps", [])
+    view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
 
 
 def _envelope(view: RunView, event: Event) -> None:

@@ -107,6 +107,7 @@ def _of(run: RunDir, view: RunView) -> RunRow:
         created=view.created,
         took_s=view.ended - view.created if view.ended else None,
         owner=clean(view.owner, 60),
+        problem=one_line(view.trouble[0], 160) if view.trouble else "",
     )
 
 

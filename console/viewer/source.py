@@ -107,15 +107,8 @@ class Source:
         except ConsoleError as error:
             self.trouble = one_line(str(error))
             return
-        self.trouble = ""
-        for event in events:
-            try:
-                fold([cleaned_event(event)], self.view)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                # one event of another version must not hide all that came before and after
-                words = one_line(f"{event.kind}: {type(error).__name__} {error}", 120)
-                self.trouble = f"an event of the journal makes no sense: {words}"
-                self.view.seq = max(self.view.seq, event.seq)
+        fold(map(cleaned_event, events), self.view)
+        self.trouble = one_line(self.view.trouble[-1], 200) if self.view.trouble else ""
 
     def _look_ladder(self) -> None:
         changed = self._changed("ladder", self.run.ladder)
@@ -172,6 +165,7 @@ def copy_of(view: RunView) -> RunView:
         benchmarks=dict(view.benchmarks),
         verdicts=list(view.verdicts),
         verbs=list(view.verbs),
+        trouble=list(view.trouble),
         rungs=list(view.rungs),
         services=dict(view.services),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from console.actions import action
-from console.errors import ConsoleError
+from console.errors import ConsoleError, ControlError
 from console.run import control
 from console.run.directory import RunDir
 from console.run.read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
@@ -39,11 +40,8 @@ def ask(
     message: dict[str, Any] = {
         "verb": verb, "why": why, "args": {"inputs": dict(inputs or {}), "confirm": confirm},
     }  # fmt: skip
-    if not _for_the_whole(snapshot, verb):
-        if not all(name in snapshot.desk for name in BINDS):
-            return "the runner has not said yet where it stands; try again"
-        message |= {name: snapshot.desk[name] for name in BINDS}
     try:
+        message |= bound(verb, snapshot.view.state, snapshot.desk)
         answer = control.send(snapshot.run.socket, message)
     except (ConsoleError, OSError, TypeError, ValueError) as error:
         return one_line(str(error), 300)
@@ -74,7 +72,7 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
         return f"the run has ended ({_said(state)})"
     if verb not in possible_verbs(state, reason):
         return _sentence(snapshot, verb)
-    if _for_the_whole(snapshot, verb):
+    if _for_the_whole(state, verb):
         return ""
     if snapshot.silent:
         return "the runner lives but does not answer; " + (
@@ -95,10 +93,22 @@ def resume(run: RunDir, from_step: str = "") -> None:
     go_on(run, from_step)
 
 
-def _for_the_whole(snapshot: Snapshot, verb: str) -> bool:
+def bound(verb: str, state: RunState, desk: Mapping[str, Any]) -> dict[str, Any]:
+    """What a verb names of what its operator saw: the run's `state` and the runner's own word.
+
+    Nothing for a verb that means the same at the next step. Raises ControlError where the runner
+    has not said yet where it stands.
+    """
+    if _for_the_whole(state, verb):
+        return {}
+    if not all(name in desk for name in BINDS):
+        raise ControlError("the runner has not said yet where it stands; try again")
+    return {name: desk[name] for name in BINDS}
+
+
+def _for_the_whole(state: RunState, verb: str) -> bool:
     """Whether a verb is for the run and not for where it stands."""
-    running = snapshot.view.state is RunState.RUNNING
-    return verb in WHOLE or (running and verb in ("auto", "continue"))
+    return verb in WHOLE or (state is RunState.RUNNING and verb in ("auto", "continue"))
 
 
 def _why_no_resume(snapshot: Snapshot) -> str:

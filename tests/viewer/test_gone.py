@@ -10,6 +10,7 @@ import pytest
 
 from console import cli
 from console.errors import Exit
+from console.journal.schema import SCHEMA_VERSION
 from console.journal.store import Journal
 from console.rollback import proof
 from console.run.directory import RunDir, RunMeta, create
@@ -42,6 +43,21 @@ def test_a_run_that_never_began(hand: Make, capsys: Capture, named: bool) -> Non
     assert cli.main(["attach", run.id]) == Exit.HOLD
     assert "omni-console resume" not in capsys.readouterr().out
     assert cli.main(["resume", run.id]) == Exit.USAGE
+
+
+def test_a_journal_of_a_newer_program_is_shown_and_not_gone_on_with(
+    hand: Make, capsys: Capture
+) -> None:
+    made = hand()
+    made.state("running")
+    made.add("later", what=1)
+    made.journal._db.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    assert cli.main(["resume", made.run.id]) == Exit.USAGE
+    assert f"version {SCHEMA_VERSION + 1}" in capsys.readouterr().err
+    assert not made.run.live.exists(), "no runner was started"
+    assert cli.main(["show", made.run.id]) == Exit.HOLD
+    told = capsys.readouterr().out
+    assert told.count("makes no sense") == 1
 
 
 def test_a_run_whose_journal_is_lost_has_begun() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
+from console import cli
 from console.actions import action
-from console.errors import UsageError
+from console.command.follow import Follow
+from console.errors import Exit, UsageError
 from console.run.control import Desk, Verb
 from console.run.state import VERBS, RunState, possible_verbs
 from console.run.view import RunView, StepView
@@ -145,3 +148,29 @@ def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:
     made.server.close()
     assert ask(seen, "approve").startswith("the runner does not answer")
     assert ask(Snapshot(), "abort")
+
+
+def test_a_verb_that_is_typed_is_for_the_lines_above_it(waiting: Waiting) -> None:
+    made, desk, _ = waiting
+    out = io.StringIO()
+    follow = Follow(made.run, out, interactive=False)
+    follow.interactive = True
+    follow._read()
+    desk.set(evidence="e2")
+    follow._verb("approve")
+    assert (taken(desk), "the run has moved on" in out.getvalue()) == ([], True)
+    made.state("waiting_approval", detail="and now?")
+    follow._read()
+    follow._verb("approve")
+    follow.reader.close()
+    assert [verb.args["evidence"] for verb in taken(desk)] == ["e2"]
+
+
+def test_tell_is_for_what_its_operator_saw(waiting: Waiting) -> None:
+    made, desk, _ = waiting
+    seen = ["tell", made.run.id, "approve", "--step", "two", "--attempt", "1", "--evidence"]
+    desk.set(evidence="e2")
+    assert cli.main([*seen, "e1"]) == Exit.FAILED
+    assert taken(desk) == []
+    assert cli.main([*seen, "e2"]) == Exit.OK
+    assert [verb.args["evidence"] for verb in taken(desk)] == ["e2"]

@@ -57,14 +57,15 @@ def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
 def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
     """Ask, and wait for approve or reject; `confirm` has to be typed where it is not empty."""
     desk, clock = context.desk, context.clock
-    context.record(
-        "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
-        until=clock.now() + expires_s,
-    )  # fmt: skip
-    desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
-    point("in_approval", attempt.step)
     deadline = clock.monotonic() + expires_s
+    # before the journal says so: whoever reads the question there may answer it at once
+    desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
     try:
+        context.record(
+            "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
+            until=clock.now() + expires_s,
+        )  # fmt: skip
+        point("in_approval", attempt.step)
         while True:
             attempt.remaining()
             try:

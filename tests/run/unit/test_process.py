@@ -14,8 +14,11 @@ from console.errors import ConsoleError, Exit
 from console.guard import sheet as sheets
 from console.rollback.report import Result
 from console.run import process as runners
+from console.run.control import Verb
+from console.run.executors import approval
 from console.run.lock import HostLock, is_free
 from console.run.state import RunState
+from console.viewer.verbs import BINDS
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench, mine
 
@@ -134,3 +137,27 @@ def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: Clim
     assert run(bench, resume=True)[0] == Exit.BUSY
     assert climb.free == []
     held.release()
+
+
+# -- verbs that come at once -----------------------------------------------------------------------
+
+
+def test_who_reads_a_state_in_the_journal_may_answer_it_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, desk, append = bench.context, bench.context.desk, bench.context.journal.append
+    stood: list[tuple[str, RunState]] = []
+
+    def appended(at: float, kind: str, step: str, attempt: int, data: dict[str, Any]) -> int:
+        seq = append(at, kind, step, attempt, data)
+        stood.append((data.get("state", ""), desk.state))
+        if data.get("state") == "waiting_approval":
+            assert desk.ask(Verb("approve", "op"), {n: desk.status()[n] for n in BINDS}) == ""
+        return seq
+
+    monkeypatch.setattr(context.journal, "append", appended)
+    desk.set(step="up", attempt=1)
+    attempt: Any = SimpleNamespace(step="up", remaining=lambda: 1.0)
+    assert approval.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
+    context.enter(RunState.PAUSED, "operator")
+    assert [said for said, state in stood if said and said != state] == []
