@@ -104,9 +104,9 @@ def journal(run: RunDir, words: Words) -> Journal:
     add("run.state", state="running")
     add("step.state", "one", 1, state="running", effects=[words("effect of one")])
     add("metrics", "one", metrics={words("metric"): {"value": 1.0, "unit": words("unit")}})
-    row = {"metric": words("row's metric"), "verdict": words("row's verdict"), "why": words("row")}
+    row = {"metric": words("row's metric"), "verdict": "HOLD", "why": words("row")}
     add(
-        "verdict", "one", verdict=words("verdict"), outcome=words("outcome"), criteria=[row],
+        "verdict", "one", verdict="HOLD", outcome=words("outcome"), criteria=[row],
         overridden=words("overridden"),
     )  # fmt: skip
     add("step.state", "one", 1, state="succeeded", duration_s=1.0, detail=words("detail of one"))

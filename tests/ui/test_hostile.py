@@ -19,11 +19,10 @@ PASTED = "\x1b[200~{}\x1b[201~"
 SHOWN = {
     "HTTP answer", "argv", "by hand", "cause", "cell", "choice", "confirm", "ctx", "detail", "end",
     "file of a broken playbook", "form pasted", "home", "input name", "input title", "kind of one",
-    "last line", "lesson", "log file", "mode", "next line", "note", "objective", "old run", "phase",
+    "last line", "lesson", "log file", "next line", "note", "objective", "old run", "phase",
     "phase of one", "playbook title", "prompt", "question", "reason", "report", "report title",
-    "row's verdict", "run's playbook", "rung", "rung's state", "service log",
+    "run's playbook", "rung", "rung's state", "service log",
     "step output", "step title", "title of a broken one", "title of one", "unknown service",
-    "verdict",
 }  # fmt: skip
 """Places whose text has to have been on a screen, or the walk proves nothing."""
 BOOKS = {
