@@ -24,6 +24,10 @@ from console.units import format_duration
 
 PATIENCE_S = 15.0
 """The longest silence of a server."""
+SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
+"""A server that has begun to answer and brings fewer bytes than this in that time is given up."""
+HEADS = 256 * 1024
+"""The most that may come before the status of an answer, `100 Continue` and the like counted."""
 _HEAD = 4096
 """Bytes of one read until the status is known, and with it how many are wanted."""
 _END = 256
@@ -55,6 +59,10 @@ class Wire:
         self._pools: dict[str, httpcore.ConnectionPool] = {}
         self.exchanges = self.body_bytes = 0
         self.most = _HEAD
+        self._head: int | None = 0
+        """Bytes that came before the status; None once it is known."""
+        self._window: tuple[float, int] | None = None
+        """Since when how many bytes came; None before the first byte of an answer."""
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -68,17 +76,35 @@ class Wire:
             raise httpcore.ReadTimeout(words)
         return min(left, PATIENCE_S)
 
+    def took(self, count: int) -> None:
+        """Account for bytes that a read brought. Raises httpcore's errors for an answer that comes
+        too slowly, and for one that does not come to its status."""
+        now = self._clock.monotonic()
+        since, have = self._window or (now, 0)
+        have += count
+        if now - since >= SLOW_S:
+            if have < SLOW_BYTES:
+                raise httpcore.ReadTimeout(f"{have} bytes in {now - since:.0f} s in all")
+            since, have = now, 0
+        self._window = (since, have)
+        if self._head is not None:
+            self._head += count
+            if self._head > HEADS:
+                raise httpcore.RemoteProtocolError("the head of its answer does not end")
+
     def get(
         self, address: Address, headers: dict[str, str], wanted: Callable[[int], int]
     ) -> Answer:
         """GET, with at most `wanted(status)` bytes of the body. Raises GgufError."""
         self.exchanges += 1
         body = b""
+        self._head, self._window = 0, None
         try:
             self.most = _HEAD
             pairs = [("Host", address.authority), *headers.items()]
             pool = self._pool(address)
             with pool.stream("GET", _url(address), headers=pairs) as response:
+                self._head = None
                 found = {k.decode().lower(): v.decode("latin-1") for k, v in response.headers}
                 limit = wanted(response.status)
                 length = found.get("content-length", "")
@@ -184,7 +210,9 @@ class _Stream(httpcore.NetworkStream):
         self._wire, self._inner = wire, inner
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(min(max_bytes, self._wire.most), self._wire.left())
+        data = self._inner.read(min(max_bytes, self._wire.most), self._wire.left())
+        self._wire.took(len(data))
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._inner.write(buffer, self._wire.left())

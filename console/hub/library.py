@@ -14,7 +14,7 @@ import resource
 import sys
 from typing import Any
 
-MEMORY_LIMIT = 1 << 30
+MEMORY_LIMIT = 160 << 20
 READ_TIMEOUT_S = 15.0
 
 
@@ -69,5 +69,5 @@ def _error(error: Exception) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
     print(json.dumps(main(*sys.argv[1:4])))

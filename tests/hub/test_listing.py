@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 from typing import Any
 
@@ -11,6 +13,7 @@ from console.hub import errors, refusal
 from console.hub.listing import Listing, look_up, read
 from console.hub.reference import BadReference
 from console.hub.refusal import Asked
+from tests.gguf.server import serving
 from tests.testbed.hub import File, LocalHub, Repo, files
 
 MEMBERS = frozenset({"member"})
@@ -73,6 +76,19 @@ def test_a_server_that_drips_meets_the_deadline(hub: LocalHub) -> None:
         look_up("org/model", deadline_s=1.0)
     assert not hub.dripped.is_set(), "nobody waited for the minute that the answer takes"
     assert "within 1.00 s" in caught.value.title
+
+
+def test_an_answer_that_unpacks_to_more_than_memory_is_left() -> None:
+    with gzip.GzipFile(fileobj=(packed := io.BytesIO()), mode="wb", compresslevel=1) as file:
+        for _ in range(400):
+            file.write(bytes(2**20))
+    bomb = packed.getvalue()
+    with (
+        serving(lambda exchange: exchange.send(200, bomb, Content_Encoding="gzip")) as server,
+        pytest.raises(errors.HubAnswer) as caught,
+    ):
+        look_up("org/model", endpoint=server.url)
+    assert "large beyond measure" in caught.value.detail
 
 
 def test_a_token_never_comes_back(hub: LocalHub) -> None:
