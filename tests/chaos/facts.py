@@ -148,6 +148,19 @@ def _excused(rows: Sequence[Row] | str, step: str) -> bool:
     )
 
 
+def after_the_proof(text: str, killed: float) -> bool:
+    """Whether a baseline that was killed then (Unix time) had been measured before by the rollback
+    that printed `text`: no rollback answers for what comes later. A world's clock may be whole
+    hours ahead."""
+    measured = None
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("rung") == "measure" and "at" in said:
+                measured = None if said.get("state") == "begin" else float(said["at"])
+    return measured is not None and (killed - measured) % 3600 < 60
+
+
 # -- looking ------------------------------------------------------------------------------------
 
 

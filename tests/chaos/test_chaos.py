@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.chaos.__main__ import main
 from tests.chaos.draw import draw
-from tests.chaos.facts import Command, Facts, Row, violations
+from tests.chaos.facts import Command, Facts, Row, after_the_proof, violations
 
 GOOD = Facts(
     effects=["r mark"],
@@ -57,6 +58,15 @@ def test_what_keeps_its_promises_is_passed() -> None:
     doubted = {"r": [*GOOD.journals["r"], DOUBT]}
     assert violations(replace(GOOD, effects=["r mark", "r mark"], journals=doubted)) == []
     assert violations(said(7, "ROLLBACK FAILED: no\nby hand:\n  sh x", False)) == []
+
+
+def test_a_rollback_does_not_answer_for_a_kill_after_its_measurement() -> None:
+    lines = [{"rung": "measure", "state": "begin", "at": 7200.0},
+             {"rung": "measure", "state": "ok", "at": 7201.0},
+             {"rung": "done", "state": "ok", "at": 7201.1}]  # fmt: skip
+    text = "\n".join(map(json.dumps, lines))
+    assert [after_the_proof(text, at) for at in (7200.9, 7201.05, 3601.05)] == [False, True, True]
+    assert not after_the_proof("the baseline serves", 7201.05)
 
 
 def test_a_seed_and_a_number_draw_the_same_trial_again() -> None:

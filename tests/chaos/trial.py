@@ -73,6 +73,8 @@ class Trial:
         self.commands: list[Command] = []
         self.running: list[tuple[str, subprocess.Popen[str]]] = []
         self.killed: set[int] = set()
+        self.baseline_killed = 0.0
+        """When a baseline was killed last, Unix time."""
         self.said: list[str] = []
         self.begun = time.monotonic()
         self.over = threading.Event()
@@ -138,6 +140,8 @@ class Trial:
                 self.note(f"{signal.Signals(number).name} {kind} {pid}")
                 self.killed.add(pid)
                 self.seen.kills += 1
+                if kind == "baseline":
+                    self.baseline_killed = time.time()
                 with contextlib.suppress(OSError):
                     process.send(pid, start, number)
 
@@ -203,6 +207,8 @@ class Trial:
         return any(c.pid not in self.killed for what, c in self.running if what in awaited)
 
     def _judge(self, what: str, code: int, text: str, serves: bool | None, beside: str) -> None:
+        if serves is False and facts.after_the_proof(text, self.baseline_killed):
+            serves = None
         self.commands.append(Command(what, code, text, serves, beside))
         (self.root / "said").open("a").write(f"--- {what} ended with {code}\n{text}\n")
 
