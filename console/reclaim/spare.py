@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,10 @@ class Spared:
         return ""
 
     def mentions(self, name: str) -> bool:
-        """Whether a command line that counts speaks of this name."""
-        return len(name) > 2 and any(name in word for word in self.words)
+        """Whether a command line that counts speaks of this name as a whole word: one that says
+        `llama.gguf` does not mean `a.gguf`."""
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        return len(name) > 2 and any(whole.search(word) for word in self.words)
 
 
 def _inside(path: str, folder: str) -> bool:

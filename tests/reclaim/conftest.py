@@ -12,6 +12,7 @@ import pytest
 from console.hub import taken
 from console.hub.listing import RemoteFile
 from console.journal.store import Journal
+from console.reclaim import spare
 from console.run.directory import RunDir, RunMeta, create
 from console.site.load import load_site
 from console.site.model import Site
@@ -62,4 +63,7 @@ def attic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attic:
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     (tmp_path / "state" / "omni-console").mkdir(parents=True)
     (tmp_path / "host").mkdir()
+    running = spare.running_words  # other programs of the machine speak of files called alike
+    mine = str(tmp_path)
+    monkeypatch.setattr(spare, "running_words", lambda: [w for w in running() if mine in w])
     return Attic(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from console.errors import HostBusy, UsageError
 from console.hub import taken
 from console.reclaim.model import Leftover
+from console.reclaim.spare import Spared
 from console.reclaim.survey import remove, survey
 from console.run.lock import HostLock
 from console.services import process
@@ -153,6 +154,11 @@ def test_what_a_process_uses_stays(attic: Attic) -> None:
     assert "has" in one(site, "download").stays, "mapped, and closed as engines do"
     mapped.close()
     assert one(site, "download").stays == ""
+
+
+def test_the_end_of_a_longer_name_is_another_file() -> None:
+    spared = Spared(frozenset(), frozenset(), frozenset(), ("--model=/x/llama.gguf", "-m=b.gguf"))
+    assert [spared.mentions(f"{one}.gguf") for one in ("llama", "a", "b")] == [True, False, True]
 
 
 def test_runs_but_the_newest_and_those_that_have_not_ended_may_go(attic: Attic) -> None:
