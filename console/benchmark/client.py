@@ -29,7 +29,7 @@ from console.text import decode, one_line
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_S = 5.0
+CONNECT_S = 2.0
 POLL_S = 0.05
 REPLY_LIMIT = 256 * 2**20
 BODY_LIMIT = 65_536
@@ -136,18 +136,24 @@ def endpoint(url: str, path: str) -> str:
 def new_client(url: str, timeout_s: float, silence_s: float = math.inf) -> httpx.Client:
     """An httpx client for one request: no proxy or netrc from the environment, no pooling.
 
-    `silence_s`: so long may pass between two bytes of the reply.
+    `silence_s`: so long may pass between two bytes of the reply. Connecting is tried twice, as
+    `listener.connected` does and for its reason.
     """
     import httpx
 
-    return httpx.Client(
+    transport = httpx.HTTPTransport(
         trust_env=False,
         # Loading the trust store costs tens of milliseconds; plain http has no use for it.
         verify=ssl.create_default_context() if url.startswith("https:") else False,
+        limits=httpx.Limits(max_keepalive_connections=0),
+        retries=1,
+    )
+    return httpx.Client(
+        transport=transport,
+        trust_env=False,
         timeout=httpx.Timeout(
             timeout_s, connect=min(CONNECT_S, timeout_s), read=min(silence_s, timeout_s)
         ),
-        limits=httpx.Limits(max_keepalive_connections=0),
         headers={"Accept-Encoding": "identity", "Connection": "close"},
     )
 
@@ -165,7 +171,7 @@ def stream_chat(
     """Send one request and follow its stream; failures are in the Reply, never raised.
 
     `timeout_s` bounds the whole exchange, `silence_s` the time between two bytes. A cancel takes
-    about 100 ms, while connecting up to 5 s. An empty-bodied 400 comes from the HTTP layer, not
+    about 100 ms, while connecting up to 4 s. An empty-bodied 400 comes from the HTTP layer, not
     from the model: one more try on a new connection, counted. A refusal of unknown keys is
     repeated without the extras.
     """

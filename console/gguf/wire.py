@@ -24,6 +24,8 @@ from console.units import format_duration
 
 PATIENCE_S = 15.0
 """The longest silence of a server."""
+CONNECT_S = 5.0
+"""The longest try to connect; there are two, for the reason that `services.listener` gives."""
 SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
 """A server that has begun to answer and brings fewer bytes than this in that time is given up."""
 HEADS = 256 * 1024
@@ -139,6 +141,7 @@ class Wire:
                 ssl_context=ssl.create_default_context() if address.scheme == "https" else None,
                 proxy=_proxy(via) if via else None,
                 network_backend=_Network(self),
+                retries=1,
             )
         return self._pools[key]
 
@@ -197,9 +200,8 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        stream = self._inner.connect_tcp(
-            host, port, self._wire.left(), local_address, socket_options or ()
-        )
+        patience = min(self._wire.left(), CONNECT_S)
+        stream = self._inner.connect_tcp(host, port, patience, local_address, socket_options or ())
         return _Stream(self._wire, stream)
 
 

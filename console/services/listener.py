@@ -1,4 +1,4 @@
-"""Which process listens on a port of this machine, from /proc alone."""
+"""Ports: who listens on one of this machine, from /proc alone, and how one is connected to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 from console.text import one_line
 
 LISTEN = "0A"
+CONNECT_S = 1.0
+"""How long the first try to connect may take."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 
 
@@ -97,3 +100,20 @@ def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
             if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
                 argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
                 yield Listener(int(name), one_line(argv.decode(errors="replace"), 120))
+
+
+def connected(host: str, port: int, left_s: float) -> socket.socket:
+    """A connection within `left_s`, tried anew after 1, 2, 4 s. Raises OSError.
+
+    Where a firewall translates addresses, as Docker's does, the kernel may drop every packet of a
+    new connection whose ports are those of one that has just ended. Another try has another port.
+    """
+    end, patience = time.monotonic() + left_s, CONNECT_S
+    while True:
+        left = end - time.monotonic()
+        try:
+            return socket.create_connection((host, port), max(0.001, min(patience, left)))
+        except TimeoutError:
+            if left <= patience:
+                raise
+        patience *= 2

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, Exit
 from console.services.base import PROMPT
+from console.services.listener import connected
 from console.text import decode, one_line
 from console.units import format_duration
 
@@ -215,7 +216,7 @@ def _link(url: str, timeout_s: float) -> tuple[Link, str]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
 
     def dial(left_s: float) -> socket.socket:
-        sock = socket.create_connection((host, port), left_s)
+        sock = connected(host, port, left_s)
         if parts.scheme == "http":
             return sock
         import ssl  # only where it is wanted: it costs start-up time

@@ -16,7 +16,15 @@ from contextlib import contextmanager
 import pytest
 
 from console.clock import FakeClock
-from console.services.probe import Health, ProbeError, busy, complete, fetch, health
+from console.services.listener import connected
+from console.services.probe import (
+    Health,
+    ProbeError,
+    busy,
+    complete,
+    fetch,
+    health,
+)
 from tests.ports import free_port
 from tests.services.serving import serving
 
@@ -240,3 +248,22 @@ def test_import_pulls_in_no_third_party() -> None:
     )
     env = {**os.environ, "PYTHONPATH": os.getcwd()}
     assert subprocess.check_output([sys.executable, "-c", code], text=True, env=env) == "[]\n"
+
+
+def test_a_connection_that_hangs_is_tried_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another port; the kernel may drop what comes from the first one."""
+    tried: list[float] = []
+
+    def create(address: tuple[str, int], left_s: float) -> str:
+        tried.append(round(left_s, 1))
+        if len(tried) % 3:
+            raise TimeoutError
+        return "connected"
+
+    monkeypatch.setattr("socket.create_connection", create)
+    assert connected("127.0.0.1", 1, 10.0) == "connected"
+    assert tried == [1.0, 2.0, 4.0]
+    tried.clear()
+    with pytest.raises(TimeoutError):
+        connected("127.0.0.1", 1, 2.0)
+    assert tried == [1.0, 2.0]

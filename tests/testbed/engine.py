@@ -83,6 +83,7 @@ def ensure_engine() -> Engine:
             debian.require_program("iptables", ["iptables"])
             dockerd = debian.require_program("dockerd", ["docker.io", "iptables"])
             _start(dockerd, places)
+        _spare_loopback("-A")
         _wait_until_it_answers(places)
     return _reach(places.host, private=True)
 
@@ -120,6 +121,7 @@ def stop_engine() -> bool:
             if time.monotonic() > deadline:
                 raise Unavailable(f"the private engine (pid {pid}) does not stop")
             time.sleep(0.1)
+        _spare_loopback("-D")
     return True
 
 
@@ -211,6 +213,21 @@ def _start(dockerd: str, places: _Places) -> None:
         time.sleep(0.05)
     # The engine outlives this process on purpose, so its exit status is nobody's to collect.
     process.returncode = 0
+
+
+def _spare_loopback(action: str) -> None:
+    """Keep (`-A`), or leave (`-D`), connections of loopback between ports that the kernel chose out
+    of the engine's address translation: now and then it lets one of them hang for good, whose ports
+    are those of one that has just ended. Published ports are below those, and are translated."""
+    low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    for chain, way in (("OUTPUT", "-o"), ("PREROUTING", "-i")):
+        rule = [chain, way, "lo", "-p", "tcp", "--sport", f"{low}:{high}",
+                "--dport", f"{low}:{high}", "-j", "NOTRACK"]  # fmt: skip
+        iptables = ["iptables", "-w", "-t", "raw"]
+        there = subprocess.run([*iptables, "-C", *rule], capture_output=True, check=False)
+        if (there.returncode == 0) == (action == "-D"):
+            # a kernel without the table does without
+            subprocess.run([*iptables, action, *rule], capture_output=True, check=False)
 
 
 def _forget_stale(places: _Places) -> None:
