@@ -136,8 +136,9 @@ class Terminal:
         # the reader first: what another thread opens next may get the number of this descriptor
         self._over.set()
         self._reader.join()
+        master, self.master = self.master, -1
         with contextlib.suppress(OSError):
-            os.close(self.master)
+            os.close(master)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.child.wait(30)
         if self.child.poll() is None:
