@@ -19,7 +19,7 @@ from tests.testbed.engine import Engine
 LLAMA = "omni-test/llama:cpu"
 BUSY = "omni-test/busy:1"
 # Raised by hand when the layout below changes, so that cached tarballs are made anew.
-LAYOUT = "1"
+LAYOUT = "2"
 RECIPE = "omni-testbed.recipe"
 SEARCH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -100,6 +100,10 @@ def _finish(root: Path) -> None:
     (root / "tmp").chmod(0o1777)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\n")
+    # llama.cpp takes the backend for the processor it runs on. Where that has AMX, this one keeps a
+    # tiny model's MLA matrices in buffers that it cannot multiply from, and the server aborts.
+    for backend in (root / "usr/lib").glob("*/ggml/backends*/libggml-cpu-sapphirerapids.so"):
+        backend.unlink()
     busybox = next(p for p in (root / "usr/bin/busybox", root / "bin/busybox") if p.exists())
     for applet in command([str(busybox), "--list"]).split():
         _link(root / "usr/bin", applet)
