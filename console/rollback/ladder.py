@@ -17,6 +17,7 @@ from console.clock import Clock, SystemClock
 from console.errors import ConsoleError, EngineError
 from console.rollback import fence, manual, proof, ready, restore, stop
 from console.rollback.lock import Lock
+from console.rollback.observe import OWNER_S
 from console.rollback.plan import SealedPlan
 from console.rollback.report import (
     LADDER,
@@ -39,6 +40,8 @@ from console.services.listener import listener
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
 """A ladder that was stopped (SIGSTOP, Ctrl-Z) and says nothing is not waited for any longer."""
+PROOFS = 3
+"""How often a baseline is proven that serves no more when its proof is through."""
 ENGINE_WORD_S = 1.5
 """A hung engine is named this soon, whatever the fence is still busy with."""
 
@@ -135,9 +138,12 @@ class Ladder:
     def _proven(self, scene: Scene, baseline: Baseline) -> Result:
         """Proof and figures; once more where it has ended between the two."""
         readiness = ready.Readiness(scene, baseline)
-        while self._rung(scene, "ready", readiness.prove):
+        for _ in range(PROOFS):
+            if not self._rung(scene, "ready", readiness.prove):
+                break
             result = self._serving(scene, baseline)
-            if result.tok_s is not None or baseline.serving():
+            there = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
+            if there:
                 return result
             scene.report.note("serving", "no more: it ended after its completion")
         return self._lost(scene)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.errors import ConsoleError
+from console.rollback.observe import OWNER_S
 from console.rollback.scene import Scene
 from console.rollback.start import Baseline
 from console.rollback.stop import sweep
@@ -18,8 +19,6 @@ HUNG_S = 60.0
 """A server that ran before us and answers nothing for this long is hung, not loading."""
 FAILED_S = 10.0
 """How long to look at a container whose start failed: the engine may have been late, not away."""
-OWNER_S = 2.0
-"""How long the engine may take to say whether it is the baseline that answers."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
@@ -40,12 +39,11 @@ class Readiness:
             self.scene.report.skipped("ready", "there is no container to wait for")
             return False
         while True:
-            trouble = self._ready() or self._completion()
+            trouble = self._ready()
+            life = self.baseline.life()
+            trouble = trouble or self._completion() or self._other(life)
             if not trouble:
-                # It may have died of the taken address while somebody else gave its answers.
-                if self.baseline.is_ours(OWNER_S):
-                    return True
-                trouble = "completion", self._stranger()
+                return True
             rung, detail = trouble
             if self.restarted:
                 self.scene.fail(rung, detail)
@@ -96,6 +94,16 @@ class Readiness:
         if not self.baseline.failed:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
+
+    def _other(self, life: str) -> tuple[str, str] | None:
+        """None when it was the baseline, in one life, that gave its answers. It may have died of
+        the taken address, or be started again and again by its engine."""
+        if not self.baseline.is_ours(OWNER_S):
+            return "completion", self._stranger()
+        now = self.baseline.life()
+        if life and now and now != life:
+            return "completion", "it ended and was started anew during its proof"
+        return None
 
     def _stranger(self) -> str:
         return f"something else answers at the baseline's address, {self.plan.url}"

@@ -20,6 +20,7 @@ from console.rollback.shell import BODY
 from console.rollback.wake import FIFO
 from console.services import process, relay
 from console.services.base import BASELINE_COOKIE, COOKIE, role_label
+from console.services.listener import is_local
 
 SENTINEL = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory, as `console.guard.sheet` has it, a floor above."""
@@ -77,6 +78,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BASE_NAME": base.container_name,
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
+        "LOCAL": "yes" if is_local(base.url) else "",
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,

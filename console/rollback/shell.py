@@ -60,13 +60,18 @@ recorded() {
 
 is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
 
+# The pids whose /proc/PID/FILE has a word that a sed script prints the name (F) for. GNU sed alone
+# does; without it nothing is found. With -z it ends each name with a NUL.
+pids_with() {
+  sed -s -z -n "$2" /proc/[0-9]*/"$1" 2>/dev/null | tr '\0' '\n' | cut -d / -f 3
+}
+
 baseline_pid() { recorded_pid || marked_pid; }
 
 # One without a record carries its mark; what it has started does too, in its session.
 marked_pid() {
   [ -n "$MARK" ] || return 1
-  found=$(sed -s -z -n "/^$MARK\$/F" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 |
-  while read -r pid; do
+  found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
     [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
     case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
   done)
@@ -99,12 +104,11 @@ fence() {
   recorded step | while read -r pid start name; do end_group "$pid" "$start" 3 fence; done
 }
 
-# Whatever carries the run's cookie (GNU sed names the files; without it this finds nothing).
+# Whatever carries the run's cookie.
 strays() {
   [ -n "$COOKIE" ] || return 0
   keep=" $(spared | tr '\n' ' ')"
-  sed -s -z -n "/^OMNI_RUN=$COOKIE\$/F" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 |
-  while read -r pid; do
+  pids_with environ "/^OMNI_RUN=$COOKIE\$/F" | while read -r pid; do
     session=$(session_of "$pid")
     case "$keep" in *" $pid "*|*" $session "*) continue ;; esac
     # root sees inside containers, too: those are stopped with their grace
@@ -122,8 +126,7 @@ strays() {
 
 # The relay of a cutover by its own command line: it holds the baseline's port.
 stop_relays() {
-  sed -s -z -n "/^console[.]services[.]relay\$/{n;/:$PORT\$/F}" /proc/[0-9]*/cmdline \
-    2>/dev/null | tr '\0' '\n' | cut -d / -f 3 | while read -r pid; do
+  pids_with cmdline "/^console[.]services[.]relay\$/{n;/:$PORT\$/F}" | while read -r pid; do
     [ -O "/proc/$pid" ] || continue  # another user's words: it could not be ended anyway
     start=$(start_of "$pid")
     if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
@@ -213,42 +216,84 @@ ask() {
   esac
 }
 
-# Whether a process of a session listens on the baseline's port.
-listens() {
+# One column of the sockets that listen on the baseline's port, at an address in hexadecimal:
+# 1 is the user, 3 the inode.
+sockets() {
   one='[^ ]\{1,\} \{1,\}'
-  row="^ *[0-9]*: [0-9A-F]*:$(printf '%04X' "$PORT") ${one}0A \\($one\\)\\{5\\}\\([0-9]*\\) .*"
-  sockets=" $(sed -n "s/$row/\\2/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null | tr '\n' ' ')"
+  row="^ *[0-9]*: $2:$(printf '%04X' "$PORT") ${one}0A $one$one$one"
+  row="$row\\([0-9]\\{1,\\}\\) \\{1,\\}\\([0-9]\\{1,\\}\\) \\{1,\\}\\([0-9]*\\) .*"
+  sed -n "s/$row/\\$1/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# Whether another user's server answers on the baseline's port: the kernel prefers a socket at the
+# very address, then one at every address. Root's is nobody else's: the engine's proxy holds a port
+# that a container publishes.
+is_foreign() {
+  [ -n "$LOCAL" ] || return 1
+  for address in 0100007F '0*FFFF00000100007F' 00000000 '0*'; do
+    users=$(sockets 1 "$address")
+    [ -z "$users" ] || break
+  done
+  ours=" $(id -u) 0 "
+  if [ -n "$users" ] && [ "$KIND" = container ]; then
+    box=$(timeout 15 docker inspect --type container -f '{{.State.Pid}}' "$STARTED" 2>/dev/null)
+    ours="$ours$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "/proc/${box:-0}/status" 2>/dev/null) "
+  fi
+  for user in $users; do
+    case "$ours" in *" $user "*) ;; *) return 0 ;; esac
+  done
+  return 1
+}
+
+# Whether a process of a session, or one with the baseline's mark, listens on the baseline's port.
+listens() {
+  wanted=" $(sockets 3 '[0-9A-F]*' | tr '\n' ' ')"
+  marked=" $(pids_with environ "/^$MARK\$/F" | tr '\n' ' ')"
   for at in /proc/[0-9]*; do
-    [ "$(session_of "${at#/proc/}")" = "$1" ] || continue
+    case "$marked" in
+      *" ${at#/proc/} "*) ;;
+      *) [ "$(session_of "${at#/proc/}")" = "$1" ] || continue ;;
+    esac
     for fd in "$at"/fd/*; do
       inode=$(readlink "$fd" 2>/dev/null); inode=${inode#socket:\[}
-      case "$sockets" in *" ${inode%]} "*) return 0 ;; esac
+      case "$wanted" in *" ${inode%]} "*) return 0 ;; esac
     done
   done
   return 1
 }
 
-running() { timeout 15 docker inspect -f '{{.State.Running}}' "$STARTED" 2>/dev/null; }
+# Running, paused, restarting, pid and start of the baseline's container, as its engine has them.
+life() {
+  [ "$KIND" = container ] || return 0
+  form='{{.State.Running}} {{.State.Paused}} {{.State.Restarting}} {{.State.Pid}}'
+  timeout 15 docker inspect --type container -f "$form {{.State.StartedAt}}" "$STARTED" 2>/dev/null
+}
 
-# Whether the baseline runs, as far as known.
+# Whether the baseline runs, as far as known. A container that is paused or starts again and again
+# does.
 is_up() {
   if [ "$KIND" = process ]; then
     [ -z "$SPAWNED" ] || alive "$SPAWNED" "$SPAWNED_START"
   else
-    [ "$(running)" != false ]
+    case "$(life)" in "false false false "*) return 1 ;; esac
   fi
 }
 
 # Whether what answers is the baseline: beside a candidate that may still run it has to be known.
 is_ours() {
-  is_up || return 1
-  [ -n "$LEFT" ] || return 0
+  if is_foreign; then return 1; fi
   if [ "$KIND" = process ]; then
+    is_up || return 1
     mine=${SPAWNED:-$(baseline_pid)}
-    [ -n "$mine" ] && listens "$mine"
-  else
-    [ "$(running)" = true ]
+    if [ -n "$mine" ] && [ -n "$LOCAL" ]; then listens "$mine"; else [ -z "$LEFT" ]; fi
+    return
   fi
+  case "$(life)" in
+    "true false false 0 "*) return 1 ;;
+    "true false false "*) return 0 ;;
+    '') [ -z "$LEFT" ] ;;
+    *) return 1 ;;
+  esac
 }
 
 start_container() {
@@ -285,6 +330,7 @@ wait_ready() {
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
+    if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
     looks=$((looks + 1))
     if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
     if [ "$(date +%s)" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
@@ -293,14 +339,20 @@ wait_ready() {
 }
 
 prove() {
+  before=$(life)
   for attempt in 1 2; do
     answer=$(ask)
     tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
       sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
     if [ "${tokens:-0}" -gt 0 ]; then
       say completion "$tokens tokens"
-      if is_ours; then return 0; fi
-      say completion "something else answers at the baseline's address"
+      if ! is_ours; then
+        say completion "something else answers at the baseline's address"
+        return 1
+      fi
+      after=$(life)
+      [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
+      say completion "the baseline ended and was started anew during its proof"
       return 1
     fi
     say completion "attempt $attempt gave no token"

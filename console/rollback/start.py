@@ -8,14 +8,12 @@ from pathlib import Path
 
 from console import paths
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.rollback.observe import Observed
 from console.rollback.scene import Scene, away, log_path
-from console.rollback.stop import is_up
-from console.services import process, relay
+from console.services import process
 from console.services.base import BASELINE_COOKIE
-from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
-from console.services.listener import listeners
+from console.services.engine import EngineRefused, NoSuchContainer
 from console.services.logfile import read_last
-from console.services.probe import Health, health
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -36,67 +34,16 @@ def _full(directory: Path) -> bool:
     return space.f_bavail * space.f_frsize < LEAST_FREE_BYTES
 
 
-class Baseline:
+class Baseline(Observed):
     """The one thing a rollback restores; `started` once this ladder really started it."""
 
     def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.plan = scene.plan.baseline
-        self.container = self.plan.container_id or self.plan.container_name
-        self.process: tuple[int, int] | None = None
+        super().__init__(scene)
         self.started = False
         self.failed = False
         """The last start raised."""
         self.gone = False
         """The engine answers, there is no such container, and nothing says how to make it."""
-
-    def serving(self) -> bool:
-        """Whether it answers its health path and is the one that runs there, as far as known."""
-        if health(self.plan.url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
-            return False
-        if relay.at(self.plan.url) is not None:
-            return False  # a candidate answers there, by a cutover that could not be ended
-        return self.is_ours()
-
-    def is_ours(self, limit_s: float | None = None) -> bool:
-        """Whether what answers may be the baseline, as far as known. After a stop that failed a
-        candidate may answer in its place: then only a baseline that is known to run counts."""
-        running = self.running(limit_s)
-        known = running is True if self.scene.stop_failed else running is not False
-        return known and not self._somebody_else_listens()
-
-    def _somebody_else_listens(self) -> bool:
-        """Whether the port has been somebody's since before the baseline's process was started,
-        which may load for long before it finds its address taken."""
-        if self.process is None:
-            return False
-        pids = [found.pid for found in listeners(self.plan.url)]
-        members = {one.pid for one in process.members(*self.process)}
-        if not pids or members.intersection(pids):
-            return False
-        starts = [process.start_time(pid) for pid in pids]
-        return any(start is not None and start < self.process[1] for start in starts)
-
-    def running(self, limit_s: float | None = None) -> bool | None:
-        """Whether the container or process is up; None when nobody can tell."""
-        if self.plan.kind == "process":
-            self.process = self.process or self.scene.baseline_process()
-            if self.process is None:
-                return None
-            # A start script may be gone while the server it started is not.
-            return process.alive(*self.process) or bool(process.members(*self.process))
-        engine = self.scene.engine
-        if engine is None or not self.container:
-            return None
-        if limit_s is not None:
-            engine = RawEngine(engine.path, limit_s)
-        try:
-            container = engine.inspect(self.container)
-        except NoSuchContainer:
-            return False
-        except EngineError:
-            return None
-        return is_up(container)
 
     def start(self) -> str:
         """Start it; a clean word on how. Raises EngineError or ServiceError."""

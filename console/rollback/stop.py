@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from console.errors import EngineError, EngineTimeout, ServiceError
 from console.rollback import fence, ram, vram
 from console.rollback.live import Live
+from console.rollback.observe import is_up
 from console.rollback.scene import Scene, away, beside, joined, together
 from console.services import enclosure, process, relay, resident
 from console.services.base import OWNER_LABEL, SERVICE_LABEL, role_label
@@ -201,14 +201,6 @@ def _untouchable(scene: Scene, identity: str, name: str) -> bool:
     base = scene.plan.baseline.container_id
     kept = scene.is_kept(name) or scene.is_kept(identity)
     return not identity or (bool(base) and identity.startswith(base)) or kept
-
-
-def is_up(container: dict[str, Any]) -> bool:
-    """Whether an inspected container runs (paused and restarting count: they hold memory)."""
-    state = container.get("State")
-    if not isinstance(state, dict):
-        return False
-    return any(state.get(key) is True for key in ("Running", "Paused", "Restarting"))
 
 
 def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:

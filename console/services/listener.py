@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,21 +46,52 @@ def listeners(url: str, proc: Path = Path("/proc")) -> Iterator[Listener]:
         yield from _holders(wanted, proc) if wanted else ()
 
 
+def is_local(url: str) -> bool:
+    """Whether a URL points at this machine, by one of its usual names."""
+    try:
+        return urlsplit(url).hostname in LOCAL
+    except ValueError:
+        return False
+
+
 def wide(port: int, proc: Path = Path("/proc")) -> bool:
     """Whether somebody listens on a port at every address of this machine."""
     return any(not host.strip("0") for host, _, _ in _doors(port, proc))
 
 
 def owners(url: str, proc: Path = Path("/proc")) -> set[int]:
-    """The users whose sockets listen where a URL of this machine points."""
+    """The users whose sockets answer where a URL of this machine points."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80
     except ValueError:
         return set()
-    here = {_hexadecimal(one) for one in (("127.0.0.1", "::1") if host in LOCAL else (host,))}
     doors = _doors(port, proc)
-    return {int(uid) for at, _, uid in doors if not at.strip("0") or at in here}
+    return {uid for address in _addresses(host) for uid in _answering(address, doors)}
+
+
+def foreign(url: str, ours: Iterable[int] = ()) -> int | None:
+    """The uid of another user whose server answers where a URL of this machine points; None where
+    there is none. `ours` are users whose server it may be, too. Root's may always: the engine's
+    own proxy holds a port that a container publishes."""
+    return min(owners(url) - {os.getuid(), 0, *ours}, default=None)
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    if host == "localhost":
+        return "127.0.0.1", "::1"
+    return ("127.0.0.1",) if host in LOCAL - {"::1"} else (host,)
+
+
+def _answering(address: str, doors: set[tuple[str, str, str]]) -> set[int]:
+    """The users of the sockets that a connection to an address reaches: those at that very
+    address, else those at every address, IPv4 before IPv6."""
+    old = ":" not in address
+    ways = (address, f"::ffff:{address}", "0.0.0.0", "::") if old else (address, "::")
+    for way in map(_hexadecimal, ways):
+        if found := {int(uid) for at, _, uid in doors if way and at == way}:
+            return found
+    return set()
 
 
 def _hexadecimal(address: str) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from console.rollback import live, ready, script, start, warm
+from console.rollback import live, observe, ready, script, start, warm
 from console.rollback import plan as sealed
 from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
@@ -159,6 +160,43 @@ def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
     assert not any(yard.up(one) for one in (labelled, oneoff, recorded))
     assert yard.up(bystander)
     assert yard.up(yard.plan.baseline.container_id)
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+@pytest.mark.parametrize("state", [{"Restarting": True, "Pid": 0}, {"Paused": True}, {"Pid": 0}])
+def test_a_container_that_cannot_answer_is_not_what_answers(
+    yard: Yard, state: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It crashes and is restarted again and again, while something answers at its address."""
+    yard.climb()
+    assert yard.climb().nothing_to_do
+    yard.plan = replace(yard.plan, baseline=replace(yard.plan.baseline, ready_timeout_s=1.0))
+    inspect = RawEngine.inspect
+
+    def inspected(self: RawEngine, name: str) -> dict[str, Any]:
+        found = inspect(self, name)
+        return {**found, "State": {**found["State"], **state}}
+
+    monkeypatch.setattr(RawEngine, "inspect", inspected)
+    assert not yard.climb().serving, yard.lines
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.climb()
+    inspect, lives = RawEngine.inspect, iter(["first", "second"])
+
+    def inspected(self: RawEngine, name: str) -> dict[str, Any]:
+        found = inspect(self, name)
+        return {**found, "State": {**found["State"], "StartedAt": next(lives, "second")}}
+
+    monkeypatch.setattr(observe.Observed, "is_ours", lambda *_: True)
+    monkeypatch.setattr(RawEngine, "inspect", inspected)
+    result = yard.climb()
+    assert result.serving, yard.lines
+    assert any("started anew" in one for one in yard.said("completion", "note"))
 
 
 def test_second_time_nothing_to_do(yard: Yard) -> None:

@@ -92,7 +92,7 @@ def test_failure_is_seven_with_commands(stage: Stage) -> None:
 def test_without_curl(stage: Stage, client: str) -> None:
     tools = stage.root / "bin"
     tools.mkdir()
-    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head"
+    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head id readlink"
     for name in [*needs.split(), *([client] if client else [])]:
         found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
@@ -115,6 +115,13 @@ def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stag
     until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
     done = run_script(stage, f"{tools}:{os.environ['PATH']}")
     assert done.returncode == 7, done.stdout
+
+
+def test_every_stray_is_ended(stage: Stage) -> None:
+    strays = [stage.sleeper() for _ in range(3)]
+    done = run_script(stage)
+    assert done.returncode == 0, done.stdout
+    assert not any(process.alive(*one) for one in strays)
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:

@@ -14,10 +14,10 @@ from console import paths
 from console.errors import HostBusy
 from console.rollback import pointer
 from console.run import lock
-from console.services import process, relay
+from console.services import listener, process, relay
 from console.services.base import COOKIE, ProcessSpec
 from tests.ports import free_port
-from tests.rollback.conftest import Stage
+from tests.rollback.conftest import STANDIN, Stage, run_script, standin
 from tests.waiting import until
 
 NOBODY = 65534
@@ -129,3 +129,74 @@ def test_a_command_line_of_another_user_is_no_relay(
     assert found is not None
     assert (found.uid, found.run) == (NOBODY, "")
     assert COOKIE in Path(f"/proc/{pid}/environ").read_text()
+
+
+SERVER = """
+import encodings.idna, os, sys
+sys.path.insert(0, sys.argv[1])
+import standin
+os.setgroups([])
+os.setuid(65534)
+standin.main(sys.argv[2:])
+"""
+
+
+def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
+    """It answers as the baseline would: before the baseline is started, and while one loads."""
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    words = ("-S", "-c", SERVER, str(STANDIN.parent), str(port))
+    stage.spawn([sys.executable, *words], cookie="theirs")
+    until(lambda: listener.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
+    stage.base(process=ProcessSpec(("sleep", "600")))
+    assert not stage.climb().serving, stage.lines
+    assert run_script(stage).returncode == 7
+    loads = stage.baseline_process()
+    assert loads is not None
+    assert process.alive(*loads), "it has not ended of the taken address"
+
+
+def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(stage: Stage) -> None:
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0)
+    stage.start_baseline()
+    stage.spawn(list(standin(port).argv), cookie="other")
+    until(lambda: listener.listener(stage.plan.baseline.url), "it listens")
+    assert not stage.climb().serving, stage.lines
+    assert run_script(stage).returncode == 7
+
+
+def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(
+    stage: Stage, restore: Callable[[], None]
+) -> None:
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    words = " ".join(standin(port).argv)
+    stage.base(process=ProcessSpec(("sh", "-c", f"setsid {words} & exec sleep 600")))
+    restore()
+    who = listener.listener(stage.plan.baseline.url)
+    assert who is not None
+    start = process.start_time(who.pid)
+    assert start is not None
+    stage.groups.append((who.pid, start))
+
+
+def test_whose_socket_answers(tmp_path: Path) -> None:
+    """The kernel prefers a socket at the very address to one at every address."""
+    rows = "  0: {}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  {}  0 {}\n"
+    net = tmp_path / "net"
+    net.mkdir()
+
+    def owners(host: str, *doors: str) -> set[int]:
+        for name, long in (("tcp", False), ("tcp6", True)):
+            mine = [one.split() for one in doors if (len(one.split()[0]) > 8) is long]
+            text = "".join(rows.format(at, uid, n) for n, (at, uid) in enumerate(mine))
+            (net / name).write_text("head\n" + text)
+        return listener.owners(f"http://{host}:8080", tmp_path)
+
+    exact, anywhere = "0100007F 7", "00000000 8"
+    anywhere6, loop6 = f"{'0' * 32} 9", f"{'0' * 24}01000000 6"
+    assert owners("127.0.0.1", exact, anywhere, anywhere6) == {7}
+    assert owners("127.0.0.1", anywhere, anywhere6) == {8}
+    assert owners("127.0.0.1", anywhere6, loop6) == {9}
+    assert owners("127.0.0.1", loop6) == set()
+    assert owners("localhost", exact, loop6) == {7, 6}
+    assert owners("10.0.0.1", exact, anywhere) == {8}

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.clock import FakeClock
 from console.errors import EngineTimeout, Exit, InvalidFile
-from console.rollback import manual, ram, ready, script, start, vram
+from console.rollback import manual, observe, ram, ready, script, vram
 from console.rollback.finder import _belongs
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress, SealedPlan
@@ -47,7 +47,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
         def health(*_: object) -> tuple[Health, str]:
             return left.pop(0) if len(left) > 1 else left[0]
 
-        monkeypatch.setattr(start, "health", health)
+        monkeypatch.setattr(observe, "health", health)
         monkeypatch.setattr(ready, "health", health)
         monkeypatch.setattr(ready, "complete", lambda *_, **__: completes)
         monkeypatch.setattr(ready, "busy", lambda *_, **__: busy)
