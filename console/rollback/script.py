@@ -19,7 +19,7 @@ from console.rollback.scene import log_path
 from console.rollback.shell import BODY
 from console.rollback.wake import FIFO
 from console.services import process, relay
-from console.services.base import BASELINE_COOKIE, COOKIE, role_label
+from console.services.base import BASELINE_COOKIE, COOKIE, OWNER_LABEL, owner_on, role_label
 
 SENTINEL = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory, as `console.guard.sheet` has it, a floor above."""
@@ -90,6 +90,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LOG": str(log_path(plan)) if base.process else "",
         "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
         "ROLE_LABEL": role_label(),
+        "OWNER_LABEL": OWNER_LABEL,
+        "OWNER": owner_on(plan.site_name),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 

@@ -139,10 +139,20 @@ stop_processes() {
   done
 }
 
+# Whether a container bears no owner's label, as an older release made it, or names this site and
+# user; as root, this site and any user.
+is_owned() {
+  form="{{index .Config.Labels \"$OWNER_LABEL\"}}"
+  owner=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null) || return 1
+  case "$owner" in ''|"$OWNER") return 0 ;; esac
+  [ "$owner" = "${owner%%:*}:${OWNER#*:}" ] && [ "$(id -u)" = 0 ]
+}
+
+# What bears a label of this user's on this site, and what this run recorded, whoever made that.
 targets() {
   for role in candidate oneoff; do
     timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
-  done
+  done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
   if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
 }
 

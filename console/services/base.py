@@ -45,6 +45,11 @@ def role_label() -> str:
     return os.environ.get(ROLE_VARIABLE) or ROLE_LABEL
 
 
+def owner_on(site: str) -> str:
+    """The owner label's value for what this user makes on a site."""
+    return f"{os.getuid()}:{site}"
+
+
 def role_of(labels: Mapping[str, str]) -> str:
     """The role of a container of any run or rehearsal; empty where it is not the console's."""
     rehearsed = (labels[key] for key in labels if REHEARSED.fullmatch(key))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from console.services.base import (
     Mount,
     ServiceSpec,
     Status,
+    owner_on,
     role_label,
 )
 from console.services.cgroup import die_together
@@ -194,7 +194,7 @@ def is_here(client: docker.DockerClient) -> bool:
 
 def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
     """The labels by which strays, equal older containers and one-off commands are known."""
-    owner = {OWNER_LABEL: f"{os.getuid()}:{site}"} if site else {}
+    owner = {OWNER_LABEL: owner_on(site)} if site else {}
     return {
         role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
     }  # fmt: skip
