@@ -77,6 +77,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BASE_NAME": base.container_name,
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
+        "DOORS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,

@@ -120,11 +120,22 @@ strays() {
   return 0
 }
 
-# The relay of a cutover by its own command line: it holds the baseline's port.
+# Whether a relay listens where the baseline's clients are; one with a name may do so anywhere.
+is_door() {
+  host=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" |
+    sed -n "/^console[.]services[.]relay\$/{n;s/:$PORT\$//p;q}")
+  [ -n "$DOORS" ] || return 0
+  case "$DOORS" in *"|$host|"*) return 0 ;; esac
+  case "$host" in localhost|\[*) return 1 ;; *[!0-9.]*) return 0 ;; esac
+  return 1
+}
+
+# The relay of a cutover by its own command line: it holds the baseline's address.
 stop_relays() {
   sed -s -z -n "/^console[.]services[.]relay\$/{n;/:$PORT\$/F}" /proc/[0-9]*/cmdline \
     2>/dev/null | tr '\0' '\n' | cut -d / -f 3 | while read -r pid; do
     [ -O "/proc/$pid" ] || continue  # another user's words: it could not be ended anyway
+    is_door "$pid" || continue
     start=$(start_of "$pid")
     if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
   done
