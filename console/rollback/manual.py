@@ -8,7 +8,7 @@ import shlex
 from console.rollback.plan import SealedPlan
 from console.rollback.scene import log_path
 from console.rollback.stop import ROLES
-from console.services.base import role_label
+from console.services.base import OWNER_LABEL, owner_on, role_label
 from console.services.engine import DEFAULT_SOCKET
 
 
@@ -29,8 +29,11 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
     base, docker = plan.baseline, docker_words(plan)
     out: list[str] = []
     if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
+        # Narrower than the ladder, because whoever types it does not look at each container: one
+        # without an owner's label may be anybody's, so it is left to a look at `docker ps`.
+        owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
         out += [
-            f"{docker} ps -q --filter label={role_label()}={role} | "
+            f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
             f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
             for role in ROLES
         ]

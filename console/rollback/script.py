@@ -19,7 +19,7 @@ from console.rollback.scene import log_path
 from console.rollback.shell import BODY
 from console.rollback.wake import FIFO
 from console.services import process, relay
-from console.services.base import BASELINE_COOKIE, COOKIE, role_label
+from console.services.base import BASELINE_COOKIE, COOKIE, OWNER_LABEL, owner_on, role_label
 from console.services.listener import is_local
 
 SENTINEL = ("guard", "inbox")
@@ -79,6 +79,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
         "LOCAL": "yes" if is_local(base.url) else "",
+        "DOORS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,
@@ -92,6 +93,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LOG": str(log_path(plan)) if base.process else "",
         "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
         "ROLE_LABEL": role_label(),
+        "OWNER_LABEL": OWNER_LABEL,
+        "OWNER": owner_on(plan.site_name),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 

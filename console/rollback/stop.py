@@ -16,7 +16,7 @@ from console.rollback.live import Live
 from console.rollback.observe import is_up
 from console.rollback.scene import Scene, away, beside, joined, together
 from console.services import enclosure, process, relay, resident
-from console.services.base import OWNER_LABEL, SERVICE_LABEL, role_label
+from console.services.base import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
 from console.services.engine import EngineRefused, NoSuchContainer, RawEngine
 from console.services.resident import kill_wait_s, pids_of_container
 from console.units import format_duration
@@ -188,13 +188,6 @@ def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
         and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(scene, row.id, row.name)
     ]
-
-
-def is_of_another(owner: str, site: str) -> bool:
-    """Whether a container's owner label, UID:SITE, names another site, or (but for root) another
-    user. One without a label was made by an older release: it counts as ours."""
-    uid, _, named = owner.partition(":")
-    return bool(owner) and (named != site or (os.getuid() != 0 and uid != str(os.getuid())))
 
 
 def _untouchable(scene: Scene, identity: str, name: str) -> bool:

@@ -70,8 +70,9 @@ class Fleet:
         return self._drivers[name]
 
     def _make(self, spec: ServiceSpec) -> Driver:
+        site = self.context.plan.site.name
         if isinstance(spec.runs, ProcessSpec):
-            return ProcessDriver(spec, records_dir(self.context.plan.site.name), self.context.clock)
+            return ProcessDriver(spec, records_dir(site), self.context.clock)
         if spec.name == "baseline":
             from console.services.container import ContainerDriver
 
@@ -81,11 +82,11 @@ class Fleet:
             from console.services.compose import ComposeDriver
 
             return ComposeDriver(
-                spec, self.client, self.context.run.path / "compose", say=self._say
+                spec, self.client, self.context.run.path / "compose", site=site, say=self._say
             )
         from console.services.container import ContainerDriver
 
-        return ContainerDriver(spec, self.client, say=self._say)
+        return ContainerDriver(spec, self.client, site=site, say=self._say)
 
     def _say(self, text: str) -> None:
         """A driver's decision (reused, renamed aside, …) becomes the step's progress."""
@@ -96,8 +97,7 @@ class Fleet:
         """Start a service and follow its log; the intent is in the journal already."""
         self._attempt = attempt
         log = self.context.run.log(name)
-        site = self.context.plan.site.name
-        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle), site)
+        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:
@@ -134,9 +134,9 @@ class Fleet:
 
             require_image(self.client, runs.image)
             check_mounts(self.client, runs.mounts)
+            self.find(name)  # another site's or user's that runs in its place is refused
         elif isinstance(runs, ComposeSpec):
-            driver = self.driver(name)
-            getattr(driver, "resolve", lambda: None)()
+            self.find(name)
         elif isinstance(runs, ProcessSpec):
             program = runs.argv[0]
             there = shutil.which(program) or (Path(runs.cwd or ".") / program).exists()

@@ -21,7 +21,8 @@ ROLE_VARIABLE = "OMNI_ROLE_LABEL"
 RUN_LABEL = "omni.run"
 SERVICE_LABEL = "omni.service"
 OWNER_LABEL = "omni.owner"
-"""Container label `UID:SITE`: a rollback of another site, or of another user, leaves it alone."""
+"""Container label `UID:SITE`: a run or a rollback of another site, or of another user, leaves it
+alone while it runs."""
 BUILT_LABEL = "omni.built"
 """Image label: the tag that a `build` step gave it. An image made from it has it too, with another
 tag: that one is not the console's."""
@@ -43,6 +44,18 @@ REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
 def role_label() -> str:
     """The label of a role that counts for this process."""
     return os.environ.get(ROLE_VARIABLE) or ROLE_LABEL
+
+
+def owner_on(site: str) -> str:
+    """The owner label's value for what this user makes on a site."""
+    return f"{os.getuid()}:{site}"
+
+
+def is_of_another(owner: str, site: str) -> bool:
+    """Whether a container's owner label, UID:SITE, names another site, or (but for root) another
+    user. One without a label was made by an older release: it counts as ours."""
+    uid, _, named = owner.partition(":")
+    return bool(owner) and (named != site or (os.getuid() != 0 and uid != str(os.getuid())))
 
 
 def role_of(labels: Mapping[str, str]) -> str:
@@ -168,7 +181,7 @@ class Launch:
     record: Callable[[Handle], None]
     """Called as soon as the effect can be named, before it does anything: live.jsonl."""
     site: str = ""
-    """The name of the site that the run is on."""
+    """The name of the site that the run is on, for a one-off; a driver knows it from the start."""
 
 
 class Driver(Protocol):

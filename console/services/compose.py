@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,14 @@ from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services.base import (
     COOKIE,
+    OWNER_LABEL,
     ComposeSpec,
     Handle,
     Launch,
     ServiceSpec,
     Status,
+    is_of_another,
+    owner_on,
 )
 from console.services.cgroup import die_together
 from console.services.compose_command import UP_S, compose
@@ -32,8 +35,6 @@ from console.services.container import (
     LOGGING,
     is_here,
     marks,
-    refuse_running_older,
-    settle_name,
     unix_host,
 )
 from console.services.docker_client import ask, inspect
@@ -43,10 +44,14 @@ from console.services.engine import is_of_compose
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, PIDS, memory_limit
+from console.services.names import refuse_of_another, refuse_running_older, settle_name
 from console.text import one_line, one_of
 
 if TYPE_CHECKING:
     import docker
+
+UP = ("running", "paused", "restarting")
+"""States of a container that holds memory, as the engine lists them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class ComposeDriver:
         workdir: Path,
         *,
         labels: Mapping[str, str] | None = None,
+        site: str = "",
         say: Say = silent,
         clock: Clock | None = None,
     ) -> None:
@@ -86,23 +92,28 @@ class ComposeDriver:
         self.runs: ComposeSpec = spec.runs
         self.client = client
         self.workdir = workdir
+        self.site = site
         self.labels = dict(labels or {})
         self.say = say
         self.clock = clock or SystemClock()
 
     def find(self) -> Handle | None:
-        """The running candidate made from an equal resolved specification."""
-        resolved = self.resolve()
+        """The running candidate made from an equal resolved specification.
+
+        Raises ServiceError where another site's or user's runs in its place.
+        """
+        resolved = self._placed(self.resolve())
         container = self._candidate(resolved)
         found = inspect(self.client, container) if container else None
         return self._handle(found) if found and status_of(found).alive else None
 
     def start(self, launch: Launch) -> Handle:
         """Create through compose, record, start; raises EngineError, ServiceError."""
-        resolved = self.resolve()
+        resolved = self._placed(self.resolve())
         if resolved.container_name:
-            settle_name(self.client, resolved.container_name, resolved.digest, self.say)
-        refuse_running_older(self.client, self.spec.name, resolved.digest)
+            name = resolved.container_name
+            settle_name(self.client, name, resolved.digest, self.site, self.say)
+        refuse_running_older(self.client, self.spec.name, resolved.digest, self.site)
         if self._candidate(resolved):
             self.say(f"reusing the older container of project {resolved.project}")
         override = self._write_override(resolved, launch)
@@ -159,11 +170,26 @@ class ComposeDriver:
         project = f"omni-{safe}-{digest[:8]}"
         return Resolved(config, service, image, image_id, digest, project, memory)
 
+    def _placed(self, resolved: Resolved) -> Resolved:
+        """The same in a project where no container of another site or user is: compose would start
+        that one. Raises ServiceError where such a one runs."""
+        rows = self._rows(resolved.project)
+        others = [row for row in rows if self._is_of_another(row)]
+        for row in others:
+            if row.get("State") in UP:
+                refuse_of_another(str(row["Names"][0]).lstrip("/"), row["Labels"], self.site)
+        own = f"{resolved.project}-{hashlib.sha256(owner_on(self.site).encode()).hexdigest()[:6]}"
+        return replace(resolved, project=own) if others or self._rows(own) else resolved
+
     def _candidate(self, resolved: Resolved) -> str | None:
-        rows = _containers(
-            self.client, f"{PROJECT}={resolved.project}", f"{SERVICE}={self.runs.service}"
-        )
+        rows = [row for row in self._rows(resolved.project) if not self._is_of_another(row)]
         return str(rows[0]["Id"]) if rows else None
+
+    def _rows(self, project: str) -> list[dict[str, Any]]:
+        return _containers(self.client, f"{PROJECT}={project}", f"{SERVICE}={self.runs.service}")
+
+    def _is_of_another(self, row: Mapping[str, Any]) -> bool:
+        return is_of_another((row.get("Labels") or {}).get(OWNER_LABEL, ""), self.site)
 
     def _handle(self, found: Mapping[str, Any]) -> Handle:
         name = str(found.get("Name") or "").lstrip("/")
@@ -190,7 +216,7 @@ class ComposeDriver:
     def _write_override(self, resolved: Resolved, launch: Launch) -> Path:
         labels = {
             **self.labels,
-            **marks("candidate", launch.run_id, self.spec.name, resolved.digest, launch.site),
+            **marks("candidate", launch.run_id, self.spec.name, resolved.digest, self.site),
         }
         known = _existing_names(self.client)
         content = override_of(resolved, labels, launch.run_id, self.runs, known)

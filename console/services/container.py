@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,12 +28,12 @@ from console.services.base import (
     Mount,
     ServiceSpec,
     Status,
+    owner_on,
     role_label,
 )
 from console.services.cgroup import die_together
 from console.services.docker_client import (
     NameTaken,
-    NotFound,
     ask,
     engine_socket,
     inspect,
@@ -43,7 +42,15 @@ from console.services.docker_client import (
 from console.services.engine_state import Say, last_lines, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, limited
-from console.text import clean, one_line
+from console.services.names import (
+    labels_of,
+    move_aside,
+    name_is_foreign,
+    refuse_of_another,
+    refuse_running_older,
+    settle_name,
+)
+from console.text import one_line
 
 if TYPE_CHECKING:
     import docker
@@ -65,12 +72,14 @@ class ContainerDriver:
         *,
         role: str = "candidate",
         labels: Mapping[str, str] | None = None,
+        site: str = "",
         say: Say = silent,
         clock: Clock | None = None,
     ) -> None:
         self.spec = spec
         self.client = client
         self.role = role
+        self.site = site
         self.labels = dict(labels or {})
         self.say = say
         self.clock = clock or SystemClock()
@@ -84,7 +93,10 @@ class ContainerDriver:
         return runs.name or f"omni-{self.spec.name}"
 
     def find(self) -> Handle | None:
-        """The running container; for a ContainerSpec only one made from an equal specification."""
+        """The running container; for a ContainerSpec only one made from an equal specification.
+
+        Raises ServiceError where another site's or user's runs in its place.
+        """
         found = inspect(self.client, self.container_name)
         if found is None or not status_of(found).alive:
             return None
@@ -93,6 +105,7 @@ class ContainerDriver:
             labels = labels_of(found)
             if role_label() not in labels:
                 return None
+            refuse_of_another(self.container_name, labels, self.site)
             image = str(found.get("Image", ""))
             if labels.get(SPEC_LABEL) != spec_hash(bounded(self.client, runs), image):
                 return None
@@ -108,10 +121,10 @@ class ContainerDriver:
         image = require_image(self.client, runs.image)
         check_mounts(self.client, runs.mounts)
         digest = spec_hash(runs, image.id)
-        older = settle_name(self.client, self.container_name, digest, self.say)
+        older = settle_name(self.client, self.container_name, digest, self.site, self.say)
         if older is not None:
             return self._begin(self._handle(older), launch)
-        refuse_running_older(self.client, self.spec.name, digest)
+        refuse_running_older(self.client, self.spec.name, digest, self.site)
         try:
             return self._begin(self._create(runs, digest, launch, OOM_SCORE), launch)
         except EngineError as error:
@@ -168,7 +181,7 @@ class ContainerDriver:
     ) -> Handle:
         labels = {
             **self.labels,
-            **marks(self.role, launch.run_id, self.spec.name, digest, launch.site),
+            **marks(self.role, launch.run_id, self.spec.name, digest, self.site),
         }
         container = create(
             self.client,
@@ -194,7 +207,7 @@ def is_here(client: docker.DockerClient) -> bool:
 
 def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
     """The labels by which strays, equal older containers and one-off commands are known."""
-    owner = {OWNER_LABEL: f"{os.getuid()}:{site}"} if site else {}
+    owner = {OWNER_LABEL: owner_on(site)} if site else {}
     return {
         role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
     }  # fmt: skip
@@ -204,11 +217,6 @@ def spec_hash(spec: ContainerSpec, image_id: str) -> str:
     """sha256 (hex) of a resolved specification; a tag that moved to another image is a change."""
     text = json.dumps([asdict(spec), image_id], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """The labels of an inspected container."""
-    return dict((found.get("Config") or {}).get("Labels") or {})
 
 
 def create(
@@ -316,74 +324,7 @@ def _is_missing(source: Path) -> bool:
         return False
 
 
-def settle_name(
-    client: docker.DockerClient, name: str, digest: str, say: Say = silent
-) -> str | None:
-    """Free a name, or the id of the older container that can be reused under it.
-
-    Raises ServiceError when the name belongs to somebody else or to a running older one.
-    """
-    found = inspect(client, name)
-    if found is None:
-        return None
-    labels, container = labels_of(found), str(found["Id"])
-    if role_label() not in labels:
-        raise name_is_foreign(name)
-    if labels.get(SPEC_LABEL) == digest:
-        run = clean(labels.get(RUN_LABEL, "an unknown run"))
-        say(f"reusing {name}, made by {run} from the same specification; its labels name that run")
-        return container
-    if status_of(found).alive:
-        raise _older_runs(name)
-    move_aside(client, name, container, say)
-    return None
-
-
-def refuse_running_older(client: docker.DockerClient, service: str, digest: str) -> None:
-    """Raise ServiceError when another specification of the same service is still running."""
-    wanted = [f"{role_label()}=candidate", f"{SERVICE_LABEL}={service}"]
-    rows = ask("Listing containers", lambda: client.api.containers(filters={"label": wanted}))
-    for row in rows:
-        if (row.get("Labels") or {}).get(SPEC_LABEL) != digest:
-            names = row.get("Names") or [row["Id"][:12]]
-            raise _older_runs(one_line(names[0].lstrip("/")))
-
-
-def move_aside(client: docker.DockerClient, name: str, container: str, say: Say = silent) -> str:
-    """Rename our own older container to `<name>.<6 of its id>-<n>`; the new name."""
-    for number in range(1, 1000):
-        aside = f"{name}.{container[:6]}-{number}"
-        try:
-            ask(f"Renaming {name}", lambda aside=aside: client.api.rename(container, aside))  # type: ignore[misc]
-        except NameTaken:
-            continue
-        except NotFound:
-            return ""
-        say(f"the older {name} is now {aside}")
-        return aside
-    raise ServiceError(
-        f"No free name for the older {name}", "", "`docker ps -a` lists them; remove some by hand"
-    )
-
-
 def unix_host(client: docker.DockerClient) -> str:
     """The address of a client that speaks to a socket; the library keeps only the path."""
     adapter = client.api.get_adapter("http+docker://localhost")
     return f"unix://{adapter.socket_path}"  # type: ignore[attr-defined]
-
-
-def name_is_foreign(name: str) -> ServiceError:
-    """The error for a name that a container has which the console did not make."""
-    return ServiceError(
-        f"The name {one_line(name)} is taken by a container that is not ours",
-        "it was not made by this console, so it is neither stopped nor renamed",
-        f"`docker rename {name} {name}.old` frees the name; `docker inspect {name}` shows whose",
-    )
-
-
-def _older_runs(name: str) -> ServiceError:
-    return ServiceError(
-        f"{name} still runs with an older specification",
-        "it would compete for memory and ports with the new one",
-        f"docker stop {name}",
-    )

@@ -27,6 +27,8 @@ NAME = "cutover"
 """The relay as a service of a run: its log, its record, its line in live.jsonl."""
 MODULE = "console.services.relay"
 BACKLOG = 512
+WIDE = ("0.0.0.0", "[::]")
+"""Hosts of a relay that listens on every address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +66,44 @@ def port_of(url: str) -> int:
     return urlsplit(url).port or 80
 
 
+def hosts(url: str) -> tuple[str, ...]:
+    """Hosts that a relay for this URL may have been told to listen on, as its command line has
+    them; none where it may be any: a name is not looked up, which could take long."""
+    host = address(url).rpartition(":")[0]
+    if host == "localhost":
+        own: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
+    elif host in WIDE or not _is_number(host):
+        return ()
+    else:
+        own = (host, *(["localhost"] if host in ("127.0.0.1", "[::1]") else []))
+    return (*own, *WIDE)
+
+
+def is_at(listen: str, url: str) -> bool:
+    """Whether a relay's HOST:PORT is where a URL points; a wildcard or a name may be anywhere."""
+    host, _, port = listen.rpartition(":")
+    known = hosts(url)
+    anywhere = not known or (host != "localhost" and not _is_number(host))
+    return port == str(port_of(url)) and (anywhere or host in known)
+
+
+def _is_number(host: str) -> bool:
+    """Whether a host is an address and no name."""
+    return host.startswith("[") or not host.strip("0123456789.")
+
+
 def at(url: str) -> Relay | None:
-    """The relay that listens on the port of a URL of this machine; None where none does."""
+    """The relay that listens where a URL of this machine points; None where none does."""
     return next(iter(all_at(url)), None)
 
 
 def all_at(url: str) -> list[Relay]:
-    """Every relay that was started for the port of a URL of this machine.
+    """Every relay that was started for the address of a URL of this machine.
 
     Anybody may start a process with such a command line: another user's counts only where that
     user really has the port.
     """
-    found = [one for one in every() if one.port == port_of(url)]
+    found = [one for one in every() if is_at(one.listen, url)]
     if all(one.uid == os.getuid() for one in found):
         return found
     having = {os.getuid(), *owners(url)}
@@ -92,7 +120,7 @@ def recorded(records_dir: Any, url: str) -> Relay | None:
     """The same as `at` by its record alone: one file is read, for whoever looks often."""
     known = process.read_record(records_dir, NAME)
     found = _relay(known[0]) if known is not None else None
-    return found if found is not None and found.port == port_of(url) else None
+    return found if found is not None and is_at(found.listen, url) else None
 
 
 def _relay(pid: int) -> Relay | None:

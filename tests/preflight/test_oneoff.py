@@ -12,8 +12,8 @@ from console.errors import EngineError
 from console.preflight import oneoff
 from console.preflight.oneoff import FILES, Moment, created, run, sweep
 from console.services.base import ROLE_LABEL, RUN_LABEL
-from console.services.container import labels_of
 from console.services.deadline import Cancelled
+from console.services.names import labels_of
 from tests.preflight.conftest import Labels
 
 pytestmark = pytest.mark.engine

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from console.clock import FakeClock, SystemClock
-from console.rollback import live, lock, ram, stop
+from console.rollback import live, lock, ram
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress
 from console.rollback.report import LADDER, Report, new_trigger
@@ -22,7 +22,7 @@ from console.rollback.start import Baseline
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
-from console.services.base import ProcessSpec
+from console.services.base import ProcessSpec, is_of_another
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
@@ -148,7 +148,7 @@ def test_whose_container_it_is() -> None:
         "": False, f"{me}:mine": False, f"{me}:another": True,
         f"{other}:mine": os.getuid() != 0, f"{other}:another": True,
     }  # fmt: skip
-    assert {owner: stop.is_of_another(owner, "mine") for owner in table} == table
+    assert {owner: is_of_another(owner, "mine") for owner in table} == table
 
 
 def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage: Stage) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback import script
+from console.rollback import live, script
 from console.rollback.plan import EngineAddress
 from console.rollback.shell import BODY
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.base import OWNER_LABEL, ProcessSpec, role_label
 from console.services.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
@@ -23,6 +23,25 @@ from tests.testbed.plugin import lacking
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")
+
+DOCKER = r"""
+# In the place of the docker command: `ps`, `inspect` and `stop` of containers in a table.
+import re, sys
+from pathlib import Path
+rows, said, words = ROWS, Path("SAID"), sys.argv[1:]
+gone = said.read_text().split() if said.exists() else []
+if words[0] == "stop":
+    with said.open("a") as file:  # several are told at once
+        print(words[-1], file=file)
+wanted = [word[6:].split("=", 1) for word in words if word.startswith("label=")]
+for one, labels in rows.items():
+    known = {**labels, ".Id": one, ".Name": "/c-" + one, ".State.Running": "true"}
+    if words[0] == "ps" and one not in gone and all(labels.get(k) == v for k, v in wanted):
+        print(one)
+    if words[0] == "inspect" and one not in gone and one == words[-1]:
+        form = r'{{(?:index .Config.Labels "(.*?)"|(.*?))}}'
+        print(re.sub(form, lambda m: known.get(m[1] or m[2], ""), words[words.index("-f") + 1]))
+"""
 
 
 def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
@@ -122,6 +141,30 @@ def test_every_stray_is_ended(stage: Stage) -> None:
     done = run_script(stage)
     assert done.returncode == 0, done.stdout
     assert not any(process.alive(*one) for one in strays)
+
+
+@pytest.mark.parametrize("uid", [0, 1234])
+def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: int) -> None:
+    """By the rule of the ladder: root's rollback ends those of every user on its own site."""
+    me, other, tools = os.getuid(), os.getuid() + 1, stage.root / "bin"
+    owners = {
+        "unmarked": "", "mine": f"{me}:mine", "away": f"{me}:another", "theirs": f"{other}:mine",
+        "far": f"{other}:another", "odd": "mine", "recorded": f"{other}:another",
+    }  # fmt: skip
+    rows = {one: {role_label(): "candidate", OWNER_LABEL: owner} for one, owner in owners.items()}
+    del rows["unmarked"][OWNER_LABEL]
+    text = DOCKER.replace("ROWS", repr(rows)).replace("SAID", str(stage.root / "said"))
+    tools.mkdir()
+    for name, body in (("docker", f"{sys.executable} -S\n{text}"), ("id", f"/bin/sh\necho {uid}")):
+        (tools / name).write_text(f"#!{body}")
+        (tools / name).chmod(0o755)
+    live.append(stage.live, live.Live("container", "cand", container="recorded"))
+    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"), site_name="mine")
+    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stdout
+    assert "may still run" not in done.stdout, "what is not ours does not count"
+    ours = {"unmarked", "mine", "recorded", *(["theirs"] if uid == 0 else [])}
+    assert set((stage.root / "said").read_text().split()) == ours
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:

@@ -200,3 +200,19 @@ def test_whose_socket_answers(tmp_path: Path) -> None:
     assert owners("127.0.0.1", loop6) == set()
     assert owners("localhost", exact, loop6) == {7, 6}
     assert owners("10.0.0.1", exact, anywhere) == {8}
+
+
+def test_a_relay_at_another_address_is_left_alone(
+    stage: Stage, restore: Callable[[], None]
+) -> None:
+    """On the same port, for clients of another site; ours is on every address."""
+    port = relay.port_of(stage.plan.baseline.url)
+    argv = (sys.executable, "-S", "-c", "import time; time.sleep(600)", relay.MODULE)
+    far, near, wide = (
+        stage.spawn([*argv, f"{host}:{port}", "127.0.0.1:9", "cand"], cookie="other")
+        for host in ("192.168.1.5", "127.0.0.1", "0.0.0.0")
+    )
+    until(lambda: {far[0], near[0], wide[0]} <= {one.pid for one in relay.every()}, "they are up")
+    assert {one.pid for one in relay.all_at(stage.plan.baseline.url)} == {near[0], wide[0]}
+    restore()
+    assert [process.alive(*one) for one in (far, near, wide)] == [True, False, False]

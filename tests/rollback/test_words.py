@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -178,7 +179,10 @@ def test_a_plan_that_is_refused(snapshot: SnapshotAssertion) -> None:
     assert found == snapshot
 
 
-def test_what_a_person_would_type(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_what_a_person_would_type(
+    tmp_path: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
     full, base = replace(FULL, candidates=()), FULL.baseline
     process = replace(base, process=ProcessSpec(("llama-server", "a b"), (("K", "v w"),), "/a b"))
     plans = {
@@ -193,7 +197,8 @@ def test_what_a_person_would_type(tmp_path: Path, snapshot: SnapshotAssertion) -
     assert {name: list(manual.commands(plan)) for name, plan in plans.items()} == snapshot
 
 
-def test_the_script(snapshot: SnapshotAssertion) -> None:
+def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
     base = replace(FULL.baseline, completion=replace(FULL.baseline.completion, prompt="say"))
     process = script.render(replace(FULL, baseline=base))
     container = script.render(replace(FULL, baseline=replace(base, kind="container")))

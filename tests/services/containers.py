@@ -78,9 +78,11 @@ class Place:
         assert found is not None
         return found
 
-    def driver(self, name: str, runs: Any, url: str = "http://127.0.0.1:9") -> ContainerDriver:
+    def driver(
+        self, name: str, runs: Any, url: str = "http://127.0.0.1:9", site: str = ""
+    ) -> ContainerDriver:
         spec = service(name, runs, url, timeout_s=60.0)
-        return ContainerDriver(spec, self.client, labels=self.mine, say=self.said.append)
+        return ContainerDriver(spec, self.client, labels=self.mine, site=site, say=self.said.append)
 
     def shell(self, script: str, **more: Any) -> ContainerDriver:
         """A driver of a service that runs this script."""

@@ -14,9 +14,17 @@ import pytest
 
 from console.errors import EngineError, ServiceError
 from console.services import compose_command
-from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, SERVICE_LABEL, ComposeSpec, Handle
+from console.services.base import (
+    COOKIE,
+    OWNER_LABEL,
+    ROLE_LABEL,
+    RUN_LABEL,
+    SERVICE_LABEL,
+    ComposeSpec,
+    Handle,
+)
 from console.services.compose import PROJECT, SERVICE, ComposeDriver, resolve_container, up_argv
-from console.services.container import labels_of
+from console.services.names import labels_of
 from tests.services.containers import (
     Place,
     also_real,
@@ -69,7 +77,7 @@ class Stack:
         assert old in text
         self.file.write_text(text.replace(old, new))
 
-    def driver(self, **more: Any) -> ComposeDriver:
+    def driver(self, site: str = "", **more: Any) -> ComposeDriver:
         usual = {
             "files": (self.file,), "service": "candidate", "profiles": ("lab",),
             "env": (("WORD", "hello"),), "memory_bytes": 64 * 1024 * 1024,
@@ -77,7 +85,7 @@ class Stack:
         spec = service(self.service, ComposeSpec(**{**usual, **more}))
         return ComposeDriver(
             spec, self.client, self.place.folder / "run", labels=self.place.mine,
-            say=self.place.said.append,
+            site=site, say=self.place.said.append,
         )  # fmt: skip
 
     def start(self, **more: Any) -> Handle:
@@ -159,6 +167,28 @@ def test_a_changed_one_that_still_runs_is_refused(stack: Stack) -> None:
         stack.start()
     assert caught.value.hint == f"docker stop {first.name}"
     assert len(stack.containers()) == 1
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_one_of_another_site_is_not_taken_over(stack: Stack, named: bool) -> None:
+    """While it runs it is refused; stopped, it stays as it is, and ours has a project of its own.
+    `named`: the file gives it a name, so that one is moved aside."""
+    if not named:
+        stack.edit(f"    container_name: {stack.name}\n", "")
+    theirs, mine = stack.driver("lab"), stack.driver("mine")
+    old = theirs.start(stack.place.launch)
+    for call in (mine.find, lambda: mine.start(stack.place.launch)):
+        with pytest.raises(ServiceError, match="on the site lab"):
+            call()
+    assert theirs.find() == old
+    theirs.stop(old, 5)
+    assert mine.find() is None
+    new = mine.start(stack.place.launch)
+    assert new.container != old.container
+    assert labels_of(stack.place.look(new.container))[OWNER_LABEL] == f"{os.getuid()}:mine"
+    assert not theirs.status(old).alive
+    stack.client.api.remove_container(old.container)
+    assert mine.find() == new, "whatever becomes of theirs"
 
 
 def test_the_operators_own_containers_are_left_alone(stack: Stack) -> None:

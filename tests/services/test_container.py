@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,19 @@ from console.clock import FakeClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
     COOKIE,
+    OWNER_LABEL,
     ROLE_LABEL,
     RUN_LABEL,
     SERVICE_LABEL,
     SPEC_LABEL,
+    ContainerSpec,
     ExistingContainer,
     Mount,
     Status,
 )
-from console.services.container import ContainerDriver, labels_of
+from console.services.container import ContainerDriver
 from console.services.docker_client import connect
+from console.services.names import labels_of
 from console.services.resident import KILL_WAIT_S
 from tests.ports import free_port
 from tests.services.containers import (
@@ -172,6 +176,51 @@ def test_a_foreign_container_is_left_alone(place: Place) -> None:
     assert driver.find() is None
     place.client.api.start(theirs)
     assert driver.find() is None
+
+
+def test_one_that_runs_for_another_site_is_neither_taken_over_nor_stopped(place: Place) -> None:
+    """From the same specification, from another, and under another name."""
+    name = unique("shared")
+    theirs = place.driver(name, busy(place.image), site="lab")
+    handle = theirs.start(place.launch)
+    assert labels_of(place.look(handle.container))[OWNER_LABEL] == f"{os.getuid()}:lab"
+    same, other = (busy(place.image, pids=pids) for pids in (ContainerSpec("").pids, 11))
+    for runs in (same, other, replace(other, name=unique("elsewhere"))):
+        mine = place.driver(name, runs, site="mine")
+        if not runs.name:
+            with pytest.raises(ServiceError, match=f"uid {os.getuid()} on the site lab"):
+                mine.find()
+        with pytest.raises(ServiceError, match=f"uid {os.getuid()} on the site lab") as caught:
+            mine.start(place.launch)
+        assert "omni-console rollback" in caught.value.hint
+    assert theirs.find() == handle
+    assert place.handles == [handle]
+
+
+def test_a_stopped_one_of_another_site_is_moved_aside(place: Place) -> None:
+    """Though it was made from the same specification: its site's rollback would end it."""
+    name = unique("shared")
+    theirs, mine = (place.driver(name, busy(place.image), site=site) for site in ("lab", "mine"))
+    old = theirs.start(place.launch)
+    theirs.stop(old, 5)
+    assert mine.find() is None
+    new = mine.start(place.launch)
+    assert new.container != old.container
+    assert place.look(old.container)["Name"] == f"/omni-{name}.{old.container[:6]}-1"
+    assert mine.find() == new
+
+
+def test_what_another_users_label_says_is_clean(place: Place) -> None:
+    name = unique("dirty")
+    labels = {**place.mine, ROLE_LABEL: "candidate", OWNER_LABEL: "7\x1b[2J:a\nb\x1b]0;x\x07"}
+    made = place.client.api.create_container(
+        place.image, list(FOREVER), name=f"omni-{name}", labels=labels
+    )
+    place.client.api.start(made["Id"])
+    with pytest.raises(ServiceError) as caught:
+        place.driver(name, busy(place.image), site="mine").find()
+    assert "uid 7 on the site a b" in caught.value.title
+    assert caught.value.title.isprintable()
 
 
 def test_a_taken_port_is_said(place: Place) -> None:

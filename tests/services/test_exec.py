@@ -17,10 +17,11 @@ import pytest
 from console.errors import EngineError, ServiceError
 from console.services import exec as exec_module
 from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, Mount
-from console.services.container import labels_of, unix_host
+from console.services.container import unix_host
 from console.services.deadline import Cancelled
 from console.services.docker_client import connect
 from console.services.exec import _Command, run_in, run_oneoff
+from console.services.names import labels_of
 from tests.services.containers import (
     FOREVER,
     Line,

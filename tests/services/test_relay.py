@@ -158,6 +158,20 @@ def test_it_is_known_by_what_it_is(
     assert relay.recorded(tmp_path, url) is None
 
 
+def test_where_it_listens_is_compared_and_not_the_port_alone() -> None:
+    near, far, six = "127.0.0.1", "192.168.1.5", "[::1]"
+    table = {
+        (near, near): True, (far, near): False, (near, far): False, (far, far): True,
+        ("0.0.0.0", near): True, ("[::]", far): True, (far, "0.0.0.0"): True, (near, "[::]"): True,
+        ("localhost", near): True, (near, "localhost"): True, (six, "localhost"): True,
+        ("localhost", far): False, (six, near): False, (far, "localhost"): False,
+        ("workstation", far): True, (near, "workstation"): True,
+    }  # fmt: skip
+    found = {pair: relay.is_at(f"{pair[0]}:80", f"http://{pair[1]}:80/v1") for pair in table}
+    assert found == table
+    assert not relay.is_at(f"{near}:81", f"http://{near}:80")
+
+
 def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) -> None:
     child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep")
     talk = subprocess.Popen(

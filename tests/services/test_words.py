@@ -27,11 +27,12 @@ from console.services.base import (
 )
 from console.services.compose import up_argv
 from console.services.compose_command import compose
-from console.services.container import ContainerDriver, move_aside
+from console.services.container import ContainerDriver
 from console.services.docker_client import connect, translate
 from console.services.engine import RawEngine
 from console.services.engine_state import silent, status_of
 from console.services.exec import run_in, run_oneoff
+from console.services.names import move_aside
 from console.services.probe import Health, complete, health
 from tests.services.containers import FOREVER, Recorder, busy, service
 from tests.services.made_engine import IMAGE, MadeEngine
