@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-from console import paths
 from console.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
 from console.rollback.command import rollback as roll_back
 from console.rollback.plan import SealedPlan
@@ -25,7 +25,8 @@ def rollback(args: Namespace) -> int:
         from console.rehearsal.join import join
 
         args.site = join()  # another lock, another site: nothing of the real one
-    if args.if_interrupted and not _interrupted():
+    run_dir = _interrupted() if args.if_interrupted else ""
+    if run_dir is None:
         words = "nothing to do: no run left the baseline down"
         print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
         return int(Exit.OK)
@@ -41,8 +42,8 @@ def rollback(args: Namespace) -> int:
 
     explicit = bool(args.site or os.environ.get("OMNI_SITE"))
     try:
-        seal = (lambda: _site_plan(args.site)) if explicit or _has_site() else None
-        result = roll_back(seal, explicit, emit, seal_at=_site_plan)
+        seal = partial(_site_plan, args.site)
+        result = roll_back(seal, explicit, emit, seal_at=_site_plan, run_dir=run_dir)
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
             _put_away(result.serving)
     except (UsageError, InvalidFile):
@@ -73,17 +74,20 @@ def _put_away(serving: bool) -> None:
         pointer.clear(gone)
 
 
-def _interrupted() -> bool:
-    """Whether a run left the baseline down; True where that cannot be told and a run is pointed
-    at: a rollback does no harm, and the console's other parts may be broken."""
+def _interrupted() -> str | None:
+    """The directory of the run that left the baseline down, None where none did. Where that cannot
+    be told it is the run that is pointed at: a rollback does no harm, and the console's other parts
+    may be broken."""
     try:
         from console.run.boot import left_down
 
-        return left_down() is not None
+        run = left_down()
+        return str(run.path) if run is not None else None
     except Exception:
         from console.rollback import pointer
 
-        return pointer.read(os.getuid()) is not None
+        mine = pointer.read(os.getuid())
+        return mine.run_dir if mine is not None else None
 
 
 class Printer:
@@ -141,12 +145,6 @@ def _verdict(result: Any) -> str:
     slow = "DEGRADED, below its reference: " if result.degraded else ""
     took = f", back in {result.restore_s:.2f} s" if result.restore_s is not None else ""
     return f"{slow}the baseline serves{took}{rate}{reference}"
-
-
-def _has_site() -> bool:
-    """Whether a site file or a demo is there; without either there is nothing to bring back, and
-    nothing is made."""
-    return paths.default_site().exists() or (paths.state_dir() / "demo").exists()
 
 
 def _site_plan(given: str | None) -> SealedPlan:

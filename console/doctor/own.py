@@ -97,6 +97,9 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
         words = f"{found.run_id} of {found.owner} has a pointer, and no runner"
         if found.uid != os.getuid():
             yield check.note(words, f"{found.owner} may resume it, or roll back")
+        elif found.over:
+            words = f"{found.run_id} of {found.owner} is over and left the baseline down"
+            yield check.note(words, "omni-console rollback brings it back")
         elif os.path.isdir(found.run_dir):
             yield check.warning(
                 words, f"omni-console resume {found.run_id} or omni-console rollback"

@@ -41,12 +41,14 @@ def rollback(
     *,
     clock: Clock | None = None,
     seal_at: Callable[[str], SealedPlan] | None = None,
+    run_dir: str = "",
 ) -> Result:
     """Restore the baseline, now. Exit code 0 or 7 by `Result.exit_code`; every line to `emit`.
 
     `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
-    site file of a run whose plan is lost. Raises ConsoleError
-    when that fails, KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
+    site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
+    to roll back where no run is pointed at. Raises ConsoleError when that fails, KeyboardInterrupt
+    when Ctrl-C is pressed twice; nothing else.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -58,7 +60,7 @@ def rollback(
     if os.getuid() == 0:
         # before root is dropped: the interpreter's own files may be readable by root alone
         import console.rollback.ladder  # noqa: F401
-    finder = Finder(site_seal, explicit_site, note, seal_at)
+    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir)
     with held():
         for _ in range(MOST_CLIMBS):
             choice = finder.find()

@@ -48,9 +48,13 @@ class Finder:
         explicit_site: bool,
         note: Callable[[str], None],
         seal_at: Callable[[str], SealedPlan] | None = None,
+        run_dir: str = "",
     ) -> None:
-        """`site_seal` makes a plan from the site that is asked for, `seal_at` from a site file."""
+        """`site_seal` makes a plan from the site that is asked for, or from the usual one if there
+        is one: that is asked when the user is known whose it is. `seal_at` makes one from a site
+        file. `run_dir` is the run to roll back where no run is pointed at."""
         self.seal_at = seal_at
+        self.run_dir = run_dir
         self.site_seal = site_seal
         self.explicit_site = explicit_site
         self.note = note
@@ -58,6 +62,8 @@ class Finder:
     def find(self) -> Choice | None:
         """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
         found = self._as_root() if os.getuid() == 0 else self._as_user()
+        if found is None and self.run_dir:
+            found = self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
         if found is not None:
             return found
         if self.explicit_site and self.site_seal is not None:
@@ -97,11 +103,9 @@ class Finder:
                 return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
             if choice := self._pointed(chosen):
                 return choice
-        if behind and not self.explicit_site and (home := _home(behind)):
-            runs = Path(home) / ".local/state" / paths.APP / "runs"
-            if runs.is_dir() and runs.stat().st_uid == behind:
-                self._act_as(behind, "whose runs these are")
-                return None
+        if behind and not self.explicit_site and (what := _belongings(behind)):
+            self._act_as(behind, f"whose {what}")
+            return None
         if self._has_own():
             return None
         dead = [p for p in pointers.find_all() if p.uid not in {0, behind} and p not in others]
@@ -111,7 +115,14 @@ class Finder:
         return None
 
     def _has_own(self) -> bool:
-        return self.site_seal is not None or next(self._plans(paths.runs_dir()), None) is not None
+        return self._has_site() or next(self._plans(paths.runs_dir()), None) is not None
+
+    def _has_site(self) -> bool:
+        """Whether this user, who may be another one than at first, has a site to make a plan of.
+        Without one nothing is made: a demo that nobody ran is no baseline."""
+        demo = paths.state_dir() / "demo"
+        there = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
+        return self.site_seal is not None and there
 
     def _act_as(self, uid: int, why: str) -> None:
         become(uid)
@@ -120,12 +131,11 @@ class Finder:
     def _without_a_run(self) -> Choice | None:
         """No run is on: the user's site file, or the newest plan sealed for that very file."""
         path = paths.default_site()  # what find_site() gives where no site is named
-        site = os.path.realpath(path) if path.exists() else ""
-        every = self._plans(paths.runs_dir())
-        for choice in every:
+        site = os.path.realpath(path) if os.path.exists(path) else ""
+        for choice in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(choice.plan, site):
-                return self._fresher(choice, site)
-        if self.site_seal is None:
+                return self._fresher(choice, site, self.site_seal)
+        if self.site_seal is None or not self._has_site():
             return None
         try:
             return Choice(self.site_seal(), "the site file")
@@ -137,24 +147,24 @@ class Finder:
             self.note(f"the site file gives no plan: {_words(error)}")
             return newest
 
-    def _fresher(self, choice: Choice, site: str) -> Choice:
+    def _fresher(self, choice: Choice, site: str, seal: Seal | None) -> Choice:
         """The plan, made anew where the site file was changed after it was sealed."""
-        if not site or self.site_seal is None or not _changed(site, choice.plan.sealed_at):
+        if not site or seal is None or not _changed(site, choice.plan.sealed_at):
             return choice
         self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
         try:
-            return Choice(self.site_seal(), "the site file")
+            return Choice(seal(), "the site file")
         except Exception as error:
             self.note(f"the changed site file gives no plan: {_words(error)}")
             return choice
 
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if path.exists() and (choice := self._plan(path, source)):
-            return choice
-        never = path.parent.is_dir() and not (path.parent / SCRIPT).exists()
+        if os.path.exists(path) and (choice := self._plan(path, source)):
+            return self._of_ended(choice) if pointer.over else choice
+        never = os.path.isdir(path.parent) and not os.path.exists(path.parent / SCRIPT)
         self._end_runner(pointer, "is just starting" if never else "has lost its plan")
-        if path.exists() and (choice := self._plan(path, source)):
+        if os.path.exists(path) and (choice := self._plan(path, source)):
             return choice
         if not never:
             return self._of_lost(pointer)
@@ -163,6 +173,13 @@ class Finder:
         )  # its ladder would look in a minute whether it is needed
         earlier = pointers.put_back(os.getuid(), path.parent)
         return self._pointed(earlier, source) if earlier is not None else None
+
+    def _of_ended(self, choice: Choice) -> Choice:
+        """A run that is over and left the baseline down: its site file may say by now what is to
+        come back, where a candidate was promoted."""
+        site = choice.plan.site_path
+        seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
+        return self._fresher(choice, site, seal)
 
     def _end_runner(self, pointer: Pointer, why: str) -> None:
         """A run that has nothing sealed has taken nothing down: without its runner it never was.
@@ -199,14 +216,17 @@ class Finder:
         )
 
     def _copy_of(self, pointer: Pointer) -> Choice | None:
-        for path in (paths.state_dir() / ROLLBACK).glob("*.json"):
-            choice = self._plan(path, "the copy of its plan")
+        place = paths.state_dir() / ROLLBACK
+        for name in _names_in(place):
+            if not name.endswith(".json"):
+                continue
+            choice = self._plan(place / name, "the copy of its plan")
             if choice is not None and choice.plan.run_id == pointer.run_id:
                 return choice
         return None
 
     def _of_its_site(self, pointer: Pointer) -> Choice | None:
-        seals = [self.site_seal] if self.site_seal is not None else []
+        seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []
         if self.seal_at is not None and not self.explicit_site and os.path.exists(pointer.site):
             seals.insert(0, partial(self.seal_at, pointer.site))
         for seal in seals:
@@ -230,9 +250,10 @@ class Finder:
     def _plans(self, runs: Path) -> Iterator[Choice]:
         """One's own usable plans, the newest first; each is read when it is wanted."""
         stamped: list[tuple[float, Path]] = []
-        for path in runs.glob(f"*/{ROLLBACK}/{PLAN}"):
+        for name in _names_in(runs):
+            path = runs / name / ROLLBACK / PLAN
             try:
-                stamped.append((path.stat().st_mtime, path))
+                stamped.append((os.stat(path).st_mtime, path))
             except OSError:
                 continue
         for _, path in sorted(stamped, reverse=True):
@@ -290,8 +311,23 @@ def _words(error: Exception) -> str:
     return str(error) if isinstance(error, ConsoleError) else f"{type(error).__name__}: {error}"
 
 
-def _home(uid: int) -> str:
+def _names_in(directory: Path) -> list[str]:
+    """What a directory holds; nothing where it cannot be read: another source may say more."""
     try:
-        return pwd.getpwuid(uid).pw_dir
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _belongings(uid: int) -> str:
+    """What of a user's says that a rollback is that user's; empty for none."""
+    try:
+        home = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:
         return ""
+    state, config = home / ".local/state" / paths.APP, home / ".config" / paths.APP
+    for path, what in ((state / "runs", "runs these are"), (config / "site.yaml", "site it is")):
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_uid == uid:
+                return what
+    return ""

@@ -117,10 +117,14 @@ class Observed:
         return {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
 
     def _users(self) -> set[int]:
-        """The users that the container's processes run as."""
+        """The users that the container's processes and its engine run as: one without root's
+        rights holds the published port itself."""
+        found = self._state(OWNER_S) or {}
+        first = _dict(found, "State").get("Pid")
+        pids = {*pids_of_container(str(found.get("Id", "")))}
+        pids |= process.ancestry(first) if isinstance(first, int) and first > 0 else set()
         users = set()
-        identity = str((self._state(OWNER_S) or {}).get("Id", ""))
-        for pid in pids_of_container(identity):
+        for pid in pids:
             with contextlib.suppress(OSError):
                 users.add(os.stat(f"/proc/{pid}").st_uid)
         return users

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,9 @@ class Pointer:
     playbook: str = ""
     site: str = ""
     started_at: float = 0.0
+    over: bool = False
+    """The run has ended and left the baseline down: a rollback that failed, or clients that stay
+    at a candidate. It points until a rollback brings the baseline back."""
 
 
 def write(pointer: Pointer) -> Path:
@@ -88,6 +91,14 @@ def clear(run_id: str, uid: int | None = None) -> None:
                 path.unlink()
 
 
+def keep(run_id: str) -> None:
+    """One's own pointer stays though this run is over. Never raises."""
+    mine = read(os.getuid())
+    if mine is not None and mine.run_id == run_id and not mine.over:
+        with contextlib.suppress(OSError):
+            write(replace(mine, over=True))
+
+
 def read(uid: int) -> Pointer | None:
     """The pointer of one user; None when there is none, or it is forged or garbage."""
     found = (_read(path, uid) for path in _places(uid))
@@ -123,6 +134,7 @@ def _parsed(value: Any, uid: int) -> Pointer:
         playbook=_text(value.get("playbook", "")),
         site=_text(value.get("site", "")),
         started_at=float(_number(value.get("started_at", 0))),
+        over=value.get("over") is True,
     )
     if found.uid != uid or not found.run_dir.startswith("/"):
         raise ValueError("another user's, or no run directory")

@@ -49,8 +49,12 @@ is_foreign() {
   done
   ours=" $(id -u) 0 "
   if [ -n "$users" ] && [ "$KIND" = container ]; then
+    # an engine without root's rights holds the published port itself
     box=$(timeout 15 docker inspect --type container -f '{{.State.Pid}}' "$STARTED" 2>/dev/null)
-    ours="$ours$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "/proc/${box:-0}/status" 2>/dev/null) "
+    while [ "${box:-0}" -gt 1 ]; do
+      ours="$ours$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$box/status" 2>/dev/null) "
+      box=$(parent_of "$box")
+    done
   fi
   for user in $users; do
     case "$ours" in *" $user "*) ;; *) return 0 ;; esac

@@ -347,9 +347,12 @@ def _end(context: Context, server: Server) -> None:
         context.guard = None
     elif over:
         dismiss(context.run)
-    if context.view.over:
+    failed = context.view.state is RunState.ROLLBACK_FAILED
+    if context.view.over and (failed or context.view.outage):
+        pointer.keep(context.run.id)  # the next rollback is of this run's baseline
+    elif context.view.over:
         pointer.clear(context.run.id)
-    if context.view.over and context.view.state is not RunState.ROLLBACK_FAILED:
+    if context.view.over and not failed:
         warm.trigger(context.run.rollback, warm.QUIT)
     context.journal.close()
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from console import paths
 from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
 from console.rollback import live, pointer, script
@@ -102,6 +103,13 @@ class Stage(Climbs):
         plan = self.plan
         made = Pointer(plan.run_id, plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
         return pointer.write(replace(made, **changes))
+
+    def usual_site(self) -> Path:
+        """There is a site file where one is looked for; what it says is the test's own."""
+        path = paths.default_site()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path
 
     def baseline_process(self) -> tuple[int, int] | None:
         base = self.plan.baseline

@@ -127,6 +127,7 @@ def test_newest_usable_run_without_a_pointer(stage: Stage) -> None:
 
 
 def test_site_alone(stage: Stage) -> None:
+    stage.usual_site()
     plan = replace(stage.plan, run_id="", run_dir="")
     assert rollback(lambda: plan, False, stage.lines.append).serving
     assert (paths.state_dir() / "rollback" / "ladder.jsonl").exists()
@@ -266,6 +267,7 @@ def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) ->
     sealed.write(stage.plan, foreign)
     open_up(stage.plan.rollback_dir)
     open_up(foreign.parent)
+    open_up(stage.usual_site().parent)
     plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
 
     def act() -> object:

@@ -66,6 +66,8 @@ def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
     stage.point(pid=runner[0], start=runner[1], site=str(site))
     plan = replace(stage.plan, run_id="", run_dir="")
     lose(stage, lost)
+    if known_by == "site":
+        stage.usual_site()
     if known_by == "copy":
         sealed.write(stage.plan, stage.root / "state/omni-console/rollback/s.json")
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from console import paths
 from console.document.reader import parse
 from console.gguf.write import probe
 from console.services import relay
@@ -56,6 +59,13 @@ def restored(world: World) -> None:
     assert not world.listens(world.cand_url)
     assert not world.pids("step")
     world.until(lambda: not world.pids("runner"), "no runner is left, nor the one that closed")
+
+
+def points(world: World) -> bool:
+    """Whether this user's pointer still names the run, which is over."""
+    path = Path(world.env["OMNI_HOST_DIR"]) / paths.pointer(os.getuid()).name
+    found = json.loads(path.read_bytes()) if path.exists() else {}
+    return bool(found) and found["over"] and found["run_id"] == world.run.id
 
 
 def roll_back(world: World, **env: str) -> dict[str, object]:

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from console.errors import ServiceError
-from console.rollback import start
+from console.rollback import observe
 from console.services import process
 from console.services.base import ProcessSpec
 from tests.run.whole.server import Script, ScriptedServer
@@ -87,7 +87,7 @@ class Machine:
             patch.setattr(process, name, function)
         patch.setattr(os, "getpid", self.getpid)
         # a scripted engine listens in this process
-        patch.setattr(start, "listeners", lambda url: iter(()))
+        patch.setattr(observe, "listeners", lambda url: iter(()))
 
     # -- who runs here -------------------------------------------------------------------------
 

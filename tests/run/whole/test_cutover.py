@@ -14,7 +14,7 @@ from console.run.executors import cutover
 from console.run.lock import is_free
 from console.services import process, relay
 from tests.run.e2e.sites import SIDE, UP, book, gate
-from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, roll_back, stay
+from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.run.world import WorldBase as World
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
@@ -59,10 +59,13 @@ def test_clients_stay_until_a_rollback(world: World) -> None:
     assert view.cutover["what"] == "stays"
     assert view.outage
     assert world.at("restore").state == "skipped"
+    assert points(world), "a rollback from another shell knows whose baseline it is"
     refused = world.go(world.write("again.yaml", book("id: n, note: x")))
     assert refused.code != 0
     assert "cand answers at" in refused.json["detail"], refused
+    assert points(world), "the run that was refused has put it back"
     roll_back(world)
+    world.until(lambda: not points(world), "the run that is closed points no more")
     is_back(world)
     world.until(lambda: not world.view().cutover, "the run's journal knows")
     assert str(world.view().state) == "succeeded"

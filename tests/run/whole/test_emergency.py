@@ -11,7 +11,7 @@ import pytest
 
 from console.services import process
 from tests.run.e2e.sites import UP, book, host_site
-from tests.run.scenes import LONG, closed, restored, roll_back
+from tests.run.scenes import LONG, closed, points, restored, roll_back
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
 
@@ -89,6 +89,7 @@ def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World
         assert done.json["manual"], "the exact commands a person would type"
         view = outage.over()
         assert str(view.state) == "rollback_failed"
+        outage.until(lambda: points(outage), "it is the run that the next rollback acts on")
     finally:
         blocker.close()
     roll_back(outage)

@@ -1,0 +1,124 @@
+"""Which plan a rollback acts on where homes, runs and disks disagree."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console import paths
+from console.rollback import finder, pointer
+from console.rollback import plan as sealed
+from console.rollback.finder import Finder
+from console.rollback.plan import SealedPlan
+from tests.rollback.conftest import Stage
+from tests.rollback.test_command import NOBODY, as_root, open_up
+from tests.services.serving import in_child
+
+
+def never() -> SealedPlan:
+    raise AssertionError("there is no site to make a plan of")
+
+
+@as_root
+@pytest.mark.parametrize("root_has_one", [True, False])
+@pytest.mark.parametrize("user_has_one", [True, False])
+def test_whose_site_counts_is_asked_of_the_user_behind_sudo(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_one: bool, user_has_one: bool
+) -> None:
+    """Root's own home says nothing about the user that root becomes."""
+    if root_has_one:
+        stage.usual_site()
+    home = stage.root / "home"
+    (home / ".local/state/omni-console/runs").mkdir(parents=True)
+    if user_has_one:
+        (home / ".config/omni-console").mkdir(parents=True)
+        (home / ".config/omni-console/site.yaml").touch()
+    for path in (home, *home.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    open_up(stage.root)
+    entry = SimpleNamespace(pw_name="nobody", pw_gid=NOBODY, pw_dir=str(home))
+    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry)
+    monkeypatch.setenv("SUDO_UID", str(NOBODY))
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
+
+    def act() -> object:
+        choice = Finder((lambda: plan) if user_has_one else never, False, print).find()
+        return [choice and choice.plan.site_name, os.getuid()]
+
+    assert in_child(act) == ["theirs" if user_has_one else None, NOBODY]
+
+
+@as_root
+def test_a_user_behind_sudo_who_has_a_site_and_no_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = stage.root / "home"
+    (home / ".config/omni-console").mkdir(parents=True)
+    site = home / ".config/omni-console/site.yaml"
+    site.touch()
+    os.chown(site, NOBODY, NOBODY)
+    open_up(site.parent)
+    entry = SimpleNamespace(pw_name="nobody", pw_gid=NOBODY, pw_dir=str(home))
+    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry)
+    monkeypatch.setenv("SUDO_UID", str(NOBODY))
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
+
+    def act() -> object:
+        choice = Finder(lambda: plan, False, print).find()
+        return [choice and choice.plan.site_name, os.getuid()]
+
+    assert in_child(act) == ["theirs", NOBODY]
+
+
+def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:
+    """Not the usual site's newest plan; and what its own site file says by now counts."""
+    other = replace(stage.plan, run_id="newer", site_path=str(stage.usual_site()), sealed_at=9e9)
+    sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
+    site = stage.root / "site.yaml"
+    site.touch()
+    stage.seal(site_path=str(site), sealed_at=9e9)
+    stage.point()
+    pointer.keep(stage.plan.run_id)
+    again = Finder(lambda: other, False, print, lambda path: replace(stage.plan, run_id=path))
+    choice = again.find()
+    assert choice is not None
+    assert choice.plan.run_id == stage.plan.run_id
+    stage.seal(sealed_at=1.0)
+    choice = again.find()
+    assert choice is not None
+    assert choice.plan.run_id == str(site)
+
+
+def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(stage: Stage) -> None:
+    """Its pointer is gone, and another run is newer."""
+    other = replace(stage.plan, run_id="newer")
+    sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
+    choice = Finder(never, False, print, run_dir=stage.plan.run_dir).find()
+    assert choice is not None
+    assert choice.plan.run_id == stage.plan.run_id
+
+
+@pytest.mark.parametrize("broken", ["listdir", "stat", "open"])
+def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    stage.usual_site()
+    runs = paths.runs_dir()
+    sealed.write(stage.plan, runs / "r/rollback/plan.json")
+    real = getattr(os, broken)
+
+    def failing(path: Any, *more: Any, **named: Any) -> Any:
+        if str(path).startswith(str(runs)):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(os, broken, failing)
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+    choice = Finder(lambda: plan, False, print).find()
+    assert choice is not None
+    assert choice.plan.site_name == "mine"
