@@ -8,6 +8,7 @@ from pathlib import Path
 
 from console import paths
 from console.errors import EngineError, EngineTimeout, ServiceError
+from console.rollback import stop
 from console.rollback.observe import Observed
 from console.rollback.scene import Scene, away, log_path
 from console.services import process
@@ -141,6 +142,8 @@ class Baseline(Observed):
         engine = self.scene.engine
         if engine is None:
             return self._by_command()
+        if self.scene.engine_away:
+            stop.late(self.scene, engine)
         names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
         ways = [name for name in names if name]
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):

@@ -139,16 +139,41 @@ def _containers(scene: Scene) -> None:
             scene.report.note("stop", away(error, ENGINE_WAIT_S))
             scene.engine_away = True
             if scene.plan.baseline.kind == "process":
-                scene.fail("stop", "candidate containers could not be looked for: engine away")
-                break
+                _end_inside(scene)
+                if not _still_held(scene):
+                    break
             if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
                 break
             scene.clock.sleep(ENGINE_RETRY_S)
+    _end_inside(scene)
+    if scene.plan.baseline.kind == "container":
+        _with_command(scene)
+    else:
+        scene.fail("stop", "candidate containers could not be looked for: engine away")
+
+
+def _end_inside(scene: Scene) -> None:
     if ended := fence.contained(scene):
         scene.ended(ended)
         scene.report.note("stop", f"{ended} inside containers ended without the engine")
-    if scene.plan.baseline.kind == "container":
-        _with_command(scene)
+
+
+def _still_held(scene: Scene) -> bool:
+    """Whether a candidate's container has processes, which hold memory that the baseline needs:
+    the kernel knows without the engine."""
+    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
+    return any(pids_of_container(one) for one in recorded)
+
+
+def late(scene: Scene, engine: RawEngine) -> None:
+    """End what an engine that was away could not, before the baseline starts beside it. Raises
+    EngineError while it is away."""
+    targets = _targets(scene, engine)
+    scene.engine_away = False
+    if targets:
+        scene.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
+        _stop_containers(scene, engine, targets)
+        memory(scene)
 
 
 def _nothing_known(scene: Scene) -> bool:

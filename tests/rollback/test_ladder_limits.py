@@ -8,12 +8,14 @@ import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from console.clock import FakeClock, SystemClock
-from console.rollback import live, lock, ram
+from console.errors import EngineError
+from console.rollback import live, lock, ram, stop
 from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress
 from console.rollback.report import LADDER, Report, new_trigger
@@ -22,7 +24,7 @@ from console.rollback.start import Baseline
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
-from console.services.base import ProcessSpec, is_of_another
+from console.services.base import ProcessSpec, is_of_another, role_label
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
@@ -163,6 +165,56 @@ def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage:
     assert baseline.serving(), "as far as known it is the baseline"
     scene.fail("stop", "candidate containers could not be looked for")
     assert not baseline.serving()
+
+
+class Engine:
+    """An engine that is away for its first `calls`, and has one candidate that runs."""
+
+    path = "/nowhere"
+
+    def __init__(self, calls: int) -> None:
+        self.calls, self.said = calls, list[str]()
+
+    def list_containers(self, _: object) -> list[SimpleNamespace]:
+        self.calls -= 1
+        if self.calls >= 0:
+            raise EngineError("the container engine is not running")
+        labels = {role_label(): "candidate"}
+        return [SimpleNamespace(id="cand", name="cand", labels=labels)]
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        return {"Id": name, "State": {"Running": f"stop {name}" not in self.said}}
+
+    def stop(self, name: str, _: float) -> None:
+        self.said.append(f"stop {name}")
+
+    def start(self, name: str) -> bool:
+        self.said.append(f"start {name}")
+        return True
+
+
+def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: Stage) -> None:
+    scene, engine = scene_of(stage), Engine(2)
+    boxed = replace(stage.plan.baseline, kind="container", container_name="base", process=None)
+    scene.plan, scene.clock = replace(stage.plan, baseline=boxed), FakeClock()
+    scene.engine, scene.engine_away = engine, True  # type: ignore[assignment]
+    Baseline(scene).start()
+    assert engine.said == ["stop cand", "start base"]
+    assert not scene.engine_away
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    """And for no other: a baseline that needs no engine must not wait for one."""
+    scene, engine = scene_of(stage), Engine(3)
+    live.append(stage.live, live.Live("container", "cand", container="cand"))
+    scene.clock, scene.engine = FakeClock(), engine  # type: ignore[assignment]
+    monkeypatch.setattr(stop, "pids_of_container", lambda _: [os.getpid()] if held else [])
+    stop.stop(scene)
+    assert engine.said == (["stop cand"] if held else [])
+    assert scene.stop_failed is not held
 
 
 def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
