@@ -40,6 +40,7 @@ from console.rollback.wake import (
     trigger,
 )
 from console.services import probe, process, relay
+from console.services.listener import foreign
 from console.services.protection import lock_memory
 
 WARM = "warm.json"
@@ -128,6 +129,8 @@ class Warm:
     def _serves(self) -> bool:
         base = self.plan.baseline
         if probe.health(base.url, base.ready_path)[0] is not probe.Health.SERVING:
+            return False
+        if base.kind == "process" and foreign(base.url) is not None:
             return False
         return relay.at(base.url) is None  # else a candidate answers there, by a cutover
 

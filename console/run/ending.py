@@ -15,6 +15,8 @@ from console.run.report import write_report
 from console.run.restoring import bring_back, restored
 from console.run.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.services import relay
+from console.services.base import ProcessSpec
+from console.services.listener import foreign
 from console.services.probe import Health, health
 from console.text import one_line
 
@@ -92,7 +94,8 @@ class Ending:
         for number in range(LOOKS):
             if number:
                 self.context.clock.sleep(LOOK_S)
-            if health(base.url, base.ready.path)[0] is Health.SERVING:
+            there = health(base.url, base.ready.path)[0] is Health.SERVING
+            if there and not (isinstance(base.runs, ProcessSpec) and foreign(base.url) is not None):
                 return False
         return True
 
