@@ -51,6 +51,26 @@ def rehearsal_dir() -> Path:
     return state_dir() / "rehearsal"
 
 
+def demo_dir() -> Path:
+    """The embedded demo: its site file and its models."""
+    return state_dir() / "demo"
+
+
+def records_dir(site: str) -> Path:
+    """Where the pids of a site's host processes are remembered between runs."""
+    return state_dir() / "services" / site
+
+
+def baseline_log(site: str) -> Path:
+    """The log of a baseline that is a host process."""
+    return state_dir() / "logs" / f"baseline-{site}.log"
+
+
+def restore_file(site: str) -> Path:
+    """Where the measured restore times of a site are remembered."""
+    return state_dir() / "restore" / f"{site}.json"
+
+
 def default_site() -> Path:
     return config_dir() / "site.yaml"
 

@@ -17,6 +17,7 @@ _DURATION = re.compile(rf"{_PART.pattern}(?:\s*{_PART.pattern})*")
 
 BYTES_FORM = "bytes with a unit, like 24GiB or 117GB"
 DURATION_FORM = "a duration with a unit, like 90s, 15m or 1h30m"
+DRIVER_FORM = "a driver's version like 580.126.09"
 RATE_FORM = "a rate with a unit, like 500Mbit/s or 6GB/s"
 
 
@@ -115,3 +116,8 @@ def format_number(value: float, unit: str = "") -> str:
     unit = "" if unit == "count" else unit
     digits = f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{digits} {unit}".rstrip()
+
+
+def is_driver(text: str) -> bool:
+    """Whether a text is a driver's version and nothing else."""
+    return re.fullmatch(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII) is not None

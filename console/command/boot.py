@@ -6,26 +6,27 @@ import json
 from argparse import Namespace
 
 from console.errors import Exit
-from console.run import boot as units
+from console.run import boot
+from console.services import boot_unit
 from console.text import clean
 
 
 def install(args: Namespace) -> int:
-    one = units.unit(args.system)
-    units.install(one, args.site)
+    one = boot_unit.unit(args.system)
+    boot.install(one, args.site)
     return _say(args, one, f"installed: {one.path}; it acts after the next reboot")
 
 
 def remove(args: Namespace) -> int:
     """0, also where there is nothing to remove."""
-    one = units.unit(args.system)
-    gone = units.remove(one)
+    one = boot_unit.unit(args.system)
+    gone = boot.remove(one)
     return _say(args, one, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
 
 
 def status(args: Namespace) -> int:
     """0 when a unit would act after a reboot, 5 when none would."""
-    one = units.installed()
+    one = boot_unit.installed()
     if one is None:
         return _say(args, None, "not installed: omni-console boot install", Exit.FAILED)
     if not one.lingers:
@@ -34,7 +35,7 @@ def status(args: Namespace) -> int:
     return _say(args, one, f"installed: {one.path}, as {one.user}")
 
 
-def _say(args: Namespace, one: units.Unit | None, words: str, code: Exit = Exit.OK) -> int:
+def _say(args: Namespace, one: boot_unit.Unit | None, words: str, code: Exit = Exit.OK) -> int:
     if args.json:
         path = str(one.path) if one is not None else ""
         active = one is not None and one.enabled() and one.lingers

@@ -153,7 +153,7 @@ def _pair(flag: str, text: str) -> tuple[int, int] | None:
 
 
 def _driver(text: str) -> str:
-    from console.preflight.gpu import DRIVER_FORM, is_driver
+    from console.units import DRIVER_FORM, is_driver
 
     if text and not is_driver(text):
         raise UsageError(f"--driver {text}", f"expected {DRIVER_FORM}")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from console import paths
 from console.command import run as run_command
 from console.command.common import own_command, playbook_of
 from console.command.console import can_draw, open_console
-from console.demo.site import demo_dir, demo_site, ensure_models
-from console.errors import Exit, RollbackFailed
+from console.demo.site import demo_site
+from console.errors import Exit, RollbackFailed, UsageError
 from console.rollback import live, warm
 from console.rollback.ladder import Ladder
 from console.rollback.lock import LOCK
 from console.rollback.plan import ROLLBACK
 from console.rollback.proof import proof_file
 from console.rollback.report import LADDER
-from console.run import baseline
 from console.run.directory import all_runs
 from console.run.lock import HostLock
 from console.run.seal import site_plan
@@ -37,7 +37,7 @@ def demo(args: Namespace) -> int:
     HostLock().release()  # raises HostBusy before anything is started
     out = sys.stderr if args.json else sys.stdout
     site = load_site(demo_site())
-    ensure_models(lambda name, done, total: _say_model(name, done, total, out))
+    _ensure_models(lambda name, done, total: _say_model(name, done, total, out))
     _bring_up(site, out)
     screens = can_draw() and not args.json and not args.plain
     args.yes, args.step, args.detach = not screens, screens, False
@@ -63,14 +63,14 @@ def _bring_up(site: Site, out: object) -> None:
     print(f"baseline: starting at {site.model.baseline.url} …", file=out)  # type: ignore[call-overload]
     result = Ladder(site_plan(site)).run()
     if not result.serving:
-        log = baseline.log_path(site.name)
+        log = paths.baseline_log(site.name)
         raise RollbackFailed("the demo's baseline does not serve", result.detail, f"see {log}")
 
 
 def _stop(args: Namespace) -> int:
     """End every process of the demo and remove what it made: models, records, its runs."""
     out = sys.stderr if args.json else sys.stdout
-    if not demo_dir().exists():
+    if not paths.demo_dir().exists():
         print("no demo is here; omni-console demo starts one", file=out)
         return int(Exit.OK)
     site = load_site(demo_site())
@@ -82,16 +82,16 @@ def _stop(args: Namespace) -> int:
         warm.trigger(run.rollback, warm.QUIT)
     specs = [site.baseline_spec(), *site.service_specs().values()]
     for spec in specs:
-        driver = ProcessDriver(spec, baseline.records_dir(site.name))
+        driver = ProcessDriver(spec, paths.records_dir(site.name))
         handle = driver.find()
         if handle is not None:
             driver.stop(handle, spec.grace_s)
             print(f"stopped {spec.name} (pid {handle.pid})", file=out)
-    made = [demo_dir(), baseline.records_dir(site.name), *(run.path for run in runs)]
+    made = [paths.demo_dir(), paths.records_dir(site.name), *(run.path for run in runs)]
     if not paths.default_site().exists() and len(runs) == len(all_runs()):
         # a rollback without a run; where there is another site, it may be that one's
         made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
-    made += [baseline.log_path(site.name), baseline.restore_file(site.name), proof_file(site.name)]
+    made += [paths.baseline_log(site.name), paths.restore_file(site.name), proof_file(site.name)]
     for path in made:
         _remove(path, out)
     for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):
@@ -113,3 +113,16 @@ def _rmdir_if_empty(path: Path) -> None:
         path.rmdir()
     except OSError:
         return
+
+
+def _ensure_models(progress: Callable[[str, int, int], None]) -> None:
+    """Generate the demo's models where they are missing. Raises UsageError without the extra."""
+    try:
+        import xllamacpp  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "the demo engine is not installed", str(error), "pip install 'omni-console[demo]'"
+        ) from error
+    from console.demo import model
+
+    model.ensure_models(paths.demo_dir() / "models", progress)

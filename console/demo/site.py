@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 from console import paths
@@ -14,13 +13,9 @@ PORTS = range(18080, 18180)
 NAMES = ("baseline", "fast", "slow")
 
 
-def demo_dir() -> Path:
-    return paths.state_dir() / "demo"
-
-
 def demo_site() -> Path:
     """The demo's site file, made at first use together with its models. Raises UsageError."""
-    path = demo_dir() / "site.yaml"
+    path = paths.demo_dir() / "site.yaml"
     if not path.exists():
         ports = _free_ports(len(NAMES))
         paths.make(path.parent)
@@ -28,19 +23,6 @@ def demo_site() -> Path:
         beside.write_text(_site(dict(zip(NAMES, ports, strict=True))))
         beside.replace(path)
     return path
-
-
-def ensure_models(progress: Callable[[str, int, int], None] | None = None) -> None:
-    """Generate the demo's models where they are missing. Raises UsageError without the extra."""
-    try:
-        import xllamacpp  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            "the demo engine is not installed", str(error), "pip install 'omni-console[demo]'"
-        ) from error
-    from console.demo import model
-
-    model.ensure_models(demo_dir() / "models", progress)
 
 
 def _free_ports(count: int) -> list[int]:

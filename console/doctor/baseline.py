@@ -20,7 +20,8 @@ from console.text import decode, one_line
 from console.units import format_duration
 
 if TYPE_CHECKING:
-    from console.services.base import ComposeSpec, ProcessSpec
+    from console.services.base import ComposeSpec
+    from console.services.process_spec import ProcessSpec
     from console.services.relay import Relay
     from console.site.model import Site
 
@@ -81,7 +82,8 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def service(facts: Facts, check: Check) -> Iterator[Finding]:
     """The container, compose file or program that the baseline is."""
-    from console.services.base import ComposeSpec, ExistingContainer, ProcessSpec
+    from console.services.base import ComposeSpec, ExistingContainer
+    from console.services.process_spec import ProcessSpec
 
     site = facts.site()
     if site is None:
@@ -169,16 +171,15 @@ def _cut_over(check: Check, found: Relay, url: str) -> Finding:
 
 def _serving(site: Site, check: Check) -> Finding:
     """Serving, and whether a run could stop it: only a process that the console has started."""
-    from console.run.baseline import records_dir
     from console.services import process
-    from console.services.base import BASELINE_COOKIE, ProcessSpec
     from console.services.listener import listener
+    from console.services.process_spec import BASELINE_COOKIE, ProcessSpec
 
     spec = site.baseline_spec()
     runs = spec.runs
     if not isinstance(runs, ProcessSpec):
         return check.ok(f"serves at {spec.url}")
-    if process.known(records_dir(site.name), "baseline", runs, BASELINE_COOKIE) is None:
+    if process.known(paths.records_dir(site.name), "baseline", runs, BASELINE_COOKIE) is None:
         who = listener(spec.url)
         what = f"process {who.pid}" if who else "a process"
         return check.warning(
@@ -191,12 +192,12 @@ def _serving(site: Site, check: Check) -> Finding:
 
 def restore(facts: Facts, check: Check) -> Iterator[Finding]:
     """How long a restore took lately."""
-    from console.run.baseline import restore_time
+    from console.rollback.restore import expected
 
     site = facts.site()
     if site is None:
         return
-    seconds = restore_time(site.name)
+    seconds = expected(paths.restore_file(site.name), "baseline")
     if seconds is None:
         yield check.note(
             "no restore was measured yet: a plan cannot say how long the way back takes",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from console import paths
 from console.doctor.model import Level
 from console.doctor.once import begun
 from console.errors import ConsoleError, EngineError, InvalidFile, Problem
@@ -160,12 +161,11 @@ def kinds(site: Site) -> list[str]:
 
 
 def _site_file(given: str | None) -> SiteFile:
-    from console.demo.site import demo_dir
     from console.site.load import find_site, load_site
 
     path = find_site(given)
     demo = path is None
-    path = path or demo_dir() / "site.yaml"
+    path = path or paths.demo_dir() / "site.yaml"
     source = "the embedded demo" if demo else _source(given)
     if demo and not path.exists():
         return SiteFile(path, source, demo)

@@ -86,7 +86,7 @@ def text(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def line(facts: Facts, check: Check) -> Iterator[Finding]:
     """tmux, ssh or a local terminal, and what that means for a run."""
-    from console.run.launch import detachment
+    from console.services.linger import detachment
 
     env = os.environ
     inside = "tmux" if env.get("TMUX") else "screen" if env.get("STY") else ""
@@ -107,7 +107,7 @@ def line(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def logout(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether logind lets a run live when its user logs out."""
-    from console.run.launch import detachment
+    from console.services.linger import detachment
 
     how = detachment()
     if how.warning:
@@ -121,7 +121,7 @@ def logout(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def boot(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether a reboot in an outage is followed by a rollback."""
-    from console.run import boot as units
+    from console.services import boot_unit as units
 
     if not units.SYSTEMD.exists():
         return

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from console.guard import mrelease
 from console.services import cgroup, process
-from console.services.base import COOKIE
 from console.services.cgroup import Cgroup
+from console.services.process_spec import COOKIE
 from console.text import clean, decode, one_line
 
 MOST_SIZED = 64

@@ -15,8 +15,8 @@ from pathlib import Path
 from console.guard.sheet import Sheet
 from console.rollback.live import Live
 from console.services import cgroup, enclosure, process
-from console.services.base import COOKIE
 from console.services.cgroup import FULL_ID, Cgroup, Hierarchy
+from console.services.process_spec import COOKIE
 from console.text import one_line
 
 KILLED = ("container", "process", "step")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.document.validate import Arg, ByteCount, Strict, Text
-from console.preflight.gpu import DRIVER_FORM, is_driver
 from console.site.machine import Compute, Rate
+from console.units import DRIVER_FORM, is_driver
 
 LOOKS = ("checkpoint", "gguf", "host", "imports")
 """They judge as a gate does: GO, NO-GO, HOLD."""

@@ -11,13 +11,9 @@ from console.errors import ServiceError
 from console.preflight.oracle import Engine
 from console.preflight.oracle_host import HostProgram, demo_engine
 from console.preflight.oracle_image import ImageBuild
-from console.services.base import (
-    ContainerSpec,
-    ExistingContainer,
-    ProcessSpec,
-    ServiceSpec,
-)
+from console.services.base import ContainerSpec, ExistingContainer, ServiceSpec
 from console.services.docker_client import inspect
+from console.services.process_spec import ProcessSpec
 from console.text import one_line
 
 if TYPE_CHECKING:

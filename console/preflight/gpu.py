@@ -25,14 +25,6 @@ NEW_KERNEL = (6, 19)
 _ARCH = re.compile(r"\b(sm|compute)_(\d{2,3})([af]?)\b")
 
 
-DRIVER_FORM = "a driver's version like 580.126.09"
-
-
-def is_driver(text: str) -> bool:
-    """Whether a text is a driver's version and nothing else."""
-    return re.fullmatch(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII) is not None
-
-
 def parse_archs(text: str) -> tuple[str, ...] | None:
     """The architectures in what PyTorch says of itself (`['sm_80', 'sm_120']`, `sm_80 compute_90`).
 

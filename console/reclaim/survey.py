@@ -17,7 +17,7 @@ from console.reclaim.model import Leftover, Survey
 from console.reclaim.spare import spared
 from console.run.baseline import container_ref
 from console.run.lock import HostLock
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from console.site.model import Site
 from console.text import one_line
 

@@ -33,9 +33,9 @@ from console.rollback.report import (
 from console.rollback.scene import Scene
 from console.rollback.start import Baseline
 from console.services import process
-from console.services.base import COOKIE, ProcessSpec
 from console.services.engine import RawEngine
 from console.services.listener import listener
+from console.services.process_spec import COOKIE, ProcessSpec
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0

@@ -9,10 +9,10 @@ from typing import Any
 from console.errors import EngineError
 from console.rollback.scene import Scene
 from console.services import process, relay
-from console.services.base import BASELINE_COOKIE
 from console.services.engine import NoSuchContainer, RawEngine
 from console.services.listener import Listener, foreign, listeners
 from console.services.probe import Health, health
+from console.services.process_spec import BASELINE_COOKIE
 from console.services.resident import pids_of_container
 
 OWNER_S = 2.0

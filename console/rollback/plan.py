@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from console import paths
 from console.errors import InvalidFile, Problem
-from console.services.base import PROMPT, ProcessSpec
+from console.services.base import PROMPT
+from console.services.process_spec import ProcessSpec
 from console.text import one_line
 
 PLAN = "plan.json"

@@ -17,8 +17,8 @@ from console.rollback.live import Live
 from console.rollback.plan import SealedPlan
 from console.rollback.report import Report
 from console.services import bounded, process
-from console.services.base import BASELINE_COOKIE
 from console.services.engine import RawEngine
+from console.services.process_spec import BASELINE_COOKIE
 from console.services.resident import Resident
 from console.text import decode, one_line
 from console.units import format_duration

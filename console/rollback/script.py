@@ -19,8 +19,9 @@ from console.rollback.scene import log_path
 from console.rollback.shell import BODY
 from console.rollback.wake import FIFO
 from console.services import process, relay
-from console.services.base import BASELINE_COOKIE, COOKIE, OWNER_LABEL, owner_on, role_label
+from console.services.base import OWNER_LABEL, owner_on, role_label
 from console.services.listener import is_local
+from console.services.process_spec import BASELINE_COOKIE, COOKIE
 
 SENTINEL = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory, as `console.guard.sheet` has it, a floor above."""

@@ -12,9 +12,9 @@ from console.rollback import stop
 from console.rollback.observe import Observed
 from console.rollback.scene import Scene, away, log_path
 from console.services import process
-from console.services.base import BASELINE_COOKIE
 from console.services.engine import EngineRefused, NoSuchContainer
 from console.services.logfile import read_last
+from console.services.process_spec import BASELINE_COOKIE
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0

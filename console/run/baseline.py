@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import paths
@@ -13,8 +12,9 @@ from console.errors import BaselineNotReady, ConsoleError
 from console.rollback import proof, restore
 from console.rollback.plan import Baseline, Proof
 from console.services import relay
-from console.services.base import ComposeSpec, ExistingContainer, ProcessSpec, ServiceSpec
+from console.services.base import ComposeSpec, ExistingContainer, ServiceSpec
 from console.services.probe import Completion, Health, complete, health
+from console.services.process_spec import ProcessSpec
 from console.site.model import Site
 from console.text import one_line
 
@@ -27,24 +27,9 @@ SILENT = "no run starts: the baseline did not answer a completion"
 HINT = "omni-console rollback brings the baseline back and proves it"
 
 
-def records_dir(site: str) -> Path:
-    """Where the pids of a site's host processes are remembered between runs."""
-    return paths.state_dir() / "services" / site
-
-
-def log_path(site: str) -> Path:
-    """The log of a baseline that is a host process."""
-    return paths.state_dir() / "logs" / f"baseline-{site}.log"
-
-
-def restore_file(site: str) -> Path:
-    """Where the measured restore times of a site are remembered."""
-    return paths.state_dir() / "restore" / f"{site}.json"
-
-
 def restore_time(site: str) -> float | None:
     """Seconds a restore took lately, or None when none was measured."""
-    return restore.expected(restore_file(site), "baseline")
+    return restore.expected(paths.restore_file(site), "baseline")
 
 
 def facts(site: Site, client: Client) -> Baseline:
@@ -75,10 +60,10 @@ def written(site: Site) -> Baseline:
         completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout),
         reference_tok_s=model.reference.tok_s if model.reference else None,
         tolerance=model.reference.tolerance if model.reference else 0.10,
-        records_dir=str(records_dir(site.name)),
+        records_dir=str(paths.records_dir(site.name)),
     )
     if isinstance(spec.runs, ProcessSpec):
-        log = log_path(site.name)
+        log = paths.baseline_log(site.name)
         paths.make(log.parent)
         return replace(common, kind="process", process=spec.runs, log=str(log))
     if isinstance(spec.runs, ComposeSpec):
@@ -134,10 +119,8 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
 def _models_exist(site: Site) -> None:
     missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
     if missing:
-        from console.demo.site import demo_dir
-
         hint = "put it there, or correct `models` of the baseline in the site file"
-        if site.base == demo_dir():
+        if site.base == paths.demo_dir():
             hint = "omni-console demo makes it and starts the demo's baseline"
         raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
-from console.errors import ConsoleError, UsageError
+from console.errors import UsageError
 from console.paths import module_argv
 from console.rehearsal.place import MAPPING
 from console.rollback import pointer
@@ -21,13 +19,9 @@ from console.rollback.plan import write_atomically
 from console.run.directory import RunDir, all_runs
 from console.run.liveness import runner_alive
 from console.run.read import view_of
-from console.services import bounded
+from console.services.boot_unit import LINGER, SYSTEMD, Unit
 from console.text import one_line
 
-SYSTEM_UNITS = Path("/etc/systemd/system")
-LINGER = Path("/var/lib/systemd/linger")
-SYSTEMD = Path("/run/systemd/system")
-SYSTEMCTL_S = 60.0
 PASSED = ("PATH", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT",
           "XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_SITE", "OMNI_HOST_DIR")  # fmt: skip
 """What the unit takes along of the environment it is installed from: places, never secrets."""
@@ -78,58 +72,6 @@ def _outage(run: RunDir, *, unknown: bool) -> bool:
         return view_of(run)[0].outage
     except Exception:  # whatever the disk or the journal is like: the way back does not die of it
         return unknown
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Where the unit lies; `system`: started at boot as `user` by the machine's own systemd."""
-
-    system: bool
-    user: str
-
-    @property
-    def name(self) -> str:
-        return f"omni-console-boot{f'-{self.user}' if self.system else ''}.service"
-
-    @property
-    def path(self) -> Path:
-        if self.system:
-            return SYSTEM_UNITS / self.name
-        base = os.environ.get("XDG_CONFIG_HOME", "")
-        home = Path(base) if base.startswith("/") else Path.home() / ".config"
-        return home / "systemd/user" / self.name
-
-    def systemctl(self, *words: str) -> str:
-        """What systemctl said. Raises ConsoleError."""
-        argv = ["systemctl", *(() if self.system else ("--user",)), *words]
-        try:
-            code, out, said = bounded.run(argv, SYSTEMCTL_S, env=os.environ)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise ConsoleError(f"{argv[0]} did not run", one_line(str(error))) from error
-        if code != 0:
-            raise ConsoleError(" ".join(argv), one_line(said.decode("utf-8", "replace")))
-        return out.decode("utf-8", "replace")
-
-    def enabled(self) -> bool:
-        """Whether it starts at boot, by systemd's own links: no manager has to answer."""
-        target = "multi-user.target" if self.system else "default.target"
-        return (self.path.parent / f"{target}.wants" / self.name).is_symlink()
-
-    @property
-    def lingers(self) -> bool:
-        return self.system or (LINGER / self.user).exists()
-
-
-def unit(system: bool) -> Unit:
-    """This user's unit; of the user behind sudo where it is a system unit."""
-    name = pwd.getpwuid(os.getuid()).pw_name
-    behind = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
-    return Unit(system, (behind or name) if system else name)
-
-
-def installed() -> Unit | None:
-    """The unit that would bring this user's baseline back, if there is one."""
-    return next((one for one in (unit(True), unit(False)) if one.enabled()), None)
 
 
 def install(one: Unit, site: str | None) -> None:

@@ -15,9 +15,9 @@ from console.services.base import (
     ComposeSpec,
     ContainerSpec,
     ExistingContainer,
-    ProcessSpec,
     ServiceSpec,
 )
+from console.services.process_spec import ProcessSpec
 from console.text import clean_lines, one_line
 from console.units import format_bytes, format_duration
 

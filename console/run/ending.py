@@ -15,9 +15,9 @@ from console.run.report import write_report
 from console.run.restoring import bring_back, restored
 from console.run.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.services import relay
-from console.services.base import ProcessSpec
 from console.services.listener import foreign
 from console.services.probe import Health, health
+from console.services.process_spec import ProcessSpec
 from console.text import one_line
 
 R = RunState

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console import paths
 from console.errors import ServiceError
-from console.run.baseline import container_ref, records_dir
+from console.run.baseline import container_ref
 from console.run.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.run.fault import point
 from console.run.image_hint import fitting
@@ -22,12 +23,12 @@ from console.services.base import (
     ExistingContainer,
     Handle,
     Launch,
-    ProcessSpec,
     ServiceSpec,
     Status,
 )
 from console.services.logfile import keep_end
 from console.services.process_driver import ProcessDriver
+from console.services.process_spec import ProcessSpec
 from console.services.ready import wait_ready
 from console.text import one_line
 
@@ -72,7 +73,7 @@ class Fleet:
     def _make(self, spec: ServiceSpec) -> Driver:
         site = self.context.plan.site.name
         if isinstance(spec.runs, ProcessSpec):
-            return ProcessDriver(spec, records_dir(site), self.context.clock)
+            return ProcessDriver(spec, paths.records_dir(site), self.context.clock)
         if spec.name == "baseline":
             from console.services.container import ContainerDriver
 

@@ -20,7 +20,7 @@ from console.guard.sheet import Sheet
 from console.rollback import plan as sealed
 from console.run.plan import Plan
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from console.site.guard import trouble
 
 if TYPE_CHECKING:

@@ -7,16 +7,15 @@ import json
 import os
 import re
 import select
-import shutil
 import subprocess
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from console.errors import ConsoleError, Exit
 from console.paths import module_argv
 from console.run.directory import RunDir
 from console.services import bounded
+from console.services.linger import Detachment, detachment
 from console.text import clean_lines, one_line
 
 HANDSHAKE_S = 300.0
@@ -29,54 +28,12 @@ GONE_S = 5.0
 """How long a runner that refused may take to end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detachment:
-    """How the runner is detached, and what the operator has to know about it."""
-
-    unit: bool
-    warning: str = ""
-
-
 class NotStarted(ConsoleError):
     """The runner refused before any effect; carries its own exit code."""
 
     def __init__(self, title: str, detail: str, hint: str, code: int) -> None:
         super().__init__(title, detail, hint)
         self.exit_code = Exit(code)
-
-
-def detachment() -> Detachment:
-    """A user unit when linger is on, a session of its own otherwise; a warning where logind
-    would end it at logout."""
-    if not Path("/run/systemd/system").exists():
-        return Detachment(False)
-    user = os.environ.get("USER") or str(os.getuid())
-    linger = Path("/var/lib/systemd/linger", user).exists()
-    if linger and os.environ.get("XDG_RUNTIME_DIR") and shutil.which("systemd-run"):
-        return Detachment(True)
-    if os.getuid() != 0 and _kills_user_processes():
-        return Detachment(
-            False,
-            "logind ends this run when you log out (KillUserProcesses=yes); "
-            f"`loginctl enable-linger {user}` lets it live",
-        )
-    return Detachment(False)
-
-
-def _kills_user_processes() -> bool:
-    files = [Path("/etc/systemd/logind.conf")]
-    for directory in ("/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"):
-        files += sorted(Path(directory).glob("*.conf"))
-    answer = False
-    for file in files:
-        try:
-            lines = file.read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.strip().startswith("KillUserProcesses="):
-                answer = line.split("=", 1)[1].strip().lower() in ("yes", "true", "1", "on")
-    return answer
 
 
 def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:

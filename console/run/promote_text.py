@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from console.run.report_data import number
 from console.run.view import RunView
 from console.services import relay
-from console.services.base import ComposeSpec, ContainerSpec, ProcessSpec, ServiceSpec
+from console.services.base import ComposeSpec, ContainerSpec, ServiceSpec
+from console.services.process_spec import ProcessSpec
 from console.text import clean
 from console.units import format_duration
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from console.errors import ConsoleError, UsageError
 from console.journal.store import NewerJournal, check_version
 from console.run.directory import RunDir
-from console.run.launch import Detachment, launch
+from console.run.launch import launch
 from console.run.liveness import runner_alive
 from console.run.read import NEVER_BEGAN, NO_RESUME, read_view, word_of
 from console.run.view import RunView
+from console.services.linger import Detachment
 from console.text import clean
 
 

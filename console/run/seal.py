@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import paths
-from console.demo.site import demo_dir
 from console.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
 from console.paths import module_argv
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.script import render
-from console.run.baseline import facts, records_dir, restore_file, written
+from console.run.baseline import facts, written
 from console.run.context import Context
 from console.run.directory import RunDir, all_runs
 from console.run.guard_sheet import lease_of
 from console.run.plan import Plan
 from console.services import process, relay
-from console.services.base import ContainerSpec, ProcessSpec, ServiceSpec
+from console.services.base import ContainerSpec, ServiceSpec
 from console.services.engine import NoSuchContainer, RawEngine
+from console.services.process_spec import ProcessSpec
 from console.site.model import Site
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     sealed.write(plan, context.run.sealed)
     sealed.write_atomically(context.run.script, render(plan), 0o755)
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
-    if not context.rehearsal and context.plan.site.base != demo_dir():
+    if not context.rehearsal and context.plan.site.base != paths.demo_dir():
         path = site_script(plan.site_name)
         paths.make(path.parent)
         sealed.write_atomically(path, render(plan), 0o755)
@@ -71,7 +71,7 @@ def sealed_plan(
         protected=_protected(site, engine.socket if plan is not None else ""),
         gpus=tuple(gpu.uuid for gpu in site.model.gpus),
         exclusive=any(spec.exclusive for spec in specs),
-        memory_file=str(restore_file(site.name)),
+        memory_file=str(paths.restore_file(site.name)),
         finish_argv=finish,
         grace_s=max((spec.grace_s for spec in specs), default=10.0),
         keep=tuple(spec.name for spec in specs if spec.keep),
@@ -164,7 +164,7 @@ def engine_address(site: Site) -> EngineAddress:
 
 def _left(site: Site) -> tuple[Candidate, ...]:
     """Host processes that earlier runs left running: with no run, only their records tell."""
-    records = records_dir(site.name)
+    records = paths.records_dir(site.name)
     names = sorted(path.stem for path in records.glob("[a-z0-9]*.json"))
     return tuple(
         Candidate(name, "process")

@@ -11,8 +11,9 @@ from console.playbook.cutover import CutoverStep
 from console.playbook.model import Playbook
 from console.playbook.steps import Step
 from console.services import relay
-from console.services.base import ProcessSpec, Ready, ServiceSpec
+from console.services.base import Ready, ServiceSpec
 from console.services.listener import wide
+from console.services.process_spec import ProcessSpec
 from console.site.model import Site
 from console.units import format_duration
 

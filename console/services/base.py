@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from console.services.process_spec import ProcessSpec
+
 PROMPT = "Say in one short sentence that you are ready."
 """What a completion that only has to prove something asks for."""
 ROLE_LABEL = "omni.role"
@@ -28,14 +30,6 @@ BUILT_LABEL = "omni.built"
 tag: that one is not the console's."""
 SPEC_LABEL = "omni.spec"
 """sha256 of the resolved specification: equal means an older container can be reused."""
-COOKIE = "OMNI_RUN"
-"""Environment variable of every child of a run, so that strays are found without any record."""
-
-BASELINE_COOKIE = "baseline"
-"""Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
-STEP_COOKIE = "OMNI_STEP"
-"""The same for the children of one step: they end with it, whatever session they went to. A
-baseline process carries its mark there (`process.mark`)."""
 
 
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
@@ -118,15 +112,6 @@ class ComposeSpec:
     project: str = ""
     env: tuple[tuple[str, str], ...] = ()
     memory_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    """A host process; `env` is added to the allow-listed environment."""
-
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
-    cwd: str = ""
 
 
 Runs = ContainerSpec | ExistingContainer | ComposeSpec | ProcessSpec

@@ -19,7 +19,6 @@ from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services.base import (
-    COOKIE,
     OWNER_LABEL,
     ComposeSpec,
     Handle,
@@ -45,6 +44,7 @@ from console.services.engine_state import Say, last_lines, silent, status_of, st
 from console.services.images import require_image
 from console.services.limits import OOM_SCORE, PIDS, memory_limit
 from console.services.names import refuse_of_another, refuse_running_older, settle_name
+from console.services.process_spec import COOKIE
 from console.text import one_line, one_of
 
 if TYPE_CHECKING:

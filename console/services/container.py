@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from console.clock import Clock, SystemClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
-    COOKIE,
     OWNER_LABEL,
     RUN_LABEL,
     SERVICE_LABEL,
@@ -50,6 +49,7 @@ from console.services.names import (
     refuse_running_older,
     settle_name,
 )
+from console.services.process_spec import COOKIE
 from console.text import one_line
 
 if TYPE_CHECKING:

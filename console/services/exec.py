@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.clock import SystemClock
 from console.errors import EngineError, ServiceError
-from console.services.base import COOKIE, ContainerSpec, Handle, Launch
+from console.services.base import ContainerSpec, Handle, Launch
 from console.services.cgroup import die_together, pid_namespace
 from console.services.container import START_S, bounded, check_mounts, create, marks, spec_hash
 from console.services.deadline import Cancelled
@@ -24,6 +24,7 @@ from console.services.docker_client import RECEIVE_S, ask, inspect, send
 from console.services.engine_state import Say, silent, status_of, stop_container
 from console.services.images import require_image
 from console.services.log_stream import LogStream
+from console.services.process_spec import COOKIE
 from console.text import one_line
 from console.units import format_duration
 
@@ -41,16 +42,10 @@ END_S = 3.0
 
 
 def run_in(
-    client: docker.DockerClient,
-    container_id: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    workdir: str = "",
-    timeout_s: float,
-    cancelled: threading.Event,
-    sink: Sink,
-) -> int:
+    client: docker.DockerClient, container_id: str, argv: Sequence[str], *,
+    env: Mapping[str, str] | None = None, workdir: str = "", timeout_s: float,
+    cancelled: threading.Event, sink: Sink,
+) -> int:  # fmt: skip
     """Run a command in a running container; its exit code.
 
     Raises ServiceError after `timeout_s` and Cancelled on the event, both after the command was

@@ -11,14 +11,8 @@ import os
 from dataclasses import replace
 from typing import TypeVar
 
-from console.services.base import (
-    ComposeSpec,
-    ContainerSpec,
-    ExistingContainer,
-    ProcessSpec,
-    Runs,
-    ServiceSpec,
-)
+from console.services.base import ComposeSpec, ContainerSpec, ExistingContainer, Runs, ServiceSpec
+from console.services.process_spec import ProcessSpec
 from console.units import format_bytes
 
 MIB, GIB = 1 << 20, 1 << 30

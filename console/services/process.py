@@ -22,7 +22,7 @@ from console import paths
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services import enclosure, resident
-from console.services.base import COOKIE, STEP_COOKIE, ProcessSpec
+from console.services.process_spec import COOKIE, STEP_COOKIE, ProcessSpec
 from console.text import one_line
 from console.units import format_duration
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from console.clock import Clock, SystemClock
 from console.errors import ServiceError
 from console.services import process
-from console.services.base import BASELINE_COOKIE, Handle, Launch, ProcessSpec, ServiceSpec, Status
+from console.services.base import Handle, Launch, ServiceSpec, Status
 from console.services.logfile import read_last
+from console.services.process_spec import BASELINE_COOKIE, ProcessSpec
 
 
 class ProcessDriver:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from console.paths import module_argv
 from console.services import process
-from console.services.base import COOKIE
 from console.services.listener import owners
+from console.services.process_spec import COOKIE
 from console.text import one_line
 
 if TYPE_CHECKING:

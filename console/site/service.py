@@ -11,15 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.document.validate import Arg, ByteCount, Duration, Strict, Text
-from console.services.base import (
-    ComposeSpec,
-    ContainerSpec,
-    Mount,
-    ProcessSpec,
-    Ready,
-    Runs,
-    ServiceSpec,
-)
+from console.services.base import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
+from console.services.process_spec import ProcessSpec
 
 
 def _port(value: Any) -> str:

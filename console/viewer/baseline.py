@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from console import paths
 from console.clock import Clock, SystemClock
-from console.demo.site import demo_dir
 from console.errors import ConsoleError
 from console.rollback import plan as sealed
 from console.rollback import promotion, proof
 from console.rollback.plan import PLAN, ROLLBACK, SealedPlan
 from console.services import process, relay
-from console.services.base import BASELINE_COOKIE
+from console.services.process_spec import BASELINE_COOKIE
 from console.text import clean, one_line
 from console.viewer.knock import answers_200
 from console.viewer.site import site_file
@@ -240,7 +239,7 @@ class _Target:
         if self.aimed is not None:
             return self.aimed
         site = site_file(self._given)
-        demo = demo_dir() / "site.yaml"
+        demo = paths.demo_dir() / "site.yaml"
         now = stamp(site or demo, paths.runs_dir())
         if now != self._stamp:
             self.found = _sealed_for(site) or _from_site(site or demo)

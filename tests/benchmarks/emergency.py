@@ -21,7 +21,7 @@ from typing import Any
 from console.rollback import warm
 from console.rollback.plan import EngineAddress
 from console.rollback.report import Line, read_lines, size_of
-from console.services.base import COOKIE
+from console.services.process_spec import COOKIE
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.idle import answering

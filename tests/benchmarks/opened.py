@@ -28,7 +28,7 @@ from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, SealedPlan
 from console.run.directory import RunDir, RunMeta
 from console.services import probe, process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.benchmarks import surroundings
 from tests.benchmarks.logpane import sample
 from tests.benchmarks.surroundings import CannotRun

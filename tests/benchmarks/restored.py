@@ -19,7 +19,7 @@ from console.rollback.live import LIVE, Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.rollback.report import LADDER, read_lines, size_of
 from console.services import process
-from console.services.base import COOKIE, ProcessSpec
+from console.services.process_spec import COOKIE, ProcessSpec
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Row, in_turns
 from tests.benchmarks.surroundings import CannotRun

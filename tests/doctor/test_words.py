@@ -16,10 +16,10 @@ from syrupy.assertion import SnapshotAssertion
 from console.command.doctor import last_line, lines
 from console.doctor import guard, login
 from console.doctor.model import Finding, Level
+from console.paths import restore_file
 from console.rollback import proof, restore
-from console.run import launch
-from console.run.baseline import restore_file
-from console.run.launch import Detachment
+from console.services import linger
+from console.services.linger import Detachment
 from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look, tree
 from tests.doctor.histories import GONE, history, on_now
 from tests.doctor.test_baseline import BASE, INVALID, engine_of
@@ -205,9 +205,9 @@ def test_the_login(
         with monkeypatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
-            patch.setattr(launch, "detachment", lambda w=warning: Detachment(False, w))
+            patch.setattr(linger, "detachment", lambda w=warning: Detachment(False, w))
             said[f"{env} {warning}"] = tell(look("login.line") + look("login.logout"))
-    monkeypatch.setattr(launch, "detachment", lambda: Detachment(True))
+    monkeypatch.setattr(linger, "detachment", lambda: Detachment(True))
     assert said | {"a unit": tell(look("login.logout"))} == snapshot
 
 

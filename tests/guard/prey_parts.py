@@ -14,8 +14,8 @@ import pytest
 from console.guard.kill import Strike
 from console.rollback.live import Live
 from console.services import process
-from console.services.base import ProcessSpec
 from console.services.cgroup import Hierarchy
+from console.services.process_spec import ProcessSpec
 from tests.waiting import until
 
 ID = "ab" * 32

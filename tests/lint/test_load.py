@@ -146,7 +146,7 @@ def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixt
 def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from console.command import run
     from console.run.directory import RunDir
-    from console.run.launch import Detachment
+    from console.services.linger import Detachment
 
     launched: list[RunDir] = []
 

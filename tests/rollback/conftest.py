@@ -26,7 +26,7 @@ from console.rollback.plan import Baseline, SealedPlan
 from console.rollback.pointer import Pointer
 from console.rollback.report import Line, Result, new_trigger
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -23,7 +23,7 @@ from console.rollback.finder import Finder
 from console.rollback.plan import SealedPlan
 from console.rollback.report import Result, asked
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.rollback.conftest import Stage
 from tests.services.serving import in_child
 from tests.waiting import until

@@ -22,9 +22,9 @@ from console.rollback.lock import Lock
 from console.rollback.plan import EngineAddress
 from console.rollback.report import LADDER, RUNGS, Result, new_trigger, read_lines
 from console.services import process
-from console.services.base import ProcessSpec
 from console.services.engine import RawEngine
 from console.services.probe import Health, health
+from console.services.process_spec import ProcessSpec
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until

@@ -24,7 +24,8 @@ from console.rollback.start import Baseline
 from console.run.directory import RunDir
 from console.run.liveness import ladder_busy
 from console.services import bounded, process
-from console.services.base import ProcessSpec, is_of_another, role_label
+from console.services.base import is_of_another, role_label
+from console.services.process_spec import ProcessSpec
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until

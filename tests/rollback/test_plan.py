@@ -20,7 +20,8 @@ from console.rollback import plan as sealed
 from console.rollback.live import Live
 from console.rollback.plan import Baseline, Candidate, EngineAddress, Proof, SealedPlan
 from console.services import process
-from console.services.base import Handle, ProcessSpec
+from console.services.base import Handle
+from console.services.process_spec import ProcessSpec
 
 FULL = SealedPlan(
     run_id="r1",

@@ -15,8 +15,9 @@ from console.rollback import live, script
 from console.rollback.plan import EngineAddress
 from console.rollback.shell import BODY
 from console.services import process
-from console.services.base import OWNER_LABEL, ProcessSpec, role_label
+from console.services.base import OWNER_LABEL, role_label
 from console.services.probe import Health, health
+from console.services.process_spec import ProcessSpec
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
 from tests.testbed.plugin import lacking

@@ -15,7 +15,7 @@ from console.errors import HostBusy
 from console.rollback import pointer
 from console.run import lock
 from console.services import listener, process, relay
-from console.services.base import COOKIE, ProcessSpec
+from console.services.process_spec import COOKIE, ProcessSpec
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, standin
 from tests.waiting import until

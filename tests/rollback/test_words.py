@@ -21,8 +21,8 @@ from console.rollback.ladder import Ladder
 from console.rollback.plan import EngineAddress, SealedPlan
 from console.rollback.report import Result, Trigger
 from console.rollback.scene import away
-from console.services.base import ProcessSpec
 from console.services.probe import Health
+from console.services.process_spec import ProcessSpec
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
 from tests.rollback.test_ram import Rung, rung

@@ -15,7 +15,6 @@ import pytest
 from console.errors import EngineError, ServiceError
 from console.services import compose_command
 from console.services.base import (
-    COOKIE,
     OWNER_LABEL,
     ROLE_LABEL,
     RUN_LABEL,
@@ -25,6 +24,7 @@ from console.services.base import (
 )
 from console.services.compose import PROJECT, SERVICE, ComposeDriver, resolve_container, up_argv
 from console.services.names import labels_of
+from console.services.process_spec import COOKIE
 from tests.services.containers import (
     Place,
     also_real,

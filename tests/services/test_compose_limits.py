@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from console.errors import ServiceError
-from console.services.base import COOKIE, ComposeSpec
+from console.services.base import ComposeSpec
 from console.services.compose import Resolved, _object, override_of
 from console.services.container import LOGGING
 from console.services.limits import PIDS
+from console.services.process_spec import COOKIE
 
 
 def test_restart_policy_of_deploy_is_overruled() -> None:

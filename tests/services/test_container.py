@@ -11,7 +11,6 @@ import pytest
 from console.clock import FakeClock
 from console.errors import EngineError, ServiceError
 from console.services.base import (
-    COOKIE,
     OWNER_LABEL,
     ROLE_LABEL,
     RUN_LABEL,
@@ -25,6 +24,7 @@ from console.services.base import (
 from console.services.container import ContainerDriver
 from console.services.docker_client import connect
 from console.services.names import labels_of
+from console.services.process_spec import COOKIE
 from console.services.resident import KILL_WAIT_S
 from tests.ports import free_port
 from tests.services.containers import (

@@ -16,12 +16,13 @@ import pytest
 
 from console.errors import EngineError, ServiceError
 from console.services import exec as exec_module
-from console.services.base import COOKIE, ROLE_LABEL, RUN_LABEL, Mount
+from console.services.base import ROLE_LABEL, RUN_LABEL, Mount
 from console.services.container import unix_host
 from console.services.deadline import Cancelled
 from console.services.docker_client import connect
 from console.services.exec import _Command, run_in, run_oneoff
 from console.services.names import labels_of
+from console.services.process_spec import COOKIE
 from tests.services.containers import (
     FOREVER,
     Line,

@@ -16,8 +16,9 @@ import pytest
 from console.clock import FakeClock, SystemClock
 from console.errors import ServiceError
 from console.services import process
-from console.services.base import ExistingContainer, Handle, Launch, ProcessSpec, ServiceSpec
+from console.services.base import ExistingContainer, Handle, Launch, ServiceSpec
 from console.services.process_driver import ProcessDriver
+from console.services.process_spec import ProcessSpec
 from tests.waiting import until
 
 Start = Callable[..., tuple[int, int]]

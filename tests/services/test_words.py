@@ -17,14 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.errors import ConsoleError, EngineTimeout
 from console.services import engine_state, limits, process
 from console.services import exec as exec_module
-from console.services.base import (
-    ComposeSpec,
-    ContainerSpec,
-    ExistingContainer,
-    Mount,
-    ProcessSpec,
-    Status,
-)
+from console.services.base import ComposeSpec, ContainerSpec, ExistingContainer, Mount, Status
 from console.services.compose import up_argv
 from console.services.compose_command import compose
 from console.services.container import ContainerDriver
@@ -34,6 +27,7 @@ from console.services.engine_state import silent, status_of
 from console.services.exec import run_in, run_oneoff
 from console.services.names import move_aside
 from console.services.probe import Health, complete, health
+from console.services.process_spec import ProcessSpec
 from tests.services.containers import FOREVER, Recorder, busy, service
 from tests.services.made_engine import IMAGE, MadeEngine
 from tests.services.test_probe import LOADING, answer, raw_server, reply, says

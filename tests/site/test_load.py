@@ -8,7 +8,8 @@ import pytest
 
 from console.errors import Exit, InvalidFile
 from console.run.baseline import written
-from console.services.base import ComposeSpec, ExistingContainer, Mount, ProcessSpec
+from console.services.base import ComposeSpec, ExistingContainer, Mount
+from console.services.process_spec import ProcessSpec
 from console.site.load import find_site, load_site
 from console.site.model import Site
 

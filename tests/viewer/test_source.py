@@ -12,7 +12,7 @@ from console.clock import FakeClock
 from console.rollback import plan as sealed
 from console.rollback.plan import Baseline, SealedPlan
 from console.run.state import RunState
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from console.text import clean
 from console.viewer.cleaned import cleaned
 from console.viewer.source import Source

@@ -21,7 +21,7 @@ from console.run.effect import build_argv
 from console.run.plan import PlannedStep
 from console.run.state import Cause
 from console.services import enclosure
-from console.services.base import COOKIE, STEP_COOKIE, ContainerSpec, Handle, Launch
+from console.services.base import ContainerSpec, Handle, Launch
 from console.services.deadline import Cancelled
 from console.services.process import (
     by_cookie,
@@ -30,6 +30,7 @@ from console.services.process import (
     start_time,
     stop_group,
 )
+from console.services.process_spec import COOKIE, STEP_COOKIE
 from console.site.service import mount
 from console.text import one_line
 from console.units import format_number

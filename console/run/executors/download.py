@@ -14,9 +14,10 @@ from console.run.executors.approval import wait
 from console.run.executors.preflight import waited
 from console.run.plan import PlannedStep
 from console.run.state import Cause
-from console.services.base import COOKIE, STEP_COOKIE, Handle
+from console.services.base import Handle
 from console.services.deadline import Cancelled
 from console.services.process import start_time
+from console.services.process_spec import COOKIE, STEP_COOKIE
 from console.text import one_line
 from console.units import both_units, format_duration
 

@@ -12,8 +12,8 @@ from console.benchmark.soak_ask import REQUEST_S, Asker, model_of
 from console.benchmark.soak_figures import Tally
 from console.benchmark.soak_silence import Patience, patience
 from console.benchmark.statistics import finite
+from console.paths import baseline_log
 from console.playbook.measuring import SoakStep
-from console.run.baseline import log_path
 from console.run.context import Attempt, Context, Done, StepFailed
 from console.run.plan import PlannedStep
 from console.run.soak_file import SoakFile
@@ -140,7 +140,7 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
     if service != "baseline":
         yield path
     elif not handle.container:
-        yield log_path(context.plan.site.name)
+        yield baseline_log(context.plan.site.name)
     else:
         from console.services.logs import Tailer
 

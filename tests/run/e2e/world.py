@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from console.site.load import load_site
 from tests.run.world import LONGEST_S, Outcome, WorldBase, free_port
 from tests.waiting import until

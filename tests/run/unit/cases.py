@@ -13,15 +13,8 @@ from console.run.control import Desk
 from console.run.promote_text import first, site_lines
 from console.run.state import RunState
 from console.run.view import RunView
-from console.services.base import (
-    ComposeSpec,
-    ContainerSpec,
-    Mount,
-    ProcessSpec,
-    Ready,
-    Runs,
-    ServiceSpec,
-)
+from console.services.base import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
+from console.services.process_spec import ProcessSpec
 from tests.run.unit.conftest import TWO
 
 GIB = 1 << 30

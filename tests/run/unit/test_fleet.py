@@ -14,7 +14,7 @@ from console.clock import SystemClock
 from console.run.context import Attempt
 from console.run.fleet import Fleet
 from console.services import cgroup, enclosure, process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.services.test_enclosure import ESCAPE

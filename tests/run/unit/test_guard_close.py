@@ -25,7 +25,7 @@ from console.run.report_memory import card_names
 from console.run.state import StepState
 from console.run.view import StepView
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench, mine
 

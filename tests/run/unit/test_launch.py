@@ -14,7 +14,8 @@ import pytest
 
 from console.run import launch
 from console.run.directory import RunDir
-from console.run.launch import Detachment, NotStarted
+from console.run.launch import NotStarted
+from console.services.linger import Detachment
 
 
 class Systemd:

@@ -8,11 +8,8 @@ import pytest
 
 from console.run.promote_text import measured, on_port
 from console.run.view import RunView
-from console.services.base import (
-    ComposeSpec,
-    ProcessSpec,
-    Runs,
-)
+from console.services.base import ComposeSpec, Runs
+from console.services.process_spec import ProcessSpec
 from console.site.load import load_site
 from tests.run.unit.cases import PROMOTED, promoted
 

@@ -8,7 +8,7 @@ import pytest
 
 from console.run import switch
 from console.services import relay
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.run.unit.cases import UP
 from tests.run.unit.conftest import MakePlan
 

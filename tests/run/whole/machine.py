@@ -26,7 +26,7 @@ import pytest
 from console.errors import ServiceError
 from console.rollback import observe
 from console.services import process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from tests.run.whole.server import Script, ScriptedServer
 
 FIRST_PID = 10_000_000

@@ -37,7 +37,7 @@ from console.run.control import Desk, Server
 from console.run.fleet import Fleet
 from console.run.lock import HostLock
 from console.services import enclosure, process
-from console.services.base import ProcessSpec
+from console.services.process_spec import ProcessSpec
 from console.site.load import load_site
 from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
