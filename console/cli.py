@@ -9,7 +9,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from console.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, Exit
 
 BARE: tuple[list[str], ...] = ([], ["--readonly"])
 
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     module, function = args.handler.split(":")
     try:
         handler: Callable[[Any], int] = getattr(
-            import_module(f"console.command.{module}"), function
+            import_module(f"console.frontends.cli.{module}"), function
         )
         return int(handler(args))
     except ConsoleError as error:
@@ -51,7 +51,7 @@ def _without_words(given: list[str]) -> SimpleNamespace:
 
 
 def _parsed(given: list[str]) -> Any:
-    from console.arguments import parser_for
+    from console.frontends.cli.arguments import parser_for
 
     return parser_for(given).parse_args(given)
 
@@ -79,7 +79,7 @@ def _harden_output() -> None:
 
 
 def _print_error(error: ConsoleError, as_json: bool) -> None:
-    from console.text import clean
+    from console.common.text import clean
 
     lines = [clean(line) for line in error.lines()]
     if as_json:

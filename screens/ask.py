@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from console.text import clean
+from console.common.text import clean
 from screens.base import RunDialog
 from screens.question import Question
 from widgets.plain import Plain, Typed

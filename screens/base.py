@@ -13,11 +13,11 @@ from textual.await_complete import AwaitComplete
 from textual.events import Idle
 from textual.screen import ModalScreen, Screen
 
-from console.text import clean
+from console.common.text import clean
 from widgets.compositor import FineCompositor
 
 if TYPE_CHECKING:
-    from console.app import ConsoleApp
+    from console.frontends.tui.app import ConsoleApp
 
 T = TypeVar("T")
 EAGER_S = 0.5

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.viewer.guard import ACTED, LOOKING, NOBODY, GuardView
-from console.viewer.guard_chart import LABEL, Curve, chart
-from console.viewer.guard_text import acted, line
+from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
+from console.render.guard_text import acted, line
+from console.render.text_chart import LABEL, Curve, chart
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.gauge_text import signs
@@ -19,8 +19,8 @@ from widgets.rows import Row, Rows, fit, spread
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.run.directory import RunDir
-    from console.viewer.guard_breach import BreachPage, Found
+    from console.journal.run_dir import RunDir
+    from console.render.breach import BreachPage, Found
 
 AGAIN_S = 2.0
 LOW, HIGH = 5, 10
@@ -82,7 +82,7 @@ class BreachScreen(Page):
         return view if same else GuardView(run, LOOKING)
 
     def _read(self) -> None:
-        from console.viewer.guard_breach import read
+        from console.render.breach import read
 
         run = self.run_dir
         try:
@@ -127,7 +127,7 @@ class BreachScreen(Page):
     def _head(self, width: int) -> Row:
         if self.found is None or not self.found.breach:
             return line(self.view, time.monotonic(), width)
-        from console.viewer.guard_breach import title
+        from console.render.breach import title
 
         return fit(tuple(acted(self.found.breach, title(self.found))), width)
 
@@ -139,7 +139,7 @@ class BreachScreen(Page):
         if not self.loaded:
             view.show([(("reading the recording …", "dim"),)])
             return
-        from console.viewer.guard_breach import page
+        from console.render.breach import page
 
         width = max(30, view.size.width - 3)
         view.show(page_rows(page(self.found, self.view), width, self.app.size.height))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.text import clean
+from console.common.text import clean
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.options import KeyLine
@@ -15,7 +15,7 @@ from widgets.pick_list import TextView
 from widgets.rows import Row, Rows
 
 if TYPE_CHECKING:
-    from console.run.compare import Comparison
+    from console.render.report.compare import Comparison
 
 
 class CompareScreen(Page):
@@ -48,7 +48,7 @@ class CompareScreen(Page):
         self._draw()
 
     def _read(self) -> None:
-        from console.viewer.history import side_by_side
+        from console.frontends.tui.watch.history import side_by_side
 
         made, broken = side_by_side(self.ids)
         self.on_loop(self._show, made, broken)
@@ -71,7 +71,7 @@ class CompareScreen(Page):
 
 def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Row]:
     """Heads bold; runs that could not be read at the end."""
-    from console.run.compare import lines
+    from console.render.report.compare import lines
 
     heads = ("run ", *(one.short for one in made.attempts))
     rows: list[Row] = [

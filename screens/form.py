@@ -12,13 +12,13 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Input, Static
 
-from console.text import clean
+from console.common.text import clean
 from screens.base import Dialog, RunDialog
 from widgets.plain import Plain
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.viewer.watch import Snapshot
+    from console.frontends.tui.watch.run import Snapshot
 
 MOST = 2000
 """Characters of a value that can be edited here."""

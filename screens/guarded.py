@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from console.viewer.guard import ACTED, LOOKING, NOBODY, GuardView, number
-from console.viewer.guard_text import lines
+from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView, number
+from console.render.guard_text import lines
 from screens.verbs import Verbs
 from widgets.rows import Rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.actions import EMERGENCY, Action, of_scope
+from console.render.keymap import EMERGENCY, Action, of_scope
 from screens.reading import ReadingPage
 from widgets.rows import Row
 from widgets.step_text import wrapped

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.gauges.marks_text import marked_rows
-from console.text import clean
-from console.viewer.guard_text import line
+from console.common.text import clean
+from console.render.guard_text import line
+from console.render.marks_text import marked_rows
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.gauge_text import signs
@@ -19,7 +19,7 @@ from widgets.rows import Row
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.doctor.model import Finding
+    from console.checks.doctor.model import Finding
 
 WHAT = 13
 """Cells of the name of what was looked at."""
@@ -53,7 +53,7 @@ class HostScreen(Page):
         self.in_thread(self._look)
 
     def _look(self) -> None:
-        from console.doctor.run import run
+        from console.checks.doctor.run import run
 
         found = run(self.console.desk.site)
         self.on_loop(self._seen, found)
@@ -88,7 +88,7 @@ class HostScreen(Page):
 
 def page_rows(findings: list[Finding], width: int) -> list[Row]:
     """What failed, what warns, then every finding under its group's heading."""
-    from console.doctor.run import counts
+    from console.checks.doctor.run import counts
 
     failed, warnings = counts(findings)
     tone = "bad" if failed else "warn" if warnings else "good"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.text import clean
+from console.common.text import clean
+from console.render.glyph import glyphs
 from screens.page import Page
 from screens.reading import ReadingPage
 from widgets.badge import BaselineBadge
-from widgets.glyph import glyphs
 from widgets.keys import bindings
 from widgets.log_prompt import LogPrompt
 from widgets.options import KeyLine
@@ -21,8 +21,8 @@ from widgets.rows import Row, Rows, fit
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.lessons.load import Registry
-    from console.lessons.model import Lesson
+    from console.config.lessons.load import Registry
+    from console.config.lessons.registry import Lesson
 
 FILTER = "lessons"
 
@@ -57,7 +57,7 @@ class LessonsScreen(Page):
         self.in_thread(self._load)
 
     def _load(self) -> None:
-        from console.lessons.load import load_registry
+        from console.config.lessons.load import load_registry
 
         self.on_loop(self._loaded, load_registry())
 
@@ -72,8 +72,8 @@ class LessonsScreen(Page):
 
     def _look(self) -> None:
         """Search anew; the cursor goes to the first."""
-        from console.lessons.model import due_by
-        from console.lessons.search import search
+        from console.config.lessons.registry import due_by
+        from console.config.lessons.use import search
 
         if self.registry is None:
             return
@@ -150,7 +150,7 @@ class LessonScreen(ReadingPage):
         self.registry, self.lesson = registry, lesson
 
     def rows(self, width: int) -> list[Row]:
-        from console.lessons.text import entry
+        from console.render.lessons import entry
 
         return [
             ((text, tone),)
@@ -161,7 +161,7 @@ class LessonScreen(ReadingPage):
 
 def lesson_row(lesson: Lesson, width: int, *, here: bool) -> Row:
     """`• F-022   blocked       Loading Meituan's INT8 weights took the machine down`."""
-    from console.lessons.text import tone_of
+    from console.render.lessons import tone_of
 
     model = lesson.model
     own = "  yours" if lesson.own else ""

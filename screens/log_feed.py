@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from console.log.line import LogLine
-from console.log.tail import Tail
-from console.viewer.logs import SERVICE, STEP, LogFile
+from console.common.logs.line import LogLine
+from console.common.logs.tail import Tail
+from console.journal.logs import SERVICE, STEP, LogFile
 from widgets.log_pane import LogPane
 
 if TYPE_CHECKING:
-    from console.viewer.baseline_log import BaselineLog
+    from console.frontends.tui.watch.baseline_log import BaselineLog
 
 BEHIND = 4
 """Batches on their way to the screen; more means the screen is behind and the reader waits."""

@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
-from console.gauges.sample import Sample
-from console.run.state import RunState
-from console.run.view import RunView
-from console.viewer.guard_text import lease_words
-from console.viewer.watch import Snapshot
+from console.frontends.tui.watch.run import Snapshot
+from console.host.sample import Sample
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.render.guard_text import lease_words
 from screens.guarded import Guarded
 from screens.log_feed import LogFeed, sources
 from widgets.badge import BaselineBadge, badge, emergency

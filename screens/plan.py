@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 
-from console.errors import ConsoleError
-from console.text import clean, one_line
+from console.common.errors import ConsoleError
+from console.common.text import clean, one_line
 from screens.form import FormField, FormScreen
 from screens.page import Page
 from screens.question import Question
@@ -22,10 +22,10 @@ from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.app import ConsoleApp
-    from console.lint.finding import Finding
-    from console.run.directory import RunDir
-    from console.viewer.catalog import Field, Preview
+    from console.checks.lint.finding import Finding
+    from console.frontends.tui.app import ConsoleApp
+    from console.journal.run_dir import RunDir
+    from console.runner.prepare.catalog import Field, Preview
 
 
 class PlanScreen(Page):
@@ -66,8 +66,8 @@ class PlanScreen(Page):
     # -- inputs ------------------------------------------------------------------------------
 
     def _read_form(self) -> None:
-        from console.viewer import catalog
-        from console.viewer.site import site
+        from console.config.locate import site
+        from console.runner.prepare import catalog
 
         try:
             fields = catalog.form(self.path, site(self.console.desk.site))
@@ -85,7 +85,7 @@ class PlanScreen(Page):
 
     def action_edit(self) -> None:
         """The form, with what was given before."""
-        from console.viewer import catalog
+        from console.runner.prepare import catalog
 
         if not self.fields:
             self.console.say("this playbook has no inputs")
@@ -120,8 +120,8 @@ class PlanScreen(Page):
         self._draw()
 
     def _plan(self, turn: int, inputs: dict[str, str]) -> None:
-        from console.viewer import catalog
-        from console.viewer.site import site
+        from console.config.locate import site
+        from console.runner.prepare import catalog
 
         try:
             preview = catalog.preview(self.path, inputs, site(self.console.desk.site))
@@ -208,14 +208,15 @@ class PlanScreen(Page):
             self.console.await_end(thread)
 
     def _begin(self, inputs: dict[str, str], digest: str, began: float) -> None:
-        from console.viewer import begin, catalog
-        from console.viewer.site import site
+        from console.config.locate import site
+        from console.runner import start
+        from console.runner.prepare import catalog
 
         desk = self.console.desk
         try:
             place = site(desk.site)
             playbook = catalog.load(self.path, inputs, place)
-            run = begin.begin(
+            run = start.begin(
                 place, playbook, inputs, step=True, expect=digest, overrides=dict(self.overrides),
                 say=lambda text: self.on_loop(self._say, text),
             )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from console.text import clean
+from console.common.text import clean
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.options import KeyLine
@@ -17,7 +17,7 @@ from widgets.rows import Row, fit
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.viewer.catalog import Entry
+    from console.runner.prepare.catalog import Entry
 
 
 class PlaybooksScreen(Page):
@@ -49,7 +49,7 @@ class PlaybooksScreen(Page):
         self.in_thread(self._load)
 
     def _load(self) -> None:
-        from console.viewer.catalog import entries
+        from console.runner.prepare.catalog import entries
 
         found = entries(site=self.console.desk.site)
         self.on_loop(self._loaded, found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.text import clean
+from console.common.text import clean
 from screens.form import FormField, FormScreen
 from screens.page import Page
 from widgets.badge import BaselineBadge
@@ -18,7 +18,7 @@ from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.viewer.preflight import Shown
+    from console.frontends.tui.watch.preflight import Shown
 
 TONES = {"GO": "good", "GO-STREAMING": "good", "TIGHT": "warn", "NO-GO": "bad", "UNKNOWN": "warn"}
 BEGINS = (
@@ -62,7 +62,7 @@ class PreflightScreen(Page):
 
     def action_ask(self) -> None:
         """The form, with what was asked before."""
-        from console.viewer import preflight
+        from console.frontends.tui.watch import preflight
 
         fields = [
             FormField(
@@ -87,7 +87,7 @@ class PreflightScreen(Page):
         self._draw()
 
     def _look(self, turn: int, values: dict[str, str]) -> None:
-        from console.viewer import preflight
+        from console.frontends.tui.watch import preflight
 
         found = preflight.look(values, self.console.desk.site)
         self.on_loop(self._seen, turn, found)

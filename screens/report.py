@@ -6,8 +6,8 @@ import re
 
 from textual.app import ComposeResult
 
-from console.run.directory import RunDir
-from console.text import clean
+from console.common.text import clean
+from console.journal.run_dir import RunDir
 from screens.page import Page
 from widgets.badge import BaselineBadge
 from widgets.options import KeyLine

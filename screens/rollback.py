@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 
-from console.text import clean
-from console.units import format_duration
+from console.common.text import clean
+from console.common.units import format_duration
 from screens.base import Dialog
 from widgets.badge import rate
 from widgets.pick_list import TextView
@@ -17,9 +17,9 @@ from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.app import ConsoleApp
-    from console.rollback.report import Result
-    from console.viewer.emergency import ClimbWatch
+    from console.frontends.tui.app import ConsoleApp
+    from console.frontends.tui.watch.emergency import ClimbWatch
+    from console.recovery.rollback.progress import Result
 
 POLL_S = 0.1
 TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console import paths
-from console.text import clean
+from console.common import paths
+from console.common.text import clean
+from console.render.glyph import glyphs
 from screens.page import Page
 from widgets.badge import BaselineBadge
-from widgets.glyph import glyphs
 from widgets.keys import bindings
 from widgets.options import KeyLine
 from widgets.pick_list import PickList
@@ -20,7 +20,7 @@ from widgets.status_line import DECISION_TONE, STATE_TONE
 from widgets.step_text import short
 
 if TYPE_CHECKING:
-    from console.viewer.history import RunRow
+    from console.frontends.tui.watch.history import RunRow
 
 REFRESH_S = 2.0
 
@@ -60,7 +60,7 @@ class RunsScreen(Page):
             self.in_thread(self._load)
 
     def _load(self) -> None:
-        from console.viewer.history import rows
+        from console.frontends.tui.watch.history import rows
 
         try:
             found = rows()
@@ -116,7 +116,7 @@ class RunsScreen(Page):
         self.app.push_screen(CompareScreen(self.marked))
 
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
-        from console.run.directory import RunDir
+        from console.journal.run_dir import RunDir
 
         if event.index < len(self.rows):
             run = RunDir(paths.runs_dir() / self.rows[event.index].id)

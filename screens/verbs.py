@@ -7,15 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from console.run.state import RunState
-from console.text import clean
-from console.viewer.verbs import ask, why_not
+from console.common.text import clean
+from console.frontends.tui.watch.actions import ask, why_not
+from console.journal.state import RunState
 from screens.base import Base, RunDialog
 from screens.question import Question
 from widgets.options import KeyLine
 
 if TYPE_CHECKING:
-    from console.viewer.watch import Snapshot
+    from console.frontends.tui.watch.run import Snapshot
 
 READ_S = 0.5
 """An approval that appeared less than this ago has not been read: its key was meant for before."""
@@ -207,8 +207,8 @@ class Verbs(Base[None]):
         run = snapshot.run
 
         def work() -> None:
-            from console.errors import ConsoleError
-            from console.viewer.verbs import resume
+            from console.common.errors import ConsoleError
+            from console.frontends.tui.watch.actions import resume
 
             try:
                 resume(run)

@@ -137,7 +137,10 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_the_emergency_side_imports_nothing_that_can_be_missing() -> None:
-    rooms = ("rollback.command", "rollback.ladder", "rollback.warm", "command.rollback")
+    rooms = (
+        "recovery.rollback.command", "recovery.rollback.procedure", "recovery.rollback.standby",
+        "frontends.cli.rollback",
+    )  # fmt: skip
     for modules in loaded(*(f"import console.{room}" for room in rooms)):
         assert "console" in modules
         assert modules & (HEAVY | {"sqlite3"}) == set()
@@ -145,7 +148,7 @@ def test_the_emergency_side_imports_nothing_that_can_be_missing() -> None:
 
 def test_no_command_loads_the_drawing_side() -> None:
     commands = ("run", "plan", "show", "bench", "runner", "demo")
-    for modules in loaded(*(f"import console.command.{one}" for one in commands)):
+    for modules in loaded(*(f"import console.frontends.cli.{one}" for one in commands)):
         assert modules & DRAWING == set()
 
 

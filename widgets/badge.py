@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from console.actions import EMERGENCY
-from console.units import format_duration
-from widgets.glyph import glyphs
+from console.common.units import format_duration
+from console.render.glyph import glyphs
+from console.render.keymap import EMERGENCY
 from widgets.rows import Row, Rows, spread, width_of
 
 if TYPE_CHECKING:
-    from console.viewer.baseline import BaselineView
+    from console.frontends.tui.watch.baseline import BaselineView
 
 TONE = {
     "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",

@@ -7,10 +7,10 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from console.gauges.gpu_text import trend_value
-from console.gauges.marks import NO_MARKS, Marks
-from console.gauges.sample import GpuReport, Sample
-from console.gauges.trend import Trend
+from console.host.marks import NO_MARKS, Marks
+from console.host.sample import GpuReport, Sample
+from console.host.trend import Trend
+from console.render.gpu import trend_value
 from widgets.gauge_text import gauge_rows
 from widgets.rows import Row, changed_cells, strip_of
 from widgets.tone import tones

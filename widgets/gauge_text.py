@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.gauges.layout import all_rows
-from console.gauges.marks import NO_MARKS, Marks
-from console.gauges.sample import Sample
-from console.gauges.text import Signs
-from console.gauges.trend import Trend
-from widgets.glyph import ASCII, Glyphs, glyphs
+from console.host.marks import NO_MARKS, Marks
+from console.host.sample import Sample
+from console.host.trend import Trend
+from console.render.cells import Signs
+from console.render.glyph import ASCII, Glyphs, glyphs
+from console.render.layout import all_rows
 from widgets.rows import Row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-from console.actions import Action, of_scope
+from console.render.keymap import Action, of_scope
 
 
 def bindings(scope: str) -> list[BindingType]:

@@ -11,10 +11,10 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 
-from console.log.buffer import LogBuffer
-from console.log.line import LogLine
-from console.log.pattern import pattern
-from console.text import one_line
+from console.common.logs.buffer import LogBuffer
+from console.common.logs.line import LogLine
+from console.common.logs.pattern import pattern
+from console.common.text import one_line
 from widgets.keys import bindings
 from widgets.log_prompt import LogPrompt
 from widgets.log_title import LogTitle, title

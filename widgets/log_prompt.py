@@ -8,7 +8,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from console.text import clean
+from console.common.text import clean
 from widgets.plain import Still
 
 MOST = 200

@@ -10,8 +10,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from console.log.line import Kind, LogLine
-from widgets.glyph import glyphs
+from console.common.logs.line import Kind, LogLine
+from console.render.glyph import glyphs
 
 GUTTER = 2
 """Cells for the sign in front of a line."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from console.log.buffer import LogBuffer
-from console.log.place import Place
-from console.log.sieve import Sieve
-from widgets.glyph import glyphs
+from console.common.logs.buffer import LogBuffer
+from console.common.logs.sieve import Sieve
+from console.common.logs.viewport import Place
+from console.render.glyph import glyphs
 
 
 def title(name: str, place: Place, notice: str, width: int) -> Text:

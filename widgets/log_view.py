@@ -9,10 +9,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from console.log.buffer import LogBuffer
-from console.log.line import LogLine
-from console.log.pattern import TooSlow, at_most
-from console.log.place import Place
+from console.common.logs.buffer import LogBuffer
+from console.common.logs.line import LogLine
+from console.common.logs.pattern import TooSlow, at_most
+from console.common.logs.viewport import Place
 from widgets.log_row import GUTTER, Look, note, row, row_count
 
 _SIDEWAYS = 16

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from textual.timer import Timer
 
-from console.actions import EMERGENCY, Action, action, of_scope
-from console.run.state import RunState, possible_verbs
-from console.run.view import RunView
-from console.text import clean
+from console.common.text import clean
+from console.journal.run_view import RunView
+from console.journal.state import RunState, possible_verbs
+from console.render.keymap import EMERGENCY, Action, action, of_scope
 from widgets.rows import Part, Row, Rows, fit, width_of
 from widgets.step_text import wrapped
 

@@ -6,7 +6,7 @@ from textual.events import Paste
 from textual.reactive import reactive
 from textual.widgets import Input
 
-from console.text import clean
+from console.common.text import clean
 
 MOST = 4000
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from console.run.cutover_words import cut_over
-from console.run.state import ENDS, RunState
-from console.run.view import RunView
-from console.text import clean
-from widgets.glyph import glyphs
+from console.common.text import clean
+from console.journal.run_view import RunView
+from console.journal.state import ENDS, RunState
+from console.render.cutover import cut_over
+from console.render.glyph import glyphs
 from widgets.rows import Part, Row, Rows, spread
 from widgets.step_text import progress_words, short
 

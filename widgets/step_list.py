@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.binding import Binding
 from textual.message import Message
 
-from console.run.view import RunView
+from console.journal.run_view import RunView
 from widgets.rows import RowsView
 from widgets.step_text import list_rows
 

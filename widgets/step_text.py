@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 import time
 
-from console.run.cutover_words import cut_over
-from console.run.state import RunState, StepState
-from console.run.view import RunView, StepView
-from console.text import clean
-from console.units import format_duration, format_number
-from widgets.glyph import glyphs
+from console.common.text import clean
+from console.common.units import format_duration, format_number
+from console.journal.run_view import RunView, StepView
+from console.journal.state import RunState, StepState
+from console.render.cutover import cut_over
+from console.render.glyph import glyphs
 from widgets.rows import Part, Row, fit, spread
 
 TONE = {

@@ -1,0 +1,1 @@
+"""Kept for a demo's site file that an earlier version wrote."""

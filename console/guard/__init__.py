@@ -1,5 +1,1 @@
-"""The sentinel: stops the load that would take the machine down, while SSH still answers.
-
-Standard library only. One process a run, started before the first effect, judged by pure code
-(`judge`, `forecast`) that a replay of an incident runs as well.
-"""
+"""Kept for a systemd unit of the root helper that an earlier version wrote."""

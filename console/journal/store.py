@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, Exit
 from console.journal.schema import DEEPEST, SCHEMA_VERSION, what_is_odd
 
 MOST = 4_000_000

@@ -1,0 +1,1 @@
+"""The same run with stand-ins at the image boundary."""

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console import paths
-from console.errors import ServiceError
-from console.rehearsal import image, place
+from console.common import paths
+from console.common.errors import ServiceError
+from console.rehearsal import image, workspace
 from console.rehearsal.inside.settings import HOLDS
 from console.rehearsal.mapping import Mapping
 from console.rehearsal.site import container
-from console.services.docker_client import ask, inspect
-from console.services.probe import Health, complete, health
+from console.runtime.docker.client import ask, inspect
+from console.runtime.probe import Health, complete, health
 
 if TYPE_CHECKING:
     import docker
@@ -110,7 +110,7 @@ def _start(client: docker.DockerClient, tag: str, port: int) -> None:
     host = api.create_host_config(
         port_bindings={INNER: ("127.0.0.1", port)}, init=True, pids_limit=4096,
         cpu_period=PERIOD_US, cpu_quota=PERIOD_US, restart_policy={"Name": "no"},
-        mounts=[types.Mount(HOLDS, str(place.holds()), type="bind")],
+        mounts=[types.Mount(HOLDS, str(workspace.holds()), type="bind")],
     )  # fmt: skip
     command = ["llama-server", "--host", "0.0.0.0", "--port", str(INNER), "--alias", "baseline",
                "--model", "baseline.gguf"]  # fmt: skip

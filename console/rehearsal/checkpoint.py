@@ -10,8 +10,8 @@ import json
 import struct
 from pathlib import Path
 
-from console.demo import model
-from console.rehearsal import place
+from console.rehearsal import workspace
+from console.rehearsal.demo import model
 
 WORD = "stand-in"
 """A checkpoint step's repository that means this."""
@@ -28,7 +28,7 @@ CONFIG = {
 
 def put(gguf: bool) -> Path:
     """Its directory, made where it is not there. Raises OSError."""
-    where = place.work() / "checkpoint" / ("gguf" if gguf else "bf16")
+    where = workspace.work() / "checkpoint" / ("gguf" if gguf else "bf16")
     where.mkdir(parents=True, exist_ok=True)
     if gguf:
         model.write_llama(

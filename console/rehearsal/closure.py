@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from console.errors import UsageError
+from console.common.errors import UsageError
 
 TOOLS = (
     "sh", "awk", "basename", "cat", "chmod", "cp", "cut", "date", "df", "dirname", "du", "echo",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.errors import UsageError
-from console.text import one_line
+from console.common.errors import UsageError
+from console.common.text import one_line
 
 FAULTS = {
     "no-sm120": "the build has no kernels for the cards",

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import image, place
+from console.common.units import parse_bytes
+from console.rehearsal import image
+from console.rehearsal import workspace as place
 from console.rehearsal.inside.settings import HOLDS, VARIABLE, packed
 from console.rehearsal.mapping import Mapping
-from console.units import parse_bytes
 
 
 def put(path: Path, least: Any, mapping: Mapping) -> None:

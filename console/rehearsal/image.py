@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import console
-from console.demo import model
-from console.errors import EngineError
+from console.common.errors import EngineError
 from console.rehearsal import closure
+from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import MODEL, VARIABLE, Settings, packed
-from console.services.docker_client import ask
-from console.services.images import image_info
+from console.runtime.docker.client import ask
+from console.runtime.docker.images import image_info
 
 if TYPE_CHECKING:
     import docker
@@ -139,8 +139,8 @@ def _engine_version() -> str:
 def _own() -> closure.Files:
     """This project's modules that run inside."""
     root = Path(next(iter(console.__path__)))
-    wanted = [root / "__init__.py", root / "demo/__init__.py", root / "demo/engine.py",
-              root / "rehearsal/__init__.py"]  # fmt: skip
+    wanted = [root / "__init__.py", root / "rehearsal/__init__.py",
+              root / "rehearsal/demo/__init__.py", root / "rehearsal/demo/engine.py"]  # fmt: skip
     wanted += sorted((root / "rehearsal/inside").glob("*.py"))
     return {f"/opt/rehearsal/packages/console/{p.relative_to(root)}": p for p in wanted}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 
-from console import paths
-from console.errors import UsageError
+from console.common import paths
+from console.common.errors import UsageError
 
 
 def join() -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.errors import UsageError
+from console.common.errors import UsageError
 from console.rehearsal.inside.settings import Settings
 
 SHIFT = 10_000

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import EngineError, UsageError
-from console.playbook.load import load_playbook
-from console.playbook.model import Playbook
-from console.playbook.steps import CriterionModel
-from console.rehearsal import aim, baseline, closure, found, image, place
+from console.common.errors import EngineError, UsageError
+from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import Playbook
+from console.config.playbook.steps import CriterionModel
+from console.config.site.load import load_site
+from console.config.site.site import Site
+from console.rehearsal import baseline, closure, found, image, scaling, workspace
 from console.rehearsal import site as sites
 from console.rehearsal.fault import known
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.mapping import Mapping, move_ports
 from console.rehearsal.rewrite import Rewriter
 from console.rehearsal.shorten import SOAK_TOKENS
-from console.services.container import is_here
-from console.site.load import load_site
-from console.site.model import Site
+from console.runtime.docker.container import is_here
 
 if TYPE_CHECKING:
     import docker
@@ -48,7 +48,7 @@ class Rehearsal:
 
 def engine(host: str) -> docker.DockerClient:
     """The engine on this machine. Raises UsageError that says what is missing."""
-    from console.services.docker_client import connect
+    from console.runtime.docker.client import connect
 
     closure.engine()
     try:
@@ -68,7 +68,7 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> tuple[Pl
     )
     told = Settings(cards=(of := sites.cards(site)), hold=sites.hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
-    speed = aim.aim(_criteria(written), sites.reference(site)).speed(known(fault))
+    speed = scaling.aim(_criteria(written), sites.reference(site)).speed(known(fault))
     base = image.base_tag()
     return written, Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=speed,
@@ -81,12 +81,14 @@ def fill(
     path: Path, given: dict[str, str], site: Site, mapping: Mapping, *, planning: bool
 ) -> Rehearsal:
     """Site and playbook by a mapping; writes the site and what the playbook expects to find."""
-    place.enter(mapping.for_image("this host"))
+    workspace.enter(mapping.for_image("this host"))
     for name, value in mapping.inputs.items():
         _lay(name, Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
     # by its real name: a preflight knows the baseline's own weights by it
-    model = place.directory() / "models" / Path(next(iter(site.model.baseline.models), MODEL)).name
+    model = (
+        workspace.directory() / "models" / Path(next(iter(site.model.baseline.models), MODEL)).name
+    )
     model.parent.mkdir(exist_ok=True)
     model.write_text("stand-in: the model is in the image\n")
     own = load_site(sites.write(site, rewriter, model))
@@ -138,7 +140,7 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
         if path.is_relative_to(playbook.base) and path.exists():
             continue  # the playbook's own file
         part = hashlib.sha256(str(playbook.base).encode()).hexdigest()[:6]
-        moved[name] = str(place.work() / part / str(path).lstrip("/"))
+        moved[name] = str(workspace.work() / part / str(path).lstrip("/"))
     return moved
 
 
@@ -153,8 +155,8 @@ def _lay(name: str, path: Path) -> None:
 
 
 def _free() -> int:
-    from console.preflight.cards import Cards
-    from console.preflight.machine import look
+    from console.host.gpu.inventory import Cards
+    from console.host.machine import look
 
     return look(cards=Cards()).ram_available or 0
 

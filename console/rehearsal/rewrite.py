@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import checkpoint, image, place, shorten, stack
+from console.rehearsal import checkpoint, image, shorten, stack
+from console.rehearsal import workspace as place
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.mapping import Mapping
 

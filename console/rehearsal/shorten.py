@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from console.common.units import parse_duration
 from console.rehearsal.mapping import Mapping
-from console.units import parse_duration
 
 RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2

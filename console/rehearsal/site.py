@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.document.reader import parse
-from console.rehearsal import place
+from console.config.site.site import Site
+from console.config.yaml import parse
+from console.rehearsal import workspace
 from console.rehearsal.rewrite import Rewriter
-from console.site.model import Site
 
 REFERENCE_TOK_S = 10.9
 """What a baseline without a reference is taken to do."""
@@ -27,7 +27,7 @@ DEFAULT_BYTES = 32 << 30
 
 def container() -> str:
     """The name of the stand-in baseline's container."""
-    return place.own_name("baseline")
+    return workspace.own_name("baseline")
 
 
 def name_of(site: Site) -> str:
@@ -47,7 +47,7 @@ def port_of(url: str) -> int:
 def cards(site: Site) -> list[dict[str, Any]]:
     """{uuid, name, total} of each scripted card: the site's, or a workstation's."""
     if not site.model.gpus:
-        from console.units import parse_bytes
+        from console.common.units import parse_bytes
 
         return [{**one, "total": parse_bytes(one["memory"])} for one in WORKSTATION]
     return [
@@ -90,6 +90,6 @@ def text(site: Site, rewriter: Rewriter, model: Path) -> str:
 
 def write(site: Site, rewriter: Rewriter, model: Path) -> Path:
     """Write it to the rehearsal's directory. Raises OSError."""
-    path = place.site()
+    path = workspace.site()
     path.write_text(text(site, rewriter, model))
     return path

@@ -12,15 +12,15 @@ from collections.abc import Mapping as Table
 from pathlib import Path
 from typing import Any
 
-from console.errors import UsageError
-from console.rehearsal import place
+from console.common.errors import UsageError
+from console.common.text import one_line
+from console.rehearsal import workspace
 from console.rehearsal.inside.settings import HOLDS
 from console.rehearsal.mapping import Mapping
-from console.services.compose import base_argv
-from console.services.compose_command import compose
-from console.services.docker_client import engine_host
-from console.services.engine_state import silent
-from console.text import one_line
+from console.runtime.docker.client import engine_host
+from console.runtime.docker.compose import base_argv
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.engine_state import silent
 
 KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc", "ulimits", "user",
         "init", "stop_grace_period")  # fmt: skip
@@ -44,7 +44,7 @@ def stand_in(service: str, found: Table[str, Any], tag: str, mapping: Mapping) -
     """A compose file with this one service."""
     kept = {key: found[key] for key in KEPT if found.get(key)}
     mounts = [_mount(one) for one in found.get("volumes") or () if one.get("type") == "bind"]
-    holds = {"type": "bind", "source": str(place.holds()), "target": HOLDS}
+    holds = {"type": "bind", "source": str(workspace.holds()), "target": HOLDS}
     limits = ((found.get("deploy") or {}).get("resources") or {}).get("limits") or {}
     memory = found.get("mem_limit") or limits.get("memory")
     made: dict[str, Any] = {
@@ -54,7 +54,7 @@ def stand_in(service: str, found: Table[str, Any], tag: str, mapping: Mapping) -
     if memory:
         made["mem_limit"] = memory
     if found.get("container_name"):
-        made["container_name"] = place.own_name(found["container_name"])
+        made["container_name"] = workspace.own_name(found["container_name"])
     return {"name": "omni-rehearsal", "services": {service: made}}
 
 
@@ -62,7 +62,7 @@ def write(content: Table[str, Any]) -> Path:
     """The file, named after its content. Raises OSError."""
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = place.directory() / "stacks" / f"{digest}.json"
+    path = workspace.directory() / "stacks" / f"{digest}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -70,18 +70,18 @@ def write(content: Table[str, Any]) -> Path:
 
 def moved(source: str) -> str:
     """A path of the playbook's machine in the rehearsal's work directory; made if need be."""
-    if source.startswith(str(place.directory())):
+    if source.startswith(str(workspace.directory())):
         return source
-    path = place.work() / source.lstrip("/")
+    path = workspace.work() / source.lstrip("/")
     path.mkdir(parents=True, exist_ok=True)
     return str(path)
 
 
 def aside(path: str) -> str:
     """Where a report goes that would be filed as a real trial's."""
-    if path.startswith(str(place.directory())):
+    if path.startswith(str(workspace.directory())):
         return path
-    return str(place.directory() / "reports" / Path(path).name)
+    return str(workspace.directory() / "reports" / Path(path).name)
 
 
 def _mount(one: Table[str, Any]) -> dict[str, Any]:

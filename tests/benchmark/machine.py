@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.benchmark.clocks import Watch
-from console.benchmark.context import Engine, Surroundings
-from console.benchmark.metrics import Sample
+from console.bench.interference import Engine, Surroundings
+from console.bench.metrics import Sample
+from console.host.gpu.clocks import Watch
 
 TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 RUN_S = 10.0

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from console.benchmark.client import ChatRequest, stream_chat
-from console.benchmark.stream import Reply
+from console.bench.client import ChatRequest, stream_chat
+from console.bench.sse import Reply
 
 Answer = Callable[["Handler"], None]
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from console.benchmark.metrics import Sample
-from console.benchmark.soak import Answer, End, Look, Soak, SoakPlan, World
-from console.benchmark.soak_figures import Line, Tally
-from console.benchmark.soak_silence import Patience
-from console.clock import FakeClock
+from console.bench.metrics import Sample
+from console.bench.soak import Answer, End, Look, Soak, SoakPlan, World
+from console.bench.soak_silence import Patience
+from console.bench.soak_stats import Line, Tally
+from console.common.clock import FakeClock
 
 LOOK_S = 5.0
 Script = Callable[[int, float], "Turn"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from console.benchmark import stream
-from console.benchmark.client import ChatRequest
-from console.benchmark.metrics import PER_SAMPLE, Sample, measure
-from console.benchmark.protocol import Protocol, run_benchmark
-from console.benchmark.stream import Capture, FailureKind, read_reply
+from console.bench import sse as stream
+from console.bench.benchmark import Protocol, run_benchmark
+from console.bench.client import ChatRequest
+from console.bench.metrics import PER_SAMPLE, Sample, measure
+from console.bench.sse import Capture, FailureKind, read_reply
 from tests.benchmark.scripted import (
     DONE,
     FINISH,

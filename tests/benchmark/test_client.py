@@ -8,9 +8,9 @@ import threading
 import httpx
 import pytest
 
-from console.benchmark import client
-from console.benchmark.client import ChatRequest, endpoint, stream_chat
-from console.benchmark.stream import EventKind, FailureKind
+from console.bench import client
+from console.bench.client import ChatRequest, endpoint, stream_chat
+from console.bench.sse import EventKind, FailureKind
 from tests.benchmark.scripted import (
     DONE,
     FINISH,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from console.benchmark import clocks
-from console.benchmark.clocks import Looks, Watch
+from console.host.gpu import clocks
+from console.host.gpu.clocks import Looks, Watch
 from tests.testbed import nvml as testbed
 from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, RTX_PRO_6000, Nvml
 from tests.waiting import until
 
 PROGRAM = """
 import pathlib, sys, types
-from console.benchmark import clocks
+from console.host.gpu import clocks
 def marked(call):
     def marks(*arguments):
         pathlib.Path(sys.argv[1]).touch()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from console.benchmark.context import Surroundings
+from console.bench.interference import Surroundings
 from console.cli import main
-from console.command import bench
+from console.frontends.cli import bench
 from tests.benchmark.machine import NoWatch, still
 from tests.benchmark.scripted import Answer, answers, reply, scripted, streams
 

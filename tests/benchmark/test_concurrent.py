@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from console.benchmark.concurrent import measure_level
-from console.benchmark.metrics import Sample
-from console.benchmark.protocol import PROMPTS, Protocol, run_benchmark
+from console.bench.benchmark import PROMPTS, Protocol, run_benchmark
+from console.bench.concurrency import measure_level
+from console.bench.metrics import Sample
 from tests.benchmark.scripted import answers, reply, scripted, streams
 
 GOOD = streams(reply(8))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.benchmark.context import SWAP_IN_LEAST, Engine, Surroundings
-from console.benchmark.metrics import Sample
-from console.benchmark.protocol import Protocol, run_benchmark
+from console.bench.benchmark import Protocol, run_benchmark
+from console.bench.interference import SWAP_IN_LEAST, Engine, Surroundings
+from console.bench.metrics import Sample
 from tests.benchmark.machine import BASELINE, OTHER, PAGE, RUN_S, SERVER, Host, NoWatch, still
 from tests.benchmark.scripted import reply, scripted, streams
 
@@ -241,7 +241,7 @@ def test_a_quiet_console_is_not_worth_a_word(host: Host) -> None:
     "argv",
     [
         "python3 console.py", "python3 -m consoles", "python3 train.py omni-console",
-        "python3 -P -m console.demo.engine", "python3 -m", "vim",
+        "python3 -P -m console.rehearsal.demo.engine", "python3 -m", "vim",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_the_console_is_foreign(host: Host, argv: str) -> None:

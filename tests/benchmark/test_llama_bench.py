@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.llama_bench import Form, read_figures
+from console.bench.llama_bench import Form, read_figures
 
 LOG = "ggml_cuda_init: found 2 CUDA devices:\n  Device 0: NVIDIA, compute capability 12.0\n"
 TG = [19.8, 20.1, 20.3, 20.2, 20.1]

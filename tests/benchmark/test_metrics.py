@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.metrics import METRICS, PER_SAMPLE, Sample, measure
-from console.benchmark.stream import (
-    Event,
-    EventKind,
-    Failure,
-    FailureKind,
-    Reply,
-    Timings,
-)
+from console.bench.metrics import METRICS, PER_SAMPLE, Sample, measure
+from console.bench.sse import Event, EventKind, Failure, FailureKind, Reply, Timings
 
 MS = 1_000_000
 TOKEN_MS = 10

@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 
-from console.benchmark import protocol
-from console.benchmark.metrics import METRICS, Sample, repeated
-from console.benchmark.protocol import (
-    PROMPTS,
-    Protocol,
-    run_benchmark,
-    tokenize,
-)
-from console.clock import FakeClock
+from console.bench import benchmark as protocol
+from console.bench.benchmark import PROMPTS, Protocol, run_benchmark, tokenize
+from console.bench.metrics import METRICS, Sample, repeated
+from console.common.clock import FakeClock
 from tests.benchmark.scripted import (
     DONE,
     FINISH,

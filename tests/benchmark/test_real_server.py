@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from console.benchmark.client import ChatRequest, stream_chat
-from console.benchmark.metrics import measure
-from console.benchmark.protocol import Protocol, run_benchmark, tokenize
-from console.benchmark.stream import EventKind, FailureKind
-from console.demo.model import write_llama
+from console.bench.benchmark import Protocol, run_benchmark, tokenize
+from console.bench.client import ChatRequest, stream_chat
+from console.bench.metrics import measure
+from console.bench.sse import EventKind, FailureKind
+from console.rehearsal.demo.model import write_llama
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone
@@ -31,7 +31,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_llama(model, blocks=8, width=768, heads=12, feed_forward=2048, seed=11, name="tiny")
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", "console.demo.engine", "--model", str(model),
+            [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model),
              "--port", "0", "--threads", "1", "--ctx", "4096"],
             stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.soak import BLIND_S, HANG, End, Look, SoakPlan
-from console.benchmark.soak_figures import Tally
-from console.benchmark.soak_silence import Patience
-from console.clock import FakeClock
+from console.bench.soak import BLIND_S, HANG, End, Look, SoakPlan
+from console.bench.soak_silence import Patience
+from console.bench.soak_stats import Tally
+from console.common.clock import FakeClock
 from tests.benchmark.soaking import HOUR, Server, Turn, values
 
 GIB = 2**30

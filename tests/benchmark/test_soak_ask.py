@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from console.benchmark.soak_ask import EMPTY, Asker, Out, model_of
-from console.benchmark.stream import FailureKind
+from console.bench.soak_requests import EMPTY, Asker, Out, model_of
+from console.bench.sse import FailureKind
 from tests.benchmark.scripted import (
     DONE,
     FINISH,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.soak_figures import UNITS, Line, Tally
-from console.benchmark.soak_trend import SPARK, drift, drift_interval, growth, rolling, spark
-from console.playbook.measuring import SOAK_METRICS
-from console.playbook.threshold import parse_threshold
-from console.playbook.verdict import Criterion, Evidence, Verdict, judge
+from console.bench.soak_stats import UNITS, Line, Tally
+from console.bench.soak_trend import SPARK, drift, drift_interval, growth, rolling, spark
+from console.config.playbook.measuring_steps import SOAK_METRICS
+from console.config.playbook.threshold import parse_threshold
+from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
 
 MIB = 2**20
 

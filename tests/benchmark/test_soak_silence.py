@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from console.benchmark.soak import HANG, UNFINISHED, End, SoakPlan
-from console.benchmark.soak_figures import Tally
-from console.benchmark.soak_silence import Patience, patience
+from console.bench.soak import HANG, UNFINISHED, End, SoakPlan
+from console.bench.soak_silence import Patience, patience
+from console.bench.soak_stats import Tally
 from tests.benchmark.soaking import HOUR, Server, Turn, values
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.benchmark.metrics import Sample
-from console.benchmark.statistics import cv, describe, interval, mean, median, std, summarise
+from console.bench.metrics import Sample
+from console.bench.statistics import cv, describe, interval, mean, median, std, summarise
 
 FLOATS = st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=12)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.benchmark.stream import (
+from console.bench.sse import (
     EVENT_LIMIT,
     Capture,
     EventKind,

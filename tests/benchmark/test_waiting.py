@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.benchmark.protocol import Protocol, run_benchmark
-from console.benchmark.waiting import Waiting
+from console.bench.benchmark import Protocol, run_benchmark
+from console.bench.waiting import Waiting
 from tests.benchmark.scripted import reply, scripted, streams
 
 TEXT = '{"choices": [{"delta": {"content": "x"}}]}'

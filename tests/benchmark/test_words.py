@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.benchmark.concurrent import Level, measure_level
-from console.benchmark.llama_bench import read_figures
-from console.benchmark.metrics import Sample, measure, repeated
-from console.benchmark.protocol import PROMPTS, BenchmarkResult, Protocol, run_benchmark, run_words
-from console.benchmark.soak import Look, SoakPlan
-from console.benchmark.soak_figures import Tally
-from console.benchmark.statistics import summarise
-from console.benchmark.stream import SILENCE_S, Failure, FailureKind, Reply
+from console.bench.benchmark import PROMPTS, BenchmarkResult, Protocol, run_benchmark, run_words
+from console.bench.concurrency import Level, measure_level
+from console.bench.llama_bench import read_figures
+from console.bench.metrics import Sample, measure, repeated
+from console.bench.soak import Look, SoakPlan
+from console.bench.soak_stats import Tally
+from console.bench.sse import SILENCE_S, Failure, FailureKind, Reply
+from console.bench.statistics import summarise
 from console.cli import main
-from console.command import bench
+from console.frontends.cli import bench
 from tests.benchmark.machine import still
 from tests.benchmark.scripted import answers, delta, reply, scripted, streams
 from tests.benchmark.soaking import HOUR, Server, Turn

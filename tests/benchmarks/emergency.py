@@ -18,10 +18,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from console.rollback import warm
-from console.rollback.plan import EngineAddress
-from console.rollback.report import Line, read_lines, size_of
-from console.services.process_spec import COOKIE
+from console.host.process_spec import COOKIE
+from console.recovery.rollback import standby
+from console.recovery.rollback.progress import Line, read_lines, size_of
+from console.recovery.rollback.sealed_plan import EngineAddress
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.idle import answering
@@ -40,7 +40,7 @@ BLOCK_S = 10.0
 BLOCKED = """
 import sys, time
 from pathlib import Path
-from console.app import ConsoleApp
+from console.frontends.tui.app import ConsoleApp
 from console.cli import main
 
 place, mounted = Path(sys.argv.pop(1)), ConsoleApp.on_mount
@@ -236,12 +236,12 @@ def _scene(
 @contextmanager
 def _waiting(show: Show) -> Iterator[subprocess.Popen[bytes]]:
     """A warm ladder for as long as this lasts."""
-    argv = [sys.executable, "-m", "console.rollback.warm", str(show.run.rollback)]
+    argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(show.run.rollback)]
     env = {**show.environment(), COOKIE: show.run.id}
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
     try:
         until(
-            lambda: warm.is_warm(show.run.rollback) or child.poll() is not None,
+            lambda: standby.is_warm(show.run.rollback) or child.poll() is not None,
             "the warm ladder does not start",
         )
         yield child

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.demo.model import write_llama
+from console.rehearsal.demo.model import write_llama
 from tests.benchmarks.surroundings import CannotRun
 from tests.benchmarks.yard import labelled, until_healthy
 from tests.ports import free_port
@@ -32,7 +32,15 @@ def write_model(place: Path) -> Path:
 def embedded(model: Path) -> Iterator[str]:
     """The demo's server with one thread; its URL."""
     port = free_port()
-    argv = [sys.executable, "-m", "console.demo.engine", "--model", str(model), "--port", str(port)]
+    argv = [
+        sys.executable,
+        "-m",
+        "console.rehearsal.demo.engine",
+        "--model",
+        str(model),
+        "--port",
+        str(port),
+    ]
     log = model.with_suffix(".log")
     with log.open("wb") as out:
         server = subprocess.Popen(argv, stdout=out, stderr=out, start_new_session=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import httpx
 
-from console.benchmark.client import ChatRequest, stream_chat
-from console.benchmark.metrics import Sample, measure
-from console.benchmark.protocol import tokenize
+from console.bench.benchmark import tokenize
+from console.bench.client import ChatRequest, stream_chat
+from console.bench.metrics import Sample, measure
 from tests.benchmarks import surroundings
 from tests.benchmarks.engines import boxed, embedded, write_model
 from tests.benchmarks.figures import Figure, Measured, Row

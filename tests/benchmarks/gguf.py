@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.gguf.parse import parse
-from console.gguf.types import ValueType as T
-from console.gguf.write import Item, Planned, Typed, encode
+from console.models.gguf.parser import parse
+from console.models.gguf.types import ValueType as T
+from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row, in_turns
 from tests.gguf.raw import Pieces
@@ -41,8 +41,8 @@ HF_JS, HF_MEM = "@huggingface/gguf@0.4.6", "hf-mem==0.5.6"
 
 OURS = """
 import json, sys, time
-import console.gguf.remote
-from console.gguf.read import read_architecture, read_header
+import console.models.gguf.remote
+from console.models.gguf.read import read_architecture, read_header
 begun = time.perf_counter()
 found = {"architecture": read_architecture, "header": read_header}[sys.argv[2]](sys.argv[1])
 took = time.perf_counter() - begun

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from console.run.control import Desk, Server
-from console.run.state import RunState
+from console.journal.state import RunState
+from console.runner.control import Desk, Server
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row
 from tests.benchmarks.opened import Opened, Show, shown, until

@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.common.paths import APP
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.journal.run_dir import RunDir, RunMeta
 from console.journal.store import Journal
-from console.paths import APP
-from console.rollback import live, pointer
-from console.rollback import plan as sealed
-from console.rollback.plan import Baseline, SealedPlan
-from console.run.directory import RunDir, RunMeta
-from console.services import probe, process
-from console.services.process_spec import ProcessSpec
+from console.recovery.rollback import live, records
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.runtime import probe
 from tests.benchmarks import surroundings
 from tests.benchmarks.logpane import sample
 from tests.benchmarks.surroundings import CannotRun
@@ -190,12 +191,12 @@ class Show:
         nobody = Path(os.devnull)
         self.runner = process.spawn(_SLEEP, log=nobody, cookie=self.run.id)
         live.append(self.run.live, live.Live("runner", "runner", *self.runner))
-        mine = pointer.Pointer(
+        mine = records.Pointer(
             self.run.id, str(self.run.path), "ann", os.getuid(), *self.runner,
             started_at=time.time(),
         )  # fmt: skip
         with surroundings.variable("OMNI_HOST_DIR", str(self.place / "host")):
-            pointer.write(mine)
+            records.write(mine)
 
     def rests(self) -> None:
         with contextlib.suppress(ProcessLookupError):

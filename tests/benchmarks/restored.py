@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from console.rollback import live, warm
-from console.rollback import plan as sealed
-from console.rollback import pointer as pointers
-from console.rollback.live import LIVE, Live
-from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
-from console.rollback.report import LADDER, read_lines, size_of
-from console.services import process
-from console.services.process_spec import COOKIE, ProcessSpec
+from console.host import process
+from console.host.process_spec import COOKIE, ProcessSpec
+from console.recovery.rollback import live, standby
+from console.recovery.rollback import records as pointers
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.live import LIVE, Live
+from console.recovery.rollback.progress import LADDER, read_lines, size_of
+from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Row, in_turns
 from tests.benchmarks.surroundings import CannotRun
@@ -141,7 +141,7 @@ class Alive(Scenario):
         live.append(self.directory / LIVE, Live("runner", "runner", *runner))
         try:
             took = super().climb()
-            if not warm.is_warm(self.directory):
+            if not standby.is_warm(self.directory):
                 raise CannotRun("the warm ladder is gone")
             if process.alive(*runner):
                 raise CannotRun("the runner is alive after a rollback")
@@ -157,12 +157,12 @@ class Alive(Scenario):
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """A warm ladder for as long as this lasts."""
-        argv = [sys.executable, "-m", "console.rollback.warm", str(self.directory)]
+        argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(self.directory)]
         env = {**self.environment(), COOKIE: self.run_id}
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env) as child:
             try:
                 deadline = time.monotonic() + LIMIT_S
-                while not warm.is_warm(self.directory):
+                while not standby.is_warm(self.directory):
                     if time.monotonic() > deadline or child.poll() is not None:
                         raise CannotRun("the warm ladder does not start")
                     time.sleep(0.01)

@@ -18,16 +18,16 @@ from typing import Any
 
 import psutil
 
-from console.clock import SystemClock
-from console.guard.defaults import defaults
-from console.guard.fast import MEMINFO, PRESSURE, FastReader
-from console.guard.judge import Judge
-from console.guard.limits import Limit
-from console.guard.look import Look
-from console.guard.protect import NICE
-from console.guard.recorder import Recorder
-from console.guard.slow import SlowReader
-from console.guard.target import Deny, find_targets
+from console.common.clock import SystemClock
+from console.recovery.guard.decide.policy import Judge
+from console.recovery.guard.defaults import defaults
+from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.observe.memory import MEMINFO, PRESSURE, FastReader
+from console.recovery.guard.observe.service_memory import SlowReader
+from console.recovery.guard.observe.snapshot import Look
+from console.recovery.guard.record.recorder import Recorder
+from console.recovery.guard.self_protection import NICE
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row, percentile
 from tests.benchmarks.surroundings import CannotRun

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from console.rollback.pointer import read as read_pointer
-from console.services import process
+from console.host import process
+from console.recovery.rollback.records import read as read_pointer
 from tests.chaos import facts, intruder
 from tests.chaos.draw import Act, Plan
 from tests.chaos.facts import Command, Facts
@@ -35,8 +35,8 @@ OWN = ("follower", "rollback", "command")
 """Kinds that the driver started itself, and ends."""
 STARTED = ("run", "resume", "rollback", "attach")
 KINDS = (
-    ("closer", "--close"), ("runner", " runner "), ("ladder", "console.rollback.warm"),
-    ("sentinel", "console.guard.sentinel"), ("follower", "omni-console attach"),
+    ("closer", "--close"), ("runner", " runner "), ("ladder", "console.recovery.rollback.standby"),
+    ("sentinel", "console.recovery.guard.daemon"), ("follower", "omni-console attach"),
     ("rollback", "omni-console rollback"), ("command", "omni-console "),
 )  # fmt: skip
 

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from console.demo.model import MODELS, ensure_models, write_llama
-from console.demo.tokenizer import vocabulary
+from console.rehearsal.demo.model import MODELS, ensure_models, write_llama
+from console.rehearsal.demo.tokenizer import vocabulary
 from tests.testbed import models
 from tests.waiting import until
 
@@ -37,7 +37,7 @@ def full(case: object) -> Any:
 
 
 def _command(model: Path, port: int) -> list[str]:
-    engine = [sys.executable, "-m", "console.demo.engine", "--model", str(model)]
+    engine = [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model)]
     return [*engine, "--port", str(port), "--threads", "1", "--ctx", "1024", "--alias", "demo"]
 
 
@@ -287,7 +287,7 @@ def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_missing_package_says_what_to_install(tmp_path: Path) -> None:
     script = "import sys; sys.modules['xllamacpp'] = None\n"
-    script += "from console.demo.engine import main; sys.exit(main(sys.argv[1:]))"
+    script += "from console.rehearsal.demo.engine import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "--model", "m", "--port", "0"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_S)
     assert ended.returncode == 1

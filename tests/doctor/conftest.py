@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from console.doctor import baseline, engine, facts, guard, machine, preflight, run
-from console.doctor import login as doctor_login
-from console.doctor.facts import Facts
-from console.doctor.model import Finding
-from console.doctor.run import CHECKS, iterate
+from console.checks.doctor import baseline, facts, guard, machine, preflight, run, runtime
+from console.checks.doctor import user as doctor_login
+from console.checks.doctor.facts import Facts
+from console.checks.doctor.model import Finding
+from console.checks.doctor.run import CHECKS, iterate
 
 Look = Callable[..., list[Finding]]
 BY_ID = {check.id: check for check in CHECKS}
@@ -104,7 +104,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """For the answer to one question."""
-    for module in (baseline, engine, facts, guard, machine, preflight):
+    for module in (baseline, runtime, facts, guard, machine, preflight):
         monkeypatch.setattr(module, "ASK_S", seconds)
 
 

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from console import paths
+from console.common import paths
+from console.host import process
+from console.journal.run_dir import RunDir, RunMeta
 from console.journal.store import Journal
-from console.rollback import pointer
-from console.rollback.pointer import Pointer
-from console.run.directory import RunDir, RunMeta
-from console.services import process
+from console.recovery.rollback import records
+from console.recovery.rollback.records import Pointer
 
 GONE = 1 << 22
 """A pid that no process has: the kernel counts up to one less."""
@@ -36,5 +36,5 @@ def on_now(run: str = "r1", *, pid: int | None = None, directory: str = "/r") ->
     pid = pid or os.getpid()
     start = process.start_time(pid) or 1
     found = Pointer(run, directory, "op", os.getuid(), pid, start, "book", "ws", time.time())
-    pointer.write(found)
+    records.write(found)
     return found

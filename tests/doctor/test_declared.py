@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from console.doctor.facts import Facts
-from console.doctor.model import Level
+from console.checks.doctor.facts import Facts
+from console.checks.doctor.model import Level
 from tests.doctor.conftest import PROCESS, Look
 
 CPU = (

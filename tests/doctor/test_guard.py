@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from console.doctor import guard
-from console.doctor.facts import Facts
-from console.doctor.model import Level
-from console.services import process
+from console.checks.doctor import guard
+from console.checks.doctor.facts import Facts
+from console.checks.doctor.model import Level
+from console.host import process
 from tests.doctor.conftest import Look, tree
 from tests.doctor.histories import history
 from tests.viewer import guard_ring

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from console.doctor import login
-from console.doctor.model import Level
+from console.checks.doctor import user
+from console.checks.doctor.model import Level
 from tests.doctor.conftest import Look
 
 
 def test_interpreter_and_console(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = look("login.python")
     assert (found.level, "omni-console" in found.detail) == (Level.OK, True)
-    monkeypatch.setattr(login, "OLDEST_PYTHON", (9, 0))
+    monkeypatch.setattr(user, "OLDEST_PYTHON", (9, 0))
     assert look("login.python")[0].level is Level.FAILED
 
 
@@ -34,7 +34,7 @@ TERMS = ("dumb", "", "no-such-terminal", "../../etc", "xterm-256color")
 def test_the_locale_that_the_operator_chose(
     env: dict[str, str], first: dict[str, str], name: str
 ) -> None:
-    assert login.locale_of(env, first) == name
+    assert user.locale_of(env, first) == name
 
 
 LINES: list[tuple[dict[str, str], str]] = [

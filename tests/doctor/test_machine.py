@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from console.doctor import machine
-from console.doctor.model import Level
-from console.doctor.once import each
+from console.checks.doctor import machine
+from console.checks.doctor.model import Level
+from console.checks.doctor.once import each
 from tests.doctor.conftest import PROCESS, Look
 
 GIB = 1 << 20

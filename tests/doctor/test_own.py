@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.doctor import own
-from console.doctor.model import Level
-from console.rollback.live import LIVE, Live, append
-from console.run.lock import HostLock
-from console.services import process
+from console.checks.doctor import own
+from console.checks.doctor.model import Level
+from console.common import paths
+from console.host import process
+from console.journal.lock import HostLock
+from console.recovery.rollback.live import LIVE, Live, append
 from tests.doctor.conftest import Look
 from tests.doctor.histories import GONE, history, on_now
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.doctor.facts import Facts
-from console.doctor.model import GROUPS, Answer, Check, Finding, Level
-from console.doctor.run import CHECKS, counts, in_order, iterate, run
-from console.errors import ConsoleError
+from console.checks.doctor.facts import Facts
+from console.checks.doctor.model import GROUPS, Answer, Check, Finding, Level
+from console.checks.doctor.run import CHECKS, counts, in_order, iterate, run
+from console.common.errors import ConsoleError
 from tests.doctor.conftest import PATIENT_S
 from tests.ground.harmful import harmful
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.command.doctor import last_line, lines
-from console.doctor import guard, login
-from console.doctor.model import Finding, Level
-from console.paths import restore_file
-from console.rollback import proof, restore
-from console.services import linger
-from console.services.linger import Detachment
+from console.checks.doctor import guard, user
+from console.checks.doctor.model import Finding, Level
+from console.common.paths import restore_file
+from console.frontends.cli.doctor import last_line, lines
+from console.host import linger
+from console.host.linger import Detachment
+from console.recovery.rollback import proof, restore
 from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look, tree
 from tests.doctor.histories import GONE, history, on_now
 from tests.doctor.test_baseline import BASE, INVALID, engine_of
@@ -163,7 +163,7 @@ def test_the_guard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
-    monkeypatch.setattr("console.guard.helper_client.is_there", lambda: False)
+    monkeypatch.setattr("console.recovery.guard.kill.helper_client.is_there", lambda: False)
     for check, capabilities, most in PRIVILEGES:
         monkeypatch.setattr(resource, "getrlimit", lambda which, most=most: (most, most))
         facts = privileged(tmp_path, capabilities)
@@ -172,7 +172,7 @@ def test_the_guard(
         monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
         facts = [privileged(tmp_path / str(n), one) for n, one in enumerate((NONE, ALL))]
         said[f"docker {member}"] = [tell(look("guard.signals", facts=one)) for one in facts]
-    monkeypatch.setattr("console.guard.helper_client.is_there", lambda: True)
+    monkeypatch.setattr("console.recovery.guard.kill.helper_client.is_there", lambda: True)
     said["helper"] = [tell(look("guard.signals", facts=one)) for one in facts]
     for name, files in GROUPS.items():
         said[name] = tell(look("guard.cgroup", facts=tree(tmp_path / name, **files)))
@@ -197,7 +197,7 @@ def test_the_login(
         {"COLORTERM": "truecolor"}, {"NO_COLOR": "1"}, {}, {"TERM": "xterm-256color"},
         {"TERM": "xterm-direct"}, {"TERM": "xterm-256color", "NO_COLOR": "1"},
     ):  # fmt: skip
-        said[f"colours {more}"] = login.colours({"TERM": "xterm", **more})
+        said[f"colours {more}"] = user.colours({"TERM": "xterm", **more})
     for lang in ("C", "C.utf8"):
         monkeypatch.setenv("LC_ALL", lang)
         said[f"text {lang}"] = tell(look("login.text"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.document.reader import MAX_BYTES, parse, read_text
-from console.errors import Exit, InvalidFile
+from console.common.errors import Exit, InvalidFile
+from console.config.yaml import MAX_BYTES, parse, read_text
 
 PLACE = re.compile(r"^.+:\d+:\d+: .+", re.DOTALL)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.document.reader import MAX_NODES, MAX_PROBLEMS, Document, parse, scalar
-from console.errors import InvalidFile
-from console.text import clean
+from console.common.errors import InvalidFile
+from console.common.text import clean
+from console.config.yaml import MAX_NODES, MAX_PROBLEMS, Document, parse, scalar
 
 PLACE = re.compile(r"f\.yaml:[1-9]\d*:[1-9]\d*: .+")
 

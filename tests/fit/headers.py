@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from console.demo.model import Value
-from console.gguf.header import Array
+from console.models.gguf.header import Array
+from console.rehearsal.demo.model import Value
 from tests.fit.tiny import Model
 
 

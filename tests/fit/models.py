@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from console.fit.flags import llama_plan, sglang_plan
-from console.fit.from_config import from_config
-from console.fit.from_gguf import from_gguf
-from console.fit.plan import LlamaPlan, SglangPlan
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_flags import llama_plan, sglang_plan
+from console.models.sizing.loader_plan import LlamaPlan, SglangPlan
 from tests.fit import configs, shapes
 from tests.fit.site import GB, GIB
 

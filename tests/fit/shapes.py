@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from console.gguf.header import Array
+from console.models.gguf.header import Array
 from tests.fit.headers import FakeHeader, FakeTensor
 
 # bytes for so many elements, as in ggml

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from console.fit.assessment import Reference
-from console.fit.flags import llama_plan
-from console.fit.machine import Card, Machine
+from console.host.capacity import Card, Machine
+from console.models.sizing.assessment import Reference
+from console.models.sizing.loader_flags import llama_plan
 
 MIB, GIB, GB = 1 << 20, 1 << 30, 10**9
 LARGE = Card("RTX PRO 6000", total=97887 * MIB, free=97287 * MIB, compute=(12, 0))

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from console.fit.envelope import Envelope, Point, Sample
-from console.fit.flags import llama_plan
-from console.fit.from_gguf import from_gguf
-from console.fit.verdict import assess
+from console.models.sizing.assess import assess
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.load_curve import Envelope, Point, Sample
+from console.models.sizing.loader_flags import llama_plan
 from tests.fit import shapes
 from tests.fit.site import BASELINE, GIB, SITE
 

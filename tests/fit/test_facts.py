@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from console.fit.facts import BadFacts, Kind, ModelFacts
-from console.fit.from_config import from_config
-from console.fit.from_gguf import from_gguf
-from console.gguf.header import Array
-from console.gguf.read import read_header
+from console.models.gguf.header import Array
+from console.models.gguf.read import read_header
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.model_facts import BadFacts, Kind, ModelFacts
 from tests.fit import configs, shapes
 from tests.fit.headers import FakeHeader, FakeTensor, header_of
 from tests.fit.tiny import MODELS, llama

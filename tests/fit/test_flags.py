@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.fit.flags import conversion_plan, llama_plan, sglang_plan
-from console.fit.plan import ALL, LlamaPlan, SglangPlan, Strategy
+from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
+from console.models.sizing.loader_plan import ALL, LlamaPlan, SglangPlan, Strategy
 
 BASELINE = ["llama-server", "--model", "/models/x.gguf", "--host", "0.0.0.0", "--n-gpu-layers",
             "19", "--tensor-split", "75,25", "--ctx-size", "8192", "--flash-attn"]  # fmt: skip

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from console.fit.from_config import from_config
-from console.fit.from_gguf import from_gguf
-from console.fit.kv import CACHE_TYPES, CacheAsk, cache_of, row_bytes
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.kv_cache import CACHE_TYPES, CacheAsk, cache_of, row_bytes
 from tests.fit import configs, shapes
 from tests.fit.headers import header_of
 from tests.fit.tiny import MODELS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from console.fit.from_gguf import from_gguf
-from console.fit.kv import CacheAsk, cache_of
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.kv_cache import CacheAsk, cache_of
 from tests.fit.headers import header_of
 from tests.fit.logs import logged
 from tests.fit.tiny import MODELS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from console.fit.facts import Kind
-from console.fit.flags import llama_plan
-from console.fit.from_gguf import from_gguf
-from console.fit.machine import Card
-from console.fit.placement import HOST, labels, place, places
+from console.host.capacity import Card
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_flags import llama_plan
+from console.models.sizing.model_facts import Kind
+from console.models.sizing.placement import HOST, labels, place, places
 from tests.fit.headers import header_of
 from tests.fit.tiny import MODELS
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from console.fit.facts import ModelFacts
-from console.fit.flags import llama_plan
-from console.fit.from_gguf import from_gguf
-from console.fit.machine import Card
-from console.fit.placement import place
+from console.host.capacity import Card
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_flags import llama_plan
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.placement import place
 from tests.fit import shapes
 from tests.fit.headers import FakeHeader
 

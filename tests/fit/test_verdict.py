@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from console.fit.assessment import Assessment, Reference, Verdict
-from console.fit.flags import conversion_plan, llama_plan
-from console.fit.from_gguf import from_gguf
-from console.fit.machine import Card, Machine
-from console.fit.plan import ConversionPlan, LlamaPlan, SglangPlan, Strategy
-from console.fit.verdict import assess
+from console.host.capacity import Card, Machine
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import Assessment, Reference, Verdict
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_flags import conversion_plan, llama_plan
+from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, SglangPlan, Strategy
 from tests.fit import shapes
 from tests.fit.headers import header_of
 from tests.fit.models import (

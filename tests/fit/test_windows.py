@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from console.demo.model import Value, write_gguf
-from console.fit.from_gguf import PERIODS, from_gguf
+from console.models.sizing.facts_from_gguf import PERIODS, from_gguf
+from console.rehearsal.demo.model import Value, write_gguf
 from tests.fit.headers import header_of
 from tests.fit.logs import logged
 from tests.fit.tiny import Model, _metadata

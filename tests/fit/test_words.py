@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.fit.envelope import Envelope, Sample
-from console.fit.facts import BadFacts
-from console.fit.flags import conversion_plan
-from console.fit.from_config import from_config
-from console.fit.from_gguf import from_gguf
-from console.fit.kv import CacheAsk, cache_of
-from console.fit.machine import Card, Machine
-from console.fit.plan import ConversionPlan, LlamaPlan
-from console.fit.text import WIDTH, lines
-from console.fit.verdict import assess
-from console.gguf.header import Array
-from console.units import both_units
+from console.common.units import both_units
+from console.host.capacity import Card, Machine
+from console.models.gguf.header import Array
+from console.models.sizing.assess import assess
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.kv_cache import CacheAsk, cache_of
+from console.models.sizing.load_curve import Envelope, Sample
+from console.models.sizing.loader_flags import conversion_plan
+from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
+from console.models.sizing.model_facts import BadFacts
+from console.models.sizing.text import WIDTH, lines
 from tests.fit import configs, shapes
 from tests.fit.headers import FakeHeader, FakeTensor, header_of
 from tests.fit.models import (

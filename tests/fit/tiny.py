@@ -9,8 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.demo.model import Tensor, Value, feed_forward_tensors, token_tensors, write_gguf
-from console.demo.tokenizer import tokenizer_metadata, vocabulary
+from console.rehearsal.demo.model import (
+    Tensor,
+    Value,
+    feed_forward_tensors,
+    token_tensors,
+    write_gguf,
+)
+from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 from tests.testbed.models import _deepseek_metadata, _deepseek_tensors
 
 WIDTH, HEADS, KV_HEADS, HEAD = 64, 4, 2, 32

@@ -19,8 +19,8 @@ from tests.waiting import until
 PROGRAM = """
 import sys
 from argparse import Namespace
-from console.command import gauges
-from console.gauges import gpu_watch
+from console.frontends.cli import gauges
+from console.host.gpu import client as gpu_watch
 watch, as_json, look_s, *paths = sys.argv[1:]
 gauges.LOOK_S = float(look_s)
 gpu_watch.SILENT_S = 60.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.gauges.gpu import FRESH_S, REOPEN_S, RETRY_S, SLOW_S
+from console.host.gpu.child import FRESH_S, REOPEN_S, RETRY_S, SLOW_S
 from tests.testbed.nvml import (
     ERROR_GPU_IS_LOST,
     ERROR_LIB_RM_VERSION_MISMATCH,
@@ -31,7 +31,7 @@ from tests.testbed.nvml import (
 PROGRAM = """
 import json, sys
 from dataclasses import asdict
-from console.gauges import gpu
+from console.host.gpu import child as gpu
 gpu.FIRST_S = gpu.PATIENCE_S = 60.0  # no card hangs here, and a busy machine is no card
 session = gpu.Session()
 for line in sys.stdin:

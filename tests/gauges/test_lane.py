@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from console.gauges.lane import Lane
+from console.host.gpu.lane import Lane
 from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Card, Nvml
 
 HANGS = {"nvmlDeviceGetPowerUsage": 2}
 PROGRAM = """
-from console.gauges import gpu
+from console.host.gpu import child as gpu
 gpu.FIRST_S, gpu.PATIENCE_S, gpu.SILENT_S = 1.0, 0.2, 1.0
 gpu.main(["--every", "0.05"])
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.gauges.level import LIMITS, MIB, Level, disk_level, gpu_levels, memory_levels
-from console.gauges.sample import DiskSample, GpuSample, MemorySample
+from console.host.level import LIMITS, MIB, Level, disk_level, gpu_levels, memory_levels
+from console.host.sample import DiskSample, GpuSample, MemorySample
 
 OK, WARN, CRITICAL, UNKNOWN = Level.OK, Level.WARN, Level.CRITICAL, Level.UNKNOWN
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import ConsoleError
-from console.gauges.memory import MemoryReader
+from console.common.errors import ConsoleError
+from console.host.memory import MemoryReader
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MEMINFO = """MemTotal:       1000 kB

@@ -15,10 +15,10 @@ import pytest
 from tests.testbed.nvml import ERROR_LIB_RM_VERSION_MISMATCH, RTX_5090, Nvml
 from tests.waiting import until
 
-ARGV = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.05"]
+ARGV = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.05"]
 OWNER = """
 import sys, time
-from console.gauges.gpu_watch import GpuWatch
+from console.host.gpu.client import GpuWatch
 GpuWatch(0.05).start()
 time.sleep(600)
 """
@@ -72,7 +72,7 @@ def test_it_does_not_survive_its_owner(nvml: Nvml, tmp_path: Path, hang: dict[st
     try:
         (reader,) = until(lambda: psutil.Process(owner.pid).children(), "the reader")
         # only once it is the reader itself, and not still the owner's image
-        until(lambda: "console.gauges.gpu" in reader.cmdline(), "the reader's own image")
+        until(lambda: "console.host.gpu.child" in reader.cmdline(), "the reader's own image")
         assert os.getsid(reader.pid) == reader.pid
     finally:
         owner.send_signal(signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_a_misfit_that_stays_is_met_by_a_fresh_start(nvml: Nvml, tmp_path: Path)
         tmp_path / "script", fail={"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
     )
     program = (
-        "import console.gauges.gpu as gpu\n"
+        "import console.host.gpu.child as gpu\n"
         "print('begun', flush=True)\n"
         "gpu.FRESH_S = 0.1\n"
         "gpu.main(['--every', '0.05'])\n"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from console.gauges import disk
-from console.gauges.sample import Sample
-from console.gauges.sampler import Sampler
-from console.gauges.trend import Trend
+from console.host import disk
+from console.host.sample import Sample
+from console.host.sampler import Sampler
+from console.host.trend import Trend
 from tests.gauges.test_watch import readers
 from tests.testbed.nvml import WORKSTATION, Nvml
 from tests.waiting import until

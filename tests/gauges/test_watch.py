@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from console.clock import Clock, FakeClock
-from console.gauges.gpu_watch import GpuWatch, parse
-from console.gauges.sample import GpuReport, GpuSample
+from console.common.clock import Clock, FakeClock
+from console.host.gpu.client import GpuWatch, parse
+from console.host.sample import GpuReport, GpuSample
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
 from tests.waiting import until
 
@@ -25,7 +25,7 @@ def readers() -> list[psutil.Process]:
 
 def _reads(child: psutil.Process) -> bool:
     try:
-        return any("gauges" in word for word in child.cmdline())
+        return any("console.host.gpu.child" in word for word in child.cmdline())
     except psutil.Error:
         return False
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.rollback import pointer
-from console.rollback.pointer import Pointer
-from console.run.directory import RunDir
-from console.services import process
+from console.host import process
+from console.journal.run_dir import RunDir
+from console.recovery.rollback import records
+from console.recovery.rollback.records import Pointer
 from tests.testbed.nvml import RTX_PRO_6000, Nvml
 from tests.viewer.guard_ring import record, run_of
 
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def on_now(run: RunDir) -> None:
     """This process is its runner."""
     start = process.start_time(os.getpid()) or 1
-    pointer.write(
+    records.write(
         Pointer(run.id, str(run.path), "me", os.getuid(), os.getpid(), start, "b", "ws", 1.0)
     )
 

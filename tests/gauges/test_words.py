@@ -8,15 +8,15 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.clock import FakeClock
-from console.gauges import nvml
-from console.gauges.disk import DiskWatch, read_disk
-from console.gauges.gpu_text import gpu_rows
-from console.gauges.gpu_watch import GpuWatch
-from console.gauges.host_text import host_brief
-from console.gauges.layout import one_row
-from console.gauges.sample import DiskSample, GpuReport, MemorySample, Sample
-from console.gauges.text import plain
+from console.common.clock import FakeClock
+from console.host.disk import DiskWatch, read_disk
+from console.host.gpu import nvml
+from console.host.gpu.client import GpuWatch
+from console.host.sample import DiskSample, GpuReport, MemorySample, Sample
+from console.render.cells import plain
+from console.render.gauges import host_brief
+from console.render.gpu import gpu_rows
+from console.render.layout import one_row
 from tests.gauges.test_text import (
     FULL,
     GIB,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from itertools import cycle
 
-from console.gguf.types import ValueType as T
-from console.gguf.window import FIRST_READ
+from console.models.gguf.byte_source import FIRST_READ
+from console.models.gguf.types import ValueType as T
 
 ARCH = b"general.architecture"
 

@@ -12,12 +12,12 @@ from gguf import GGUFReader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.gguf.errors import GgufError, Kind
-from console.gguf.header import Array, Header
-from console.gguf.parse import KEPT_TEXT, Want, parse
-from console.gguf.types import BY_NUMBER, CODES, ValueType
-from console.gguf.write import Item, Planned, Typed, data_bytes, encode
-from console.text import clean
+from console.common.text import clean
+from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.header import Array, Header
+from console.models.gguf.parser import KEPT_TEXT, Want, parse
+from console.models.gguf.types import BY_NUMBER, CODES, ValueType
+from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import Pieces
 

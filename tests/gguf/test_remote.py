@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from console.gguf import remote
-from console.gguf.cache import HeaderCache
-from console.gguf.errors import GgufError, Kind
-from console.gguf.read import read_architecture, read_header
-from console.gguf.remote import STEP
-from console.gguf.types import ValueType as T
-from console.gguf.window import FIRST_READ
+from console.models.gguf import remote
+from console.models.gguf.byte_source import FIRST_READ
+from console.models.gguf.cache import HeaderCache
+from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.read import read_architecture, read_header
+from console.models.gguf.remote import STEP
+from console.models.gguf.types import ValueType as T
 from tests.gguf.raw import LLAMA, array, header, pair, string, tensor, text, u64
 from tests.gguf.server import Exchange, Server, hub, serving
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from console.gguf.errors import GgufError, Kind
-from console.gguf.header import Header
-from console.gguf.parse import parse
-from console.gguf.splits import check, is_sidecar, merged, models, read_shards
-from console.gguf.types import ValueType as T
-from console.gguf.window import FIRST_READ
-from console.gguf.write import Item, Planned, Typed, encode
+from console.models.gguf.byte_source import FIRST_READ
+from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.header import Header
+from console.models.gguf.parser import parse
+from console.models.gguf.shards import check, is_sidecar, merged, models, read_shards
+from console.models.gguf.types import ValueType as T
+from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.gguf.raw import Pieces
 from tests.gguf.server import Exchange, serving
 

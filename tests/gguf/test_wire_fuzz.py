@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from console.gguf.address import follow, parse_address
-from console.gguf.errors import GgufError
-from console.gguf.read import read_header
-from console.text import clean
+from console.common.text import clean
+from console.models.gguf.address import follow, parse_address
+from console.models.gguf.errors import GgufError
+from console.models.gguf.read import read_header
 
 LINES = st.sampled_from(
     [b"HTTP/1.1 206 x", b"HTTP/1.1 200 OK", b"HTTP/1.0 302 x", b"HTTP/1.1 429 x", b"HTTP/1.1 100 x",

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from console.gguf.parse import parse
-from console.gguf.types import ValueType as T
-from console.gguf.write import Planned, Typed, data_bytes, encode, probe
+from console.models.gguf.parser import parse
+from console.models.gguf.types import ValueType as T
+from console.models.gguf.write import Planned, Typed, data_bytes, encode, probe
 from tests.gguf.raw import LLAMA, Pieces, header
 
 

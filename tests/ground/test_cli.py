@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from console import arguments
 from console.cli import main
-from console.errors import Exit
+from console.common.errors import Exit
+from console.frontends.cli import arguments
 
 
 def test_each_command_is_in_the_group_that_makes_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from console.clock import FakeClock, SystemClock
+from console.common.clock import FakeClock, SystemClock
 
 
 def test_only_sleep_moves_the_fake_clock() -> None:

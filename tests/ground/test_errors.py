@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 
-from console import errors
-from console.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem, Problems
+from console.common import errors
+from console.common.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem, Problems
 
 CODES = {
     "ConsoleError": 1, "UsageError": 2, "InvalidFile": 2, "EngineError": 5, "EngineTimeout": 5,

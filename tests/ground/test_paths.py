@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
+from console.common import paths
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.text import LINE_LIMIT, clean, clean_lines, decode, one_line, one_of
+from console.common.text import LINE_LIMIT, clean, clean_lines, decode, one_line, one_of
 from tests.ground.harmful import BIDI, INVISIBLE, harmful
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"

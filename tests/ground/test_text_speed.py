@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from console.text import clean
+from console.common.text import clean
 from tests.ground.harmful import BIDI, INVISIBLE
 
 ESC = "\x1b"

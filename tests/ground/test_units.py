@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.units import (
+from console.common.units import (
     BYTES_FORM,
     DURATION_FORM,
     format_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.errors import EXIT_MEANING
+from console.common.errors import EXIT_MEANING
 
 
 def test_exit_codes(snapshot: SnapshotAssertion) -> None:

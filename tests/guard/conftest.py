@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from console.guard import breach
-from console.guard.limits import Limit
-from console.services import process
+from console.host import process
+from console.recovery.guard import breach
+from console.recovery.guard.limits import Limit
 
 Sleeper = Callable[..., tuple[int, int]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from console.guard.defaults import GIB, defaults
-from console.guard.judge import Breach, Judge, Judgement
-from console.guard.limits import Limit
-from console.guard.look import Look, Memory
+from console.recovery.guard.decide.policy import Breach, Judge, Judgement
+from console.recovery.guard.defaults import GIB, defaults
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.observe.snapshot import Look, Memory
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9
 MACHINE = defaults(TOTAL, SWAP)

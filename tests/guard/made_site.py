@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console.clock import FakeClock
-from console.guard.alive import Alive
-from console.guard.duty import Duty, Means
-from console.guard.inbox import Inbox
-from console.guard.kill import Killer
-from console.guard.limits import Limit
-from console.guard.recorder import Recorder
-from console.guard.recorder_read import open_ring
-from console.guard.sheet import BREACH, DIRECTORY, INBOX, Sheet
-from console.guard.target import deny_of
-from console.guard.watch import Watch
-from console.rollback import live, wake
-from console.services import process
+from console.common.clock import FakeClock
+from console.host import process
+from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, Sheet
+from console.recovery.guard.inbox import Inbox
+from console.recovery.guard.kill.alive import Alive
+from console.recovery.guard.kill.killer import Killer
+from console.recovery.guard.kill.targets import deny_of
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.loop import Duty, Means
+from console.recovery.guard.observe.collect import Watch
+from console.recovery.guard.record.read import open_ring
+from console.recovery.guard.record.recorder import Recorder
+from console.recovery.rollback import live, trigger
 from tests.guard.conftest import put
 
 GIB = 1 << 30
@@ -100,7 +100,7 @@ class Site:
 
     def ladder(self, pid: int = 0) -> None:
         """A warm ladder, as far as a caller sees it: this process, or that."""
-        path = self.run / "rollback" / wake.FIFO
+        path = self.run / "rollback" / trigger.FIFO
         os.mkfifo(path)
         self.fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         own = pid or os.getpid()

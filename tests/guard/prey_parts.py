@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.kill import Strike
-from console.rollback.live import Live
-from console.services import process
-from console.services.cgroup import Hierarchy
-from console.services.process_spec import ProcessSpec
+from console.host import process
+from console.host.cgroup import Hierarchy
+from console.host.process_spec import ProcessSpec
+from console.recovery.guard.kill.killer import Strike
+from console.recovery.rollback.live import Live
 from tests.waiting import until
 
 ID = "ab" * 32

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from console.fit.envelope import Envelope
-from console.guard.defaults import defaults
-from console.guard.judge import Judge
-from console.guard.look import Look, Memory
-from console.guard.sheet import NOTHING_PREDICTED
+from console.models.sizing.load_curve import Envelope
+from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.decide.policy import Judge
+from console.recovery.guard.defaults import defaults
+from console.recovery.guard.observe.snapshot import Look, Memory
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 
 KILL_S = 0.25

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from itertools import pairwise
 
-from console.guard.look import Memory
+from console.recovery.guard.observe.snapshot import Memory
 from tests.guard.replay_record import CURVES, KIB, read
 
 HOUR_S = 3600.0

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from console.fit.assessment import Ledger, Verdict
-from console.fit.envelope import Envelope, Point
-from console.fit.machine import Machine as FitMachine
-from console.fit.memory import HOST, held, resident
-from console.fit.plan import Strategy
-from console.guard.look import Memory
+from console.host.capacity import Machine as FitMachine
+from console.models.sizing.assessment import Ledger, Verdict
+from console.models.sizing.load_curve import Envelope, Point
+from console.models.sizing.loader_plan import Strategy
+from console.models.sizing.memory import HOST, held, resident
+from console.recovery.guard.observe.snapshot import Memory
 
 GB = 10**9
 TOTAL, SWAP = 377 * GB, 207 * GB
@@ -136,7 +136,7 @@ SHAPES = (ramp, plateaus, shards, storm, mapped)
 
 
 def preflight(curve: Curve) -> tuple[Verdict, Envelope]:
-    """What `console.fit` says of a resident load of this size, and what it predicts."""
+    """What `console.models.sizing` says of a resident load of this size, and what it predicts."""
     machine = FitMachine(ram_total=TOTAL, ram_available=TOTAL - START, swap_free=SWAP - SWAP_START)
     need = int(curve.peak) - START
     ledger = Ledger(Strategy.RESIDENT)

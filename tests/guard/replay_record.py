@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.guard.look import Memory
+from console.recovery.guard.observe.snapshot import Memory
 
 CURVES = Path(__file__).with_name("curves")
 STEP_S = 0.05

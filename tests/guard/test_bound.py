@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.calm import Calm
-from console.guard.defaults import defaults
-from console.guard.judge import NEAR_POLL_S, Judge
-from console.guard.look import Look, Memory
-from console.guard.target import Target
+from console.recovery.guard.decide.policy import NEAR_POLL_S, Judge
+from console.recovery.guard.defaults import defaults
+from console.recovery.guard.kill.targets import Target
+from console.recovery.guard.observe.calm import Calm
+from console.recovery.guard.observe.snapshot import Look, Memory
 from tests.guard.conftest import put
 from tests.guard.judging import PLENTY, SWAP, TOTAL
 from tests.guard.made_site import GIB, Site

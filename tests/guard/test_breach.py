@@ -7,11 +7,11 @@ from itertools import chain, repeat
 
 import pytest
 
-from console.guard import breach
-from console.guard.breach import FOLLOW_S
-from console.guard.limits import Limit
-from console.rollback import wake
-from console.rollback.report import LADDER
+from console.recovery.guard import breach
+from console.recovery.guard.breach import FOLLOW_S
+from console.recovery.guard.limits import Limit
+from console.recovery.rollback import trigger
+from console.recovery.rollback.progress import LADDER
 from tests.guard.conftest import put
 from tests.guard.made_site import Make
 from tests.guard.test_duty import LOW
@@ -87,7 +87,7 @@ def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     child = one.load()
     one.tell(do="outage", on=True)
     one.pass_time(12)
-    assert one.woken() == wake.SENTINEL
+    assert one.woken() == trigger.SENTINEL
     put(one.run, f"rollback/{LADDER}", '{"rung": "stop"}\n')
     child.kill()
     child.wait(60)

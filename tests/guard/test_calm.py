@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from console.guard.calm import FASTEST, REST_POLL_S, Calm
-from console.guard.defaults import GIB, defaults
-from console.guard.judge import POLL_S, Judge
-from console.guard.limits import Limit
-from console.guard.look import Disk, Look, Memory
+from console.recovery.guard.decide.policy import POLL_S, Judge
+from console.recovery.guard.defaults import GIB, defaults
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.observe.calm import FASTEST, REST_POLL_S, Calm
+from console.recovery.guard.observe.snapshot import Disk, Look, Memory
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9
 PLENTY = 200 * GIB

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock, SystemClock
-from console.guard.cards import Cards
-from console.guard.look import Card
+from console.common.clock import FakeClock, SystemClock
+from console.recovery.guard.observe.cards import Cards
+from console.recovery.guard.observe.snapshot import Card
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 from tests.waiting import until
 
 BIG, SMALL = RTX_PRO_6000, RTX_5090
-READER = [sys.executable, "-m", "console.gauges.gpu", "--every", "0.1"]
+READER = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.1"]
 HANGS = {"nvmlDeviceGetMemoryInfo_v2": 600}
 """Longer than `until` waits: whatever a call that hangs holds up is never seen."""
 

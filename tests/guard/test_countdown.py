@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from console.guard.countdown import FAR_S, URGENT_S, Countdown
-from console.guard.defaults import defaults
-from console.guard.forecast import Forecast
-from console.guard.look import Memory
-from console.guard.sheet import NOTHING_PREDICTED
+from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.decide.countdown import FAR_S, URGENT_S, Countdown
+from console.recovery.guard.decide.forecast import Forecast
+from console.recovery.guard.defaults import defaults
+from console.recovery.guard.observe.snapshot import Memory
 
 GB = 10**9
 TOTAL = 377 * GB

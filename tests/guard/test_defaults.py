@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.fit import memory
-from console.guard import defaults as module
-from console.guard.defaults import GIB, MARGIN, Defaults, defaults
-from console.guard.limits import METRICS, OWN_METRICS, Limit
+from console.models.sizing import memory
+from console.recovery.guard import defaults as module
+from console.recovery.guard.defaults import GIB, MARGIN, Defaults, defaults
+from console.recovery.guard.limits import METRICS, OWN_METRICS, Limit
 
 SIZES = (4, 8, 16, 24, 64, 128, 384, 2048)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from console.fit.envelope import Envelope, Point
-from console.guard.duty import ADVISED_S, LEFT_S
-from console.guard.limits import Limit
-from console.guard.sheet import DIRECTORY, SHEET
-from console.rollback import live, wake
-from console.rollback.report import LADDER
-from console.services import process
+from console.host import process
+from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import DIRECTORY, SHEET
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.loop import ADVISED_S, LEFT_S
+from console.recovery.rollback import live, trigger
+from console.recovery.rollback.progress import LADDER
 from tests.guard.conftest import put
 from tests.guard.made_site import GIB, Make, Site
 from tests.waiting import until
@@ -33,7 +33,7 @@ def test_a_breach_kills_wakes_and_is_written(make: Make) -> None:
     one.pass_time(0.05)
     assert child.wait(60) == -9
     one.pass_time(1)
-    assert one.woken() == wake.SENTINEL
+    assert one.woken() == trigger.SENTINEL
     found = one.breach()
     assert found["cause"] == "guard"
     assert found["limit"]["metric"] == "host.ram_available"
@@ -122,7 +122,7 @@ def test_a_ladder_that_says_nothing_is_not_waited_for(make: Make) -> None:
     one.load()
     one.available(7)
     one.pass_time(2.5)
-    assert (one.woken(), one.spawned) == (wake.SENTINEL, [])
+    assert (one.woken(), one.spawned) == (trigger.SENTINEL, [])
     one.pass_time(2)
     assert one.spawned == [one.sheet.run_id]
 
@@ -156,7 +156,7 @@ def test_a_lease_that_runs_out(make: Make) -> None:
     assert one.woken() == b""
     one.clock.sleep(10)
     one.pass_time(2)
-    assert one.woken() == wake.SENTINEL
+    assert one.woken() == trigger.SENTINEL
     found = one.breach()
     assert (found["cause"], found["killed"]) == ("lease", [])
     assert "600 s" in found["reason"]
@@ -184,7 +184,7 @@ def test_a_lease_does_not_run_out_while_the_runner_rolls_back(make: Make) -> Non
         one.pass_time(1)
     assert (one.page()["lease"], one.woken(), one.breach()) == (None, b"", {})
     one.pass_time(ADVISED_S + 1)  # nobody says any more that it climbs
-    assert one.woken() == wake.SENTINEL
+    assert one.woken() == trigger.SENTINEL
     assert one.breach()["cause"] == "lease"
 
 
@@ -328,14 +328,14 @@ def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[bytes] = []
-    monkeypatch.setattr(wake, "trigger", lambda directory, byte: said.append(byte) or True)
+    monkeypatch.setattr(trigger, "trigger", lambda directory, byte: said.append(byte) or True)
     one = make()
     one.ladder()
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
-    assert set(said) == {wake.LEAVE}
+    assert set(said) == {trigger.LEAVE}
     assert not one.duty.over
-    monkeypatch.setattr(wake, "is_warm", lambda directory, running=False: False)
+    monkeypatch.setattr(trigger, "is_warm", lambda directory, running=False: False)
     one.pass_time(1.1)
     assert one.duty.over
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from console.gauges.memory import MemoryReader
-from console.guard.fast import FastReader, field
-from console.guard.look import Memory
+from console.host.memory import MemoryReader
+from console.recovery.guard.observe.memory import FastReader, field
+from console.recovery.guard.observe.snapshot import Memory
 from tests.guard.conftest import put
 
 GIB = 1 << 30

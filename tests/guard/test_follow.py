@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.guard import follow
-from console.guard.follow import Logs, Tail, on_alarm
+from console.recovery.guard.observe import log_patterns
+from console.recovery.guard.observe.log_patterns import Logs, Tail, on_alarm
 
 MIB = 1 << 20
 
@@ -92,7 +92,7 @@ def test_a_read_that_fails_is_trouble_and_the_log_is_read_on_later(
 
     add(log, "FATAL one\n")
     with monkeypatch.context() as broken:
-        broken.setattr(follow.os, "pread", fails)
+        broken.setattr(log_patterns.os, "pread", fails)
         assert counts(logs) == [0]
     assert "Input/output error" in logs.tails["big"].why
     assert counts(logs) == [1]
@@ -113,9 +113,9 @@ def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
 
 
 def test_a_flood_and_a_line_without_an_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "AT_ONCE", MIB)
-    monkeypatch.setattr(follow, "BEHIND", 3 * MIB)
-    monkeypatch.setattr(follow, "LONGEST", MIB)
+    monkeypatch.setattr(log_patterns, "AT_ONCE", MIB)
+    monkeypatch.setattr(log_patterns, "BEHIND", 3 * MIB)
+    monkeypatch.setattr(log_patterns, "LONGEST", MIB)
     tail = Tail(str(log))
     add(log, b"x" * (4 * MIB))
     assert [list(tail.lines()) for _ in range(3)] == [[], [], []]
@@ -130,7 +130,7 @@ def test_a_flood_and_a_line_without_an_end(log: Path, monkeypatch: pytest.Monkey
 def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "AT_ONCE", MIB)
+    monkeypatch.setattr(log_patterns, "AT_ONCE", MIB)
     add(log, b"FATAL first\n" + (b"x" * 99 + b"\n") * 25_000)
     assert counts(logs) == [1]
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
 def test_what_was_skipped_is_said_until_the_next_arming(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "BEHIND", MIB)
+    monkeypatch.setattr(log_patterns, "BEHIND", MIB)
     add(log, (b"x" * 99 + b"\n") * 20_000)
     for _ in range(2):
         logs.look()
@@ -170,21 +170,21 @@ def test_lines_are_clean(logs: Logs, log: Path) -> None:
 def test_a_catastrophic_pattern_is_given_up(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(log_patterns, "PATIENCE_S", 0.02)
     watch(logs, log, (0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "("))
     assert list(logs.bad) == [2]
     add(log, ("a" * 60 + "b\n") * 4)
     assert counts(logs) == [0, 4]
-    assert logs.bad[0] == follow.TOO_LONG
+    assert logs.bad[0] == log_patterns.TOO_LONG
     add(log, "aaa\n")
     assert counts(logs) == [0, 4]
     told = {one["limit"]: (one["count"], one["why"]) for one in logs.hits()}
     assert told[1] == (4, "")
-    assert told[0] == (0, follow.TOO_LONG)
+    assert told[0] == (0, log_patterns.TOO_LONG)
     assert told[2][1]
     # another limit is added: one that was given up is not tried again
     logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
-    assert logs.hits()[0]["why"] == follow.TOO_LONG
+    assert logs.hits()[0]["why"] == log_patterns.TOO_LONG
 
 
 def test_a_log_that_stays_away_is_not_watched(
@@ -194,7 +194,7 @@ def test_a_log_that_stays_away_is_not_watched(
     logs.arm({"big": 1, "other": 1})
     logs.look()
     assert [bool(one["why"]) for one in logs.hits()] == [False, True]
-    monkeypatch.setattr(follow, "LOST_S", 0.0)
+    monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
     assert "No such file" in logs.hits()[0]["why"]
     add(tmp_path / "none", "x\n")
     logs.look()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.fit.envelope import Envelope, Point
-from console.guard.defaults import GIB, defaults
-from console.guard.forecast import Forecast, Stall
-from console.guard.look import Card, Memory
-from console.guard.sheet import NOTHING_PREDICTED
+from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.decide.forecast import Forecast, Stall
+from console.recovery.guard.defaults import GIB, defaults
+from console.recovery.guard.observe.snapshot import Card, Memory
 
 GB = 10**9
 TOTAL, SWAP = 377 * GB, 207 * GB

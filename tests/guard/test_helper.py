@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from console.guard import helper, helper_client
-from console.guard.helper import Helper, Refused
-from console.services import cgroup, process
+from console.host import cgroup, process
+from console.recovery.guard.kill import helper_client, root_helper
+from console.recovery.guard.kill.root_helper import Helper, Refused
 from tests.guard.prey_parts import ID, made_up
 from tests.guard.unprivileged import as_user
 from tests.services.serving import serving
@@ -32,7 +32,7 @@ from tests.waiting import until
 
 ASK = """
 import time
-from console.guard.ask import Ask
+from console.recovery.guard.kill.ask import Ask
 path, *questions = arguments
 found = []
 for question in questions:
@@ -74,7 +74,13 @@ class Post:
         return self.folder / "protected"
 
     def begin(self) -> None:
-        argv = [sys.executable, "-m", "console.guard.helper", "--socket", self.socket]
+        argv = [
+            sys.executable,
+            "-m",
+            "console.recovery.guard.kill.root_helper",
+            "--socket",
+            self.socket,
+        ]
         argv += ["--group", grp.getgrgid(self.gid).gr_name, "--protected", str(self.protected)]
         with (self.folder / "log").open("wb") as log:
             self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=log)
@@ -197,9 +203,9 @@ def test_the_killer_asks_it_when_signals_are_not_permitted(post: Post) -> None:
     box = post.box()
     code = """
 import time
-from console.guard.kill import Killer
-from console.guard.target import Deny, find_targets
-from console.rollback.live import Live
+from console.recovery.guard.kill.killer import Killer
+from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.rollback.live import Live
 identity, path = arguments
 killer = Killer("", Deny(), helper=path, release=False)
 targets = find_targets([Live("container", "hog", container=identity)], Deny())
@@ -237,36 +243,38 @@ def test_who_else_could_change_it_is_found(tmp_path: Path) -> None:
         lacking("only root owns files as root")
     file = tmp_path / "helper.py"
     file.write_text("")
-    assert helper.unsafe(file) == ""
+    assert root_helper.unsafe(file) == ""
     file.chmod(0o666)
-    assert str(file) in helper.unsafe(file)
+    assert str(file) in root_helper.unsafe(file)
     file.chmod(0o644)
     os.chown(tmp_path, 54321, -1)
-    assert "54321" in helper.unsafe(file)
+    assert "54321" in root_helper.unsafe(file)
 
 
 def test_the_unit_is_hardened_and_names_this_installation() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string(helper.unit("wheel"))
+    unit.read_string(root_helper.unit("wheel"))
     service = unit["Service"]
-    assert service["ExecStart"] == (f"{sys.executable} -I -m console.guard.helper --group wheel")
+    assert service["ExecStart"] == (
+        f"{sys.executable} -I -m console.recovery.guard.kill.root_helper --group wheel"
+    )
     assert service["Group"] == "wheel"
     assert service["CapabilityBoundingSet"] == "CAP_KILL"
     for key in ("NoNewPrivileges", "PrivateNetwork", "RestrictNamespaces", "PrivateDevices"):
         assert service[key] == "yes"
     done = subprocess.run(
-        [sys.executable, "-m", "console.guard.helper", "--unit"],
+        [sys.executable, "-m", "console.recovery.guard.kill.root_helper", "--unit"],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert done.stdout == helper.unit()
+    assert done.stdout == root_helper.unit()
 
 
 def test_a_file_in_its_place_is_not_removed(tmp_path: Path) -> None:
     file = tmp_path / "guard.sock"
     file.write_text("precious")
     with pytest.raises(FileExistsError):
-        helper.listen(str(file), os.getgid())
+        root_helper.listen(str(file), os.getgid())
     assert file.read_text() == "precious"
 
 
@@ -277,9 +285,9 @@ def test_an_answer_is_foreign_text() -> None:
 
 
 def test_peers_are_known_by_the_kernel(tmp_path: Path) -> None:
-    path, found = str(tmp_path / "s"), list[helper.Peer]()
-    listener = helper.listen(path, os.getgid())
-    hear = serving(listener, lambda link: found.append(helper.peer_of(link)))
+    path, found = str(tmp_path / "s"), list[root_helper.Peer]()
+    listener = root_helper.listen(path, os.getgid())
+    hear = serving(listener, lambda link: found.append(root_helper.peer_of(link)))
     with hear, socket.socket(socket.AF_UNIX) as link:
         link.connect(path)
         until(lambda: found, "it is known")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.guard import hunt, mrelease, prey
-from console.guard.ask import Ask, kill_request, socket_of, status
-from console.guard.kill import RESTARTS, Killer, Strike
-from console.guard.target import Deny, Target, find_targets
-from console.rollback.live import Live
-from console.services import cgroup, process
-from console.services.cgroup import Hierarchy
+from console.common.clock import FakeClock
+from console.host import cgroup, process
+from console.host.cgroup import Hierarchy
+from console.recovery.guard.kill import mrelease, sequence, signals
+from console.recovery.guard.kill.ask import Ask, kill_request, socket_of, status
+from console.recovery.guard.kill.killer import RESTARTS, Killer, Strike
+from console.recovery.guard.kill.targets import Deny, Target, find_targets
+from console.recovery.rollback.live import Live
 from tests.guard.prey_parts import ID, Den, finish, lair, line, made_up
 from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
@@ -186,7 +186,7 @@ def test_who_does_not_die_is_told_again_and_named(
     monkeypatch.setattr(process, "stat", lambda pid: waits)
     strike = killer.strike([target])
     (path / "cgroup.kill").write_text("")
-    for seconds, told in ((hunt.STUCK_S - 0.1, ""), (0.2, "1")):
+    for seconds, told in ((sequence.STUCK_S - 0.1, ""), (0.2, "1")):
         clock.sleep(seconds)
         assert not strike.look()
         assert (path / "cgroup.kill").read_text() == told
@@ -221,7 +221,7 @@ def test_a_container_that_does_not_run_yet(tmp_path: Path, starts: bool) -> None
         assert not strike.look()
         assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
         return
-    clock.sleep(hunt.PENDING_S)
+    clock.sleep(sequence.PENDING_S)
     assert strike.look(), "one that ended long ago holds nobody up"
     assert strike.report()["killed"] == []
 
@@ -314,9 +314,9 @@ def test_memory_is_freed_by_a_child_that_gets_pidfds(lair: Den) -> None:
     sleeper = lair.sleeper()
     until(lambda: lair.said("full"), "it has said so")
     assert mrelease.resident(hog[0]) >= 64 << 20
-    assert prey.free_later(reaper, [hog[0], sleeper[0]])
-    assert not prey.free_later(reaper, [sleeper[0]]), "too small to be worth it"
-    assert not prey.free_later(None, [hog[0]])
+    assert signals.free_later(reaper, [hog[0], sleeper[0]])
+    assert not signals.free_later(reaper, [sleeper[0]]), "too small to be worth it"
+    assert not signals.free_later(None, [hog[0]])
     assert mrelease.resident(hog[0]) >= 64 << 20, "nothing happens to one that lives"
     process.send(*hog, 9)
     until(lambda: not process.alive(*hog), "it is dead")
@@ -361,7 +361,7 @@ def test_ways_are_named_before_they_are_needed(
     assert killer.way(Target("container", "x", "cd" * 32)) == "not running yet"
     assert killer.way(*targets(lair, lair.sleeper())) == "signals"
     (path / "cgroup.kill").unlink()
-    monkeypatch.setattr("console.guard.kill._may_signal", lambda pids: False)
+    monkeypatch.setattr("console.recovery.guard.kill.killer._may_signal", lambda pids: False)
     assert (before := killer.way(target)) not in ("cgroup.kill", "signals")
     killer._engine = str(tmp_path)
     assert killer.way(target) not in ("cgroup.kill", "signals", before)

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from console.clock import Clock, FakeClock, SystemClock
-from console.guard.child import MOST_BACKOFF_S, Child
-from console.guard.limits import Limit
-from console.guard.outer import NOT_YET, Outer
-from console.guard.outside import Copy, Groups, Looker, own_memory
-from console.guard.sheet import DIRECTORY, RING, Sheet
-from console.guard.target import Target
-from console.paths import module_argv
-from console.services import cgroup, enclosure, process
+from console.common.clock import Clock, FakeClock, SystemClock
+from console.common.paths import module_argv
+from console.host import cgroup, cgroup_scope, process
+from console.host.children import MOST_BACKOFF_S, Child
+from console.recovery.guard.config import DIRECTORY, RING, Sheet
+from console.recovery.guard.kill.targets import Target
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.observe.slow_io import NOT_YET, Outer
+from console.recovery.guard.observe.slow_io_child import Copy, Groups, Looker, own_memory
 from tests.guard.conftest import Sleeper
 from tests.waiting import until
 
@@ -34,7 +34,9 @@ class Outside:
 
     def __init__(self) -> None:
         child = subprocess.Popen(
-            module_argv("console.guard.outside"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            module_argv("console.recovery.guard.observe.slow_io_child"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert child.stdin is not None
         assert child.stdout is not None
@@ -133,9 +135,9 @@ def test_a_process_group_and_its_children(outside: Outside, sleeper: Sleeper) ->
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     program = [sys.executable, "-c", FORKS.format(", start_new_session=True")]
-    leader = enclosure.popen(program, start_new_session=True)
+    leader = cgroup_scope.popen(program, start_new_session=True)
     start = process.start_time(leader.pid) or 0
-    place = enclosure.of_process(leader.pid, start)
+    place = cgroup_scope.of_process(leader.pid, start)
     try:
 
         def sessions() -> set[int]:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from typing import Any
 
-from console.services.protection import oom_score, set_nice, set_oom_score
+from console.host.privileges import oom_score, set_nice, set_oom_score
 
 PROGRAM = """
 import ctypes, gc, json, os, resource, subprocess, sys
-from console.guard import protect
+from console.recovery.guard import self_protection as protect
 if sys.argv[1] == "nobody" and os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
@@ -19,7 +19,7 @@ if sys.argv[1] == "nobody" and os.geteuid() == 0:
 got = protect.protect(tuple(sys.argv[2:]))
 child = subprocess.Popen(["sleep", "600"])
 protect.calm(child.pid, got)
-from console.services.protection import oom_score
+from console.host.privileges import oom_score
 print(json.dumps({
     "was": got.nice_before, "got": got.got, "missing": got.missing,
     "nice": os.getpriority(os.PRIO_PROCESS, 0),

@@ -11,14 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.guard import recorder as recorders
-from console.guard import ring
-from console.guard.look import Memory
-from console.guard.recorder import EVENT_MOST, LIVE, Recorder, create, place, shortened
-from console.guard.recorder_read import Recording, open_newest, open_ring
-from console.guard.sheet import DIRECTORY, RING, SHEET
-from console.services import process
+from console.common.clock import FakeClock
+from console.host import process
+from console.recovery.guard.config import DIRECTORY, RING, SHEET
+from console.recovery.guard.observe.snapshot import Memory
+from console.recovery.guard.record import recorder as recorders
+from console.recovery.guard.record import ring_buffer
+from console.recovery.guard.record.read import Recording, open_newest, open_ring
+from console.recovery.guard.record.recorder import (
+    EVENT_MOST,
+    LIVE,
+    Recorder,
+    create,
+    place,
+    shortened,
+)
 
 GIB = 1 << 30
 
@@ -119,7 +126,10 @@ def test_the_page_is_the_newest(written: Recorder) -> None:
 def test_a_page_that_is_torn_leaves_the_one_before(written: Recorder) -> None:
     for number in (1, 2):
         written.status({"number": number})
-    tear(written.path, ring.STATUS_AT + 2 % 2 * ring.STATUS_SLOT + ring.TEXT.size)
+    tear(
+        written.path,
+        ring_buffer.STATUS_AT + 2 % 2 * ring_buffer.STATUS_SLOT + ring_buffer.TEXT.size,
+    )
     page = found(written).status()
     assert page is not None
     assert page["number"] == 1
@@ -172,11 +182,14 @@ WHOLE = (20, 3, 3, True)
 
 def places(size: int) -> list[int]:
     """Every fifth byte of the header and of the first records of each area; some of the rest."""
-    chosen = {*range(0, ring.HEADER.size + 8, 5)}
+    chosen = {*range(0, ring_buffer.HEADER.size + 8, 5)}
     for at, length in (
-        (ring.STATUS_AT, 120), (ring.STATUS_AT + ring.STATUS_SLOT, 120), (ring.FAST_AT, 3 * 64),
-        (ring.SLOW_AT + ring.SLOW_SLOT, 80), (ring.EVENT_AT + ring.EVENT_SLOT, 80),
-    ):  # fmt: skip
+        (ring_buffer.STATUS_AT, 120),
+        (ring_buffer.STATUS_AT + ring_buffer.STATUS_SLOT, 120),
+        (ring_buffer.FAST_AT, 3 * 64),
+        (ring_buffer.SLOW_AT + ring_buffer.SLOW_SLOT, 80),
+        (ring_buffer.EVENT_AT + ring_buffer.EVENT_SLOT, 80),
+    ):
         chosen |= {*range(at, at + length, 5)}
     return sorted(chosen | {*random.Random(1).sample(range(size), 30)})
 
@@ -215,22 +228,30 @@ def test_a_file_that_is_cut_off_anywhere(
 @pytest.mark.parametrize("seed", range(5))
 def test_garbage(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "garbage"
-    path.write_bytes(random.Random(seed).randbytes(ring.SIZE))
+    path.write_bytes(random.Random(seed).randbytes(ring_buffer.SIZE))
     assert open_ring(path) is None
-    header = ring.HEADER.pack(
-        ring.MAGIC, ring.VERSION, ring.SIZE, b"\xff\x00run", 1, 2, b"\xff", math.nan, 0.0
+    header = ring_buffer.HEADER.pack(
+        ring_buffer.MAGIC,
+        ring_buffer.VERSION,
+        ring_buffer.SIZE,
+        b"\xff\x00run",
+        1,
+        2,
+        b"\xff",
+        math.nan,
+        0.0,
     )
     with open(path, "r+b") as file:
-        file.write(ring.sealed(header))
+        file.write(ring_buffer.sealed(header))
     assert read_all(path) == (0, 0, 0, False)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b"{", b"\xff\xff", b"[" * 3000])
 def test_records_that_are_no_table(written: Recorder, text: bytes) -> None:
     with open(written.path, "r+b") as file:
-        for at in (ring.STATUS_AT, ring.SLOW_AT, ring.EVENT_AT):
+        for at in (ring_buffer.STATUS_AT, ring_buffer.SLOW_AT, ring_buffer.EVENT_AT):
             file.seek(at)
-            file.write(ring.packed(1, text[:400]))
+            file.write(ring_buffer.packed(1, text[:400]))
     assert read_all(written.path) == (0, 0, 0, False)
 
 
@@ -361,7 +382,7 @@ def test_a_torn_recording_is_taken_over_as_far_as_it_is_whole(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     path = tmp_path / "ring"
-    for size in (0, 100, ring.SIZE - 1, ring.SIZE):
+    for size in (0, 100, ring_buffer.SIZE - 1, ring_buffer.SIZE):
         path.write_bytes(random.Random(size).randbytes(size))
         one = Recorder(path, "run-1", clock)
         assert (one.before, found(one).events(), found(one).fast()) == (0, [], [])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.calm import REST_POLL_S
-from console.guard.duty import SECOND_S
-from console.run.guard_process import SILENT_S
+from console.recovery.guard.loop import SECOND_S
+from console.recovery.guard.observe.calm import REST_POLL_S
+from console.runner.guard.process import SILENT_S
 from tests.guard.made_site import Site
 
 

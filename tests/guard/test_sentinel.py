@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from console.guard.limits import Limit
-from console.guard.recorder_read import open_ring
-from console.guard.sheet import RING
-from console.rollback.live import Live
-from console.services import process
+from console.host import process
+from console.recovery.guard.config import RING
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.record.read import open_ring
+from console.recovery.rollback.live import Live
 from tests.guard.yard import post as yard
 from tests.waiting import until
 
@@ -85,7 +85,11 @@ def priorities(pid: int) -> list[int]:
 
 
 def outsides(pid: int) -> list[psutil.Process]:
-    return [child for child in children(pid) if "console.guard.outside" in words(child)]
+    return [
+        child
+        for child in children(pid)
+        if "console.recovery.guard.observe.slow_io_child" in words(child)
+    ]
 
 
 def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.fast import pread
-from console.guard.look import Load
-from console.guard.slow import GONE, NO_MEMORY, NOT_YET, SlowReader
-from console.guard.target import Target
-from console.services.cgroup import Cgroup, inode_of
+from console.host.cgroup import Cgroup, inode_of
+from console.recovery.guard.kill.targets import Target
+from console.recovery.guard.observe.memory import pread
+from console.recovery.guard.observe.service_memory import GONE, NO_MEMORY, NOT_YET, SlowReader
+from console.recovery.guard.observe.snapshot import Load
 from tests.guard.conftest import put
 
 ID = "c" * 64
@@ -142,7 +142,8 @@ def test_only_the_part_up_to_the_two_is_read_again(slow: SlowReader, tmp_path: P
     lengths: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "console.guard.slow.pread", lambda file, most: lengths.append(most) or pread(file, most)
+            "console.recovery.guard.observe.service_memory.pread",
+            lambda file, most: lengths.append(most) or pread(file, most),
         )
         put(tmp_path, "proc/vmstat", rows.replace("1500", "1502"))
         assert slow.swap(2).out_rate == 2 * PAGE

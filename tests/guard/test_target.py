@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.sheet import Sheet
-from console.guard.target import Deny, Target, deny_of, find_targets, look_again, refusal, sort_out
-from console.rollback.live import Live
-from console.services import cgroup, process
-from console.services.cgroup import Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import Hierarchy
+from console.recovery.guard.config import Sheet
+from console.recovery.guard.kill.targets import (
+    Deny,
+    Target,
+    deny_of,
+    find_targets,
+    look_again,
+    refusal,
+    sort_out,
+)
+from console.recovery.rollback.live import Live
 from tests.guard.conftest import Sleeper
 from tests.guard.prey_parts import ID, OTHER, Den, lair, line, made_up
 from tests.waiting import until

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.clock import FakeClock
-from console.fit.envelope import Envelope, Point
-from console.guard import follow
-from console.guard.cards import Cards
-from console.guard.defaults import GIB, NAMES, defaults, figure, words
-from console.guard.follow import Logs, Tail
-from console.guard.forecast import Forecast
-from console.guard.helper import Helper, Refused
-from console.guard.helper_client import refusal
-from console.guard.judge import Judge, Judgement
-from console.guard.limits import Limit
-from console.guard.look import Card, Disk, Load, LogHit, Look, Memory, Swap
-from console.guard.outer import Outer
-from console.guard.sheet import Sheet
-from console.guard.target import Deny, Target, sort_out
-from console.rollback.live import Live
+from console.common.clock import FakeClock
+from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import Sheet
+from console.recovery.guard.decide.forecast import Forecast
+from console.recovery.guard.decide.policy import Judge, Judgement
+from console.recovery.guard.defaults import GIB, NAMES, defaults, figure, words
+from console.recovery.guard.kill.helper_client import refusal
+from console.recovery.guard.kill.root_helper import Helper, Refused
+from console.recovery.guard.kill.targets import Deny, Target, sort_out
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.observe import log_patterns
+from console.recovery.guard.observe.cards import Cards
+from console.recovery.guard.observe.log_patterns import Logs, Tail
+from console.recovery.guard.observe.slow_io import Outer
+from console.recovery.guard.observe.snapshot import Card, Disk, Load, LogHit, Look, Memory, Swap
+from console.recovery.rollback.live import Live
 from tests.guard.judging import MACHINE, PLENTY, Bench
 from tests.guard.made_site import Make
 from tests.guard.prey_parts import ID, made_up
@@ -173,7 +173,7 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
         "memory that stands still": frozen.go(1.3, memory=stands),
         "no pressure": Bench().go(12, full_us=None, some_us=None),
         "no swap": none,
-        "a pattern given up": log.go(6, hits=(LogHit(0, 1, why=follow.TOO_LONG),)),
+        "a pattern given up": log.go(6, hits=(LogHit(0, 1, why=log_patterns.TOO_LONG),)),
     }
     assert {name: lines(one) for name, one in found.items()} == snapshot
 
@@ -223,9 +223,9 @@ def test_what_cannot_be_looked_at(
     logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x"), (2, "big", "(")])
     logs.arm({"big": 1, "other": 1})
     logs.look()
-    monkeypatch.setattr(follow, "LOST_S", 0.0)
-    monkeypatch.setattr(follow, "AT_ONCE", 1 << 20)
-    monkeypatch.setattr(follow, "BEHIND", 3 << 20)
+    monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
+    monkeypatch.setattr(log_patterns, "AT_ONCE", 1 << 20)
+    monkeypatch.setattr(log_patterns, "BEHIND", 3 << 20)
     (tmp_path / "log").write_text("")
     tail = Tail(str(tmp_path / "log"))
     (tmp_path / "log").write_bytes(b"x" * (4 << 20))

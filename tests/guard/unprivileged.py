@@ -15,8 +15,9 @@ UID = 54321
 ROOT = Path(__file__).parents[2]
 DROP = """
 import json, os, sys
-import console.guard.kill, console.guard.target, console.guard.helper_client
-import console.guard.ask, console.rollback.live
+import console.recovery.guard.kill.killer, console.recovery.guard.kill.targets
+import console.recovery.guard.kill.helper_client
+import console.recovery.guard.kill.ask, console.recovery.rollback.live
 groups, arguments = json.loads(sys.argv[1])
 os.setgroups(groups)
 os.setgid({uid})

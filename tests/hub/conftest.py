@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from console.hub import errors, library, refusal
-from console.hub.listing import Listing, RemoteFile, read
-from console.hub.refusal import Asked
+from console.models.hub import errors, listing_child, refusal
+from console.models.hub.listing import Listing, RemoteFile, read
+from console.models.hub.refusal import Asked
 from tests.testbed.hub import LocalHub
 
 
@@ -41,7 +41,7 @@ def asks(hub: LocalHub) -> Iterator[Any]:
     from huggingface_hub.utils._http import close_session
 
     def ask(repo: str = "org/model", revision: str = "main", endpoint: str = "") -> Exception:
-        answer = json.loads(json.dumps(library.main(repo, revision, endpoint or hub.url)))
+        answer = json.loads(json.dumps(listing_child.main(repo, revision, endpoint or hub.url)))
         if "error" in answer:
             return refusal.explain(Asked(repo, revision, hub.url, False), answer["error"])
         with pytest.raises(errors.HubError) as caught:

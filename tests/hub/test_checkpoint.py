@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from console.hub import checkpoint, names
-from console.hub.checkpoint import Format, read
-from console.hub.config import Index, read_index
-from console.hub.errors import HubError
-from console.hub.listing import Listing, RemoteFile
+from console.models.hub import checkpoint, names
+from console.models.hub.checkpoint import Format, read
+from console.models.hub.errors import HubError
+from console.models.hub.listing import Listing, RemoteFile
+from console.models.hub.model_config import Index, read_index
 from tests.hub.conftest import listing
 
 GB = 10**9

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.hub import config, errors, quantization
-from console.hub.listing import Listing, read
-from console.hub.refusal import Asked
+from console.models.hub import errors, model_config, quantization
+from console.models.hub.listing import Listing, read
+from console.models.hub.refusal import Asked
 from tests.testbed.hub import File, LocalHub, Repo, files
 
 CONFIG = {"architectures": ["X"], "hidden_size": 7168}
@@ -29,24 +29,24 @@ def served(hub: LocalHub, body: bytes | File, **trouble: Any) -> Listing:
 
 def test_the_file_of_the_pinned_commit(hub: LocalHub) -> None:
     listing = served(hub, json.dumps(CONFIG).encode())
-    assert config.fetch_config(listing) == CONFIG
+    assert model_config.fetch_config(listing) == CONFIG
     (seen,) = hub.seen
     assert seen.path == f"/org/model/resolve/{listing.commit}/config.json"
 
 
 def test_a_repository_without_one(hub: LocalHub) -> None:
     listing = Listing("org/model", "c" * 40, hub.url, ())
-    assert config.fetch_config(listing) is None
-    assert config.fetch_index(listing) is None
+    assert model_config.fetch_config(listing) is None
+    assert model_config.fetch_index(listing) is None
     with pytest.raises(errors.FileMissing, match=r"no generation\.json"):
-        config.fetch_json(listing, "generation.json")
+        model_config.fetch_json(listing, "generation.json")
     assert hub.seen == []
 
 
 def test_the_token_stays_with_the_hub(hub: LocalHub) -> None:
     body = json.dumps(CONFIG).encode()
     listing = served(hub, File.of(body, lfs=True))
-    assert config.fetch_config(listing, token="secret") == CONFIG
+    assert model_config.fetch_config(listing, token="secret") == CONFIG
     assert [(seen.cdn, seen.token) for seen in hub.seen] == [(False, "secret"), (True, "")]
 
 
@@ -61,13 +61,13 @@ def test_what_is_no_configuration() -> None:
     """Why is held by the test of words."""
     for body in NONE:
         with pytest.raises(errors.HubAnswer):
-            config.parse("config.json", body)
+            model_config.parse("config.json", body)
 
 
 def test_too_large_by_the_listing_is_not_fetched(hub: LocalHub) -> None:
     listing = served(hub, File(5 << 20))
     with pytest.raises(errors.HubAnswer, match="larger than"):
-        config.fetch_config(listing)
+        model_config.fetch_config(listing)
     assert hub.seen == []
 
 
@@ -77,7 +77,7 @@ def test_too_large_although_the_listing_says_otherwise(hub: LocalHub) -> None:
         "org/model", listing.commit, hub.url, (listing.files[0].__class__("config.json", 9),)
     )
     with pytest.raises(errors.HubAnswer, match="larger than"):
-        config.fetch_config(small)
+        model_config.fetch_config(small)
 
 
 def test_a_packed_answer_is_read_within_the_limit() -> None:
@@ -90,7 +90,7 @@ def test_a_packed_answer_is_read_within_the_limit() -> None:
                                            headers={"content-encoding": coding})
         )  # fmt: skip
         with httpx.Client(transport=transport) as client:
-            return config._body(client, asked, "http://h/x", "config.json", limit)
+            return model_config._body(client, asked, "http://h/x", "config.json", limit)
 
     assert fetch(gzip.compress(b"{}"), "gzip") == b"{}"
     assert fetch(zlib.compress(b"{}"), "deflate") == b"{}"
@@ -123,26 +123,28 @@ def test_refusals(hub: LocalHub, kind: type[errors.HubError], trouble: str) -> N
     if trouble == "unreachable":
         listing = Listing("org/model", listing.commit, "http://127.0.0.1:1", listing.files)
     with pytest.raises(errors.HubError) as caught:
-        config.fetch_json(listing, "config.json", deadline_s=0.3 if trouble == "silent" else 20.0)
+        model_config.fetch_json(
+            listing, "config.json", deadline_s=0.3 if trouble == "silent" else 20.0
+        )
     assert type(caught.value) is kind
     assert caught.value.hint
 
 
 def test_an_index() -> None:
     shards = {"a.weight": "model-1.safetensors", "b.weight": "model-1.safetensors"}
-    found = config.read_index({"metadata": {"total_size": 12.0}, "weight_map": shards})
-    assert found == config.Index(frozenset({"model-1.safetensors"}), 12)
+    found = model_config.read_index({"metadata": {"total_size": 12.0}, "weight_map": shards})
+    assert found == model_config.Index(frozenset({"model-1.safetensors"}), 12)
     for total in (True, -1, "12", 2**70, float("inf"), None):
-        assert config.read_index({"metadata": {"total_size": total}, "weight_map": shards}) == (
-            config.Index(frozenset({"model-1.safetensors"}))
-        )
+        assert model_config.read_index(
+            {"metadata": {"total_size": total}, "weight_map": shards}
+        ) == (model_config.Index(frozenset({"model-1.safetensors"})))
     maps: list[Any] = [[], {}, {"a": 1}]
     unnamed: list[dict[str, Any]] = [{}, *({"weight_map": odd} for odd in maps)]
     for odd in unnamed:
         with pytest.raises(errors.HubAnswer, match="names no files"):
-            config.read_index(odd)
+            model_config.read_index(odd)
     with pytest.raises(errors.HubAnswer, match="no path"):
-        config.read_index({"weight_map": {"a": "../../etc/passwd"}})
+        model_config.read_index({"weight_map": {"a": "../../etc/passwd"}})
 
 
 def quantized(method: str, **more: object) -> dict[str, Any]:

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.hub import checkpoint, unfinished
-from console.hub.disk import Space
-from console.hub.download import Download, Phase, Plan, Progress
-from console.hub.errors import (
+from console.common.clock import FakeClock
+from console.models.hub import checkpoint, unfinished
+from console.models.hub.disk import Space
+from console.models.hub.download import Download, Phase, Plan, Progress
+from console.models.hub.errors import (
     DiskShort,
     DownloadBusy,
     DownloadFailed,
     RepositoryGated,
     RevisionMissing,
 )
-from console.hub.fetch import fetch
-from console.hub.listing import Listing, RemoteFile, read
-from console.hub.refusal import Asked
+from console.models.hub.listing import Listing, RemoteFile, read
+from console.models.hub.refusal import Asked
+from console.runner.executors.fetch import fetch
 from tests.testbed.hub import File, LocalHub, Repo, files
 from tests.waiting import until
 

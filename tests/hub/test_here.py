@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from console.hub import disk, here, unfinished, verify
-from console.hub.disk import Space
-from console.hub.errors import DiskShort, FileMissing
-from console.hub.listing import RemoteFile
-from console.hub.meter import Meter
+from console.models.hub import disk, local_files, unfinished, verify
+from console.models.hub.disk import Space
+from console.models.hub.errors import DiskShort, FileMissing
+from console.models.hub.listing import RemoteFile
+from console.models.hub.progress import Meter
 from tests.hub.conftest import listing
 
 HELD = listing(("a.gguf", 10), ("dir/b.gguf", 20), ("c.gguf", 30), ("d.gguf", 40))
@@ -39,33 +39,33 @@ def test_bytes_here_are_subtracted(tmp_path: Path, login: Path) -> None:
     link = login / f"hub/models--org--model/snapshots/{HELD.commit}/c.gguf"
     link.parent.mkdir(parents=True)
     link.symlink_to(blob)
-    found = here.look(HELD, HELD.files, top)
+    found = local_files.look(HELD, HELD.files, top)
     assert found.whole == ("a.gguf",)
     assert found.cached == ("c.gguf",)
     assert found.wrong == ("dir/b.gguf",)
     assert found.partial == 5000
     assert (found.have, found.to_fetch, found.to_write) == (40, 60, 90)
     assert "dir/b.gguf" in found.words
-    in_cache = here.look(HELD, HELD.files)
+    in_cache = local_files.look(HELD, HELD.files)
     assert (in_cache.to_fetch, in_cache.to_write) == (70, 70)
 
 
 def test_nothing_to_fetch(tmp_path: Path) -> None:
     held = listing(("a.gguf", 10))
     write(tmp_path / "a.gguf", 10)
-    assert here.look(held, held.files, tmp_path).to_fetch == 0
+    assert local_files.look(held, held.files, tmp_path).to_fetch == 0
 
 
 def test_an_unknown_size_is_never_zero(tmp_path: Path) -> None:
     held = listing(("a.gguf", 10), ("b.gguf", None))
     write(tmp_path / "b.gguf", 10)
-    found = here.look(held, held.files, tmp_path)
+    found = local_files.look(held, held.files, tmp_path)
     assert found.to_fetch is None
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").mkdir()
-    assert here.look(HELD, HELD.files, tmp_path).whole == ()
+    assert local_files.look(HELD, HELD.files, tmp_path).whole == ()
 
 
 def test_a_local_directory_is_a_listing(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_local_directory_is_a_listing(tmp_path: Path) -> None:
     write(tmp_path / "Q4/m-00002-of-00002.gguf", 4)
     note(tmp_path, "m.lock")
     (tmp_path / "gone.gguf").symlink_to("nowhere")
-    found = here.local(tmp_path)
+    found = local_files.local(tmp_path)
     assert [(file.path, file.size) for file in found.files] == [
         ("Q4/m-00001-of-00002.gguf", 3), ("Q4/m-00002-of-00002.gguf", 4)
     ]  # fmt: skip
@@ -82,12 +82,12 @@ def test_a_local_directory_is_a_listing(tmp_path: Path) -> None:
 def test_a_local_shard_brings_its_set(tmp_path: Path) -> None:
     for name in ("m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "n-00001-of-00002.gguf"):
         write(tmp_path / name, 1)
-    found = here.local(tmp_path / "m-00002-of-00002.gguf")
+    found = local_files.local(tmp_path / "m-00002-of-00002.gguf")
     assert [file.path for file in found.files] == ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
     write(tmp_path / "one.gguf", 1)
-    assert [file.path for file in here.local(tmp_path / "one.gguf").files] == ["one.gguf"]
+    assert [file.path for file in local_files.local(tmp_path / "one.gguf").files] == ["one.gguf"]
     with pytest.raises(FileMissing):
-        here.local(tmp_path / "none.gguf")
+        local_files.local(tmp_path / "none.gguf")
 
 
 def test_unfinished_files_by_what_they_will_be(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from console.hub import errors, refusal
-from console.hub.listing import Listing, look_up, read
-from console.hub.reference import BadReference
-from console.hub.refusal import Asked
+from console.models.hub import errors, refusal
+from console.models.hub.listing import Listing, look_up, read
+from console.models.hub.reference import BadReference
+from console.models.hub.refusal import Asked
 from tests.gguf.server import serving
 from tests.testbed.hub import File, LocalHub, Repo, files
 

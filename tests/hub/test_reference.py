@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.hub.reference import (
+from console.common.text import clean
+from console.models.hub.reference import (
     BadReference,
     LocalReference,
     RepoReference,
@@ -18,7 +19,6 @@ from console.hub.reference import (
     parse,
     typed,
 )
-from console.text import clean
 
 SHARD = "Q4_K_M/m-00001-of-00009.gguf"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.hub import errors
-from console.hub.said import explain
+from console.models.hub import errors
+from console.models.hub.said import explain
 from tests.hub.conftest import listing
 
 SAID: list[tuple[str, type[errors.HubError] | None]] = [

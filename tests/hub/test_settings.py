@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import UsageError
-from console.hub import settings
+from console.common.errors import UsageError
+from console.models.hub import settings
 
 ENVIRONMENTS: list[dict[str, str]] = [
     {},

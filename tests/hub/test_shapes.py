@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from console.gguf.read import read_header
-from console.hub import checkpoint, config
-from console.hub.listing import Listing, read
-from console.hub.refusal import Asked
+from console.models.gguf.read import read_header
+from console.models.hub import checkpoint, model_config
+from console.models.hub.listing import Listing, read
+from console.models.hub.refusal import Asked
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 
@@ -32,7 +32,7 @@ def test_block_int8_is_642_gib(hub: LocalHub) -> None:
     """F-022, P-005: "INT8, about 350 GB" by its name, 642 GiB on the disk."""
     listing = listed(hub, "meituan/DeepSeek-R1-Block-INT8")
     found = checkpoint.read(
-        listing, config=config.fetch_config(listing), index=config.fetch_index(listing)
+        listing, config=model_config.fetch_config(listing), index=model_config.fetch_index(listing)
     )
     one = found.choose()
     assert len(one.files) == one.shards == 163
@@ -80,7 +80,8 @@ def test_a_header_is_true_to_its_file(hub: LocalHub) -> None:
 
 def test_nothing_heavy_is_imported_with_the_package() -> None:
     code = (
-        "import sys, console.hub.fetch, console.hub.checkpoint, console.hub.config;"
+        "import sys, console.runner.executors.fetch, console.models.hub.checkpoint;"
+        "import console.models.hub.model_config;"
         "print({'huggingface_hub', 'httpx', 'httpx2', 'yaml', 'docker'} & set(sys.modules))"
     )
     told = subprocess.run(

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.clock import FakeClock
-from console.hub import config, disk, here, refusal, verify
-from console.hub.amount import download_time, rate, seconds_for
-from console.hub.checkpoint import read
-from console.hub.config import Index
-from console.hub.disk import Space
-from console.hub.errors import DiskShort, HubError
-from console.hub.fetch import fetch
-from console.hub.listing import RemoteFile
-from console.hub.reference import BadReference, parse
-from console.hub.said import explain
-from console.units import both_units
+from console.common.clock import FakeClock
+from console.common.units import both_units
+from console.models.hub import disk, local_files, model_config, refusal, verify
+from console.models.hub.amount import download_time, rate, seconds_for
+from console.models.hub.checkpoint import read
+from console.models.hub.disk import Space
+from console.models.hub.errors import DiskShort, HubError
+from console.models.hub.listing import RemoteFile
+from console.models.hub.model_config import Index
+from console.models.hub.reference import BadReference, parse
+from console.models.hub.said import explain
+from console.runner.executors.fetch import fetch
 from tests.hub.conftest import listing
 from tests.hub.test_checkpoint import GB, shards
 from tests.hub.test_config import NONE
@@ -83,7 +83,7 @@ def test_files_that_are_here(snapshot: SnapshotAssertion, tmp_path: Path) -> Non
     write(tmp_path / "dir/b.gguf", 7)
     unknown = listing(("a.gguf", 10), ("b.gguf", None))
     whole = listing(("a.gguf", 10))
-    looks = [here.look(one, one.files, tmp_path).words for one in (HELD, unknown, whole)]
+    looks = [local_files.look(one, one.files, tmp_path).words for one in (HELD, unknown, whole)]
     files = [RemoteFile("a.gguf", 10, "0" * 64), RemoteFile("dir/b.gguf", 9), RemoteFile("c", 1)]
     wrong = [str(one) for one in verify.check(files, tmp_path, hash_up_to=10)]
     with pytest.raises(DiskShort) as caught:
@@ -108,7 +108,7 @@ def test_what_is_no_configuration(snapshot: SnapshotAssertion) -> None:
     said = []
     for body in NONE:
         with pytest.raises(HubError) as caught:
-            config.parse("config.json", body)
+            model_config.parse("config.json", body)
         said.append(caught.value.lines())
     assert said == snapshot
 

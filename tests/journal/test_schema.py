@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.journal.cleaned import cleaned_event
+from console.journal.run_view import fold
 from console.journal.schema import KINDS, SCHEMA_VERSION
 from console.journal.store import Event, Journal, NewerJournal, Reader
-from console.run.report import as_json, markdown
-from console.run.view import fold
-from console.viewer.cleaned import cleaned_event
+from console.render.report.document import as_json, markdown
 
 WRITTEN = re.compile(
     r'(?:record|append)\(\s*"([a-z]+(?:\.[a-z]+)?)"|^EVENT = "([a-z.]+)"$', re.MULTILINE
@@ -103,7 +103,7 @@ def test_no_reader_falls_over_an_odd_journal(dice: random.Random) -> None:
 
 def test_whatever_the_program_writes_has_a_place_in_the_schema() -> None:
     """A kind that nobody entered would be passed over by every reader."""
-    root = Path(__file__).parents[2] / "console" / "run"
+    root = Path(__file__).parents[2] / "console" / "runner"
     written = {
         found[1] or found[2]
         for path in root.rglob("*.py")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.lessons import ids, load
-from console.lessons.load import Registry, load_registry
-from console.lessons.model import Lesson
+from console.common import paths
+from console.config.lessons import ids, load
+from console.config.lessons.load import Registry, load_registry
+from console.config.lessons.registry import Lesson
 
 LESSON = """\
 schema: omni.lesson/v1

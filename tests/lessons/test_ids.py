@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.lessons import ids
+from console.config.lessons import ids
 from tests.lessons.conftest import Put
 
 KNOWN = frozenset({"F-002", "F-022", "F-006B", "S-014"})

@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
-from console.errors import InvalidFile
-from console.lessons.load import load_lesson, load_registry, titles
-from console.lessons.model import due_by
+from console.common.errors import InvalidFile
+from console.config.lessons.load import load_lesson, load_registry, titles
+from console.config.lessons.registry import due_by
 from tests.lessons.conftest import Put
 
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from console.lessons import recheck as module
-from console.lessons.load import load_lesson
-from console.lessons.model import Lesson, Recheck
-from console.lessons.recheck import Answer, ask, recheck
+from console.config.lessons import recheck as module
+from console.config.lessons.load import load_lesson
+from console.config.lessons.recheck import Answer, ask, recheck
+from console.config.lessons.registry import Lesson, Recheck
 from tests.lessons.conftest import Put
 from tests.waiting import until
 

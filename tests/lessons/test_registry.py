@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from console.lessons import bearing
-from console.lessons.load import Registry
-from console.lint.rule import rules
+from console.checks.lint.rule import rules
+from console.config.lessons import bearing
+from console.config.lessons.load import Registry
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"\b[FSP]-\d{3}\b")
@@ -124,4 +124,4 @@ def test_no_recheck_is_a_shell_line(registry: Registry) -> None:
 
 def test_files_are_the_packages_data() -> None:
     packed = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert '"lessons/*.yaml", "lessons/registry/*.yaml"' in packed
+    assert '"config/lessons/*.yaml", "config/lessons/registry/*.yaml"' in packed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.lessons.load import Registry
-from console.lessons.search import search
+from console.config.lessons.load import Registry
+from console.config.lessons.use import search
 
 MEANT = {
     "F-022": "F-022", "NO_VMM": "F-003", "shallow clone": "F-013", "hwloc": "F-015",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from console.lessons.load import Registry, load_registry
-from console.lessons.text import entry, row
+from console.config.lessons.load import Registry, load_registry
+from console.render.lessons import entry, row
 from tests.lessons.conftest import Put
 
 TODAY = date(2026, 11, 22)

@@ -9,13 +9,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.clock import FakeClock
-from console.command import lessons as command
-from console.errors import InvalidFile
-from console.lessons import recheck as module
-from console.lessons.bearing import bearing
-from console.lessons.load import load_lesson, load_registry
-from console.lessons.text import due_words, entry
+from console.common.clock import FakeClock
+from console.common.errors import InvalidFile
+from console.config.lessons import recheck as module
+from console.config.lessons.bearing import bearing
+from console.config.lessons.load import load_lesson, load_registry
+from console.frontends.cli import lessons as command
+from console.render.lessons import due_words, entry
 from tests.lessons.conftest import Put
 from tests.run.unit import reported
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.lint.facts import Facts
-from console.lint.finding import Finding
-from console.lint.run import of_unit, unit_of
+from console.checks.lint.facts import Facts
+from console.checks.lint.finding import Finding
+from console.checks.lint.run import of_unit, unit_of
 
 GIB = 1 << 30
 UNEQUAL = Facts(

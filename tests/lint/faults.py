@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import NamedTuple
 
-from console.lint import source
+from console.checks.lint import files
 
 D, S, C, P = "Dockerfile", "trial.sh", "stack.yaml", "book.yaml"
 
@@ -241,5 +241,5 @@ NOT_YAML = [
     "- " * 300 + "x",
     "a: \x01",
 ]
-NO_TEXT = [b"FROM x\n\xff", b"FROM x\n\0", b"#" * (source.MOST_BYTES + 1)]
+NO_TEXT = [b"FROM x\n\xff", b"FROM x\n\0", b"#" * (files.MOST_BYTES + 1)]
 """Files that are not UTF-8 text of a size that a person writes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.lint.run import BROKEN
+from console.checks.lint.run import BROKEN
 from tests.lint.facts import NOTHING, found
 
 

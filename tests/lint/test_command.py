@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from console.checks.lint.facts import facts_of
+from console.checks.lint.run import lint
 from console.cli import main
-from console.errors import Exit
-from console.lint.facts import facts_of
-from console.lint.run import lint
-from console.site.load import load_site
+from console.common.errors import Exit
+from console.config.site.load import load_site
 from tests.test_architecture import HEAVY, ROOT, loaded
 
 SITE = ROOT / "playbooks" / "sites" / "omni.yaml"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.lint.dockerfile import expanded, instructions, json_words, unit_of
-from console.lint.finding import Place
-from console.lint.snippet import whole
-from console.lint.unit import Kind, Source, Unit, Where
+from console.checks.lint.dockerfile import expanded, instructions, json_words, unit_of
+from console.checks.lint.finding import Place
+from console.checks.lint.snippet import whole
+from console.checks.lint.unit import Kind, Source, Unit, Where
 
 
 def unit(text: str) -> Unit:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.errors import Exit, UsageError
-from console.lint.load import LintRefused, check, overrides_of, records
-from console.playbook.load import load_playbook
-from console.playbook.model import Playbook
-from console.run.blocker import findings
-from console.run.plan import make_plan
-from console.site.load import load_site
+from console.common.errors import Exit, UsageError
+from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import Playbook
+from console.config.site.load import load_site
+from console.runner.prepare.admission import findings
+from console.runner.prepare.load import LintRefused, check, overrides_of, records
+from console.runner.prepare.plan import make_plan
 from tests.lint.facts import NOTHING, UNEQUAL
 
 BOOK = """\
@@ -144,9 +144,9 @@ def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixt
 
 
 def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from console.command import run
-    from console.run.directory import RunDir
-    from console.services.linger import Detachment
+    from console.frontends.cli import run
+    from console.host.linger import Detachment
+    from console.journal.run_dir import RunDir
 
     launched: list[RunDir] = []
 
@@ -154,7 +154,7 @@ def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyP
         launched.append(made)
         return Detachment(unit=False)
 
-    monkeypatch.setattr("console.viewer.begin.launch", launch)
+    monkeypatch.setattr("console.runner.start.launch", launch)
     args = Namespace(
         detach=True, step=False, yes=False, json=False, lease=None,
         override=["split-mode-graph-moe=a patched build"],

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from console.lint import pool, source, walk
-from console.lint.run import NO_KIND, Outcome, lint
-from console.lint.unit import Kind
+from console.checks.lint import files, pool, walk
+from console.checks.lint.run import NO_KIND, Outcome, lint
+from console.checks.lint.unit import Kind
 from tests.lint.facts import UNEQUAL
 
 KILL = "pkill -f sglang\n"
@@ -138,7 +138,7 @@ def test_names() -> None:
         "x.dockerfile": Kind.DOCKERFILE, "Containerfile": Kind.DOCKERFILE,
         "Dockerfile.md": None, "Dockerfile.j2": None, "a.bash": Kind.SHELL, "a.py": None,
     }  # fmt: skip
-    assert {name: source.kind_by_name(Path(name)) for name in names} == names
+    assert {name: files.kind_by_name(Path(name)) for name in names} == names
 
 
 def test_a_service_s_own_dockerfile_says_whether_curl_is_there(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.lint import shell
-from console.lint.collect import DETACHED
-from console.lint.finding import Place
-from console.lint.run import shell_unit
-from console.lint.snippet import whole
-from console.lint.unit import Kind, Source, Unit, Where
+from console.checks.lint import shell
+from console.checks.lint.commands import DETACHED
+from console.checks.lint.finding import Place
+from console.checks.lint.run import shell_unit
+from console.checks.lint.snippet import whole
+from console.checks.lint.unit import Kind, Source, Unit, Where
 
 
 def unit(text: str) -> Unit:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.lint.finding import Place
-from console.lint.tree import parse
+from console.checks.lint.finding import Place
+from console.checks.lint.yaml_tree import parse
 
 TEXT = """\
 # top # not two

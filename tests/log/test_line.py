@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.log.line import LogLine, kind_of, log_line, marker
-from console.log.pattern import at_most
+from console.common.logs.line import LogLine, kind_of, log_line, marker
+from console.common.logs.pattern import at_most
 from tests.ground.harmful import harmful
 
 ERRORS = [
@@ -79,7 +79,7 @@ def test_what_a_line_is_taken_for(kind: str, texts: list[str]) -> None:
 @pytest.fixture
 def half_an_hour_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A zone that is half an hour off, so that minutes are seen to be converted too."""
-    from console.log import line
+    from console.common.logs import line
 
     monkeypatch.setenv("TZ", "IST-05:30")
     time.tzset()

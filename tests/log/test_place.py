@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from console.log.buffer import LogBuffer
-from console.log.line import LogLine
-from console.log.pattern import pattern
-from console.log.place import Place
+from console.common.logs.buffer import LogBuffer
+from console.common.logs.line import LogLine
+from console.common.logs.pattern import pattern
+from console.common.logs.viewport import Place
 
 MOST = 30
 

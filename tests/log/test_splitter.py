@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.log.splitter import HOLD_S, KEPT, Splitter
-from console.text import LINE_LIMIT
+from console.common.logs.splitter import HOLD_S, KEPT, Splitter
+from console.common.text import LINE_LIMIT
 from tests.ground.harmful import harmful
 
 STAMP = b"2026-05-05T12:34:56.123456789Z "

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from console.log import splitter
-from console.log.line import LogLine
-from console.log.source import BEHIND_LIMIT, BLOCK, END_LIMIT
-from console.log.tail import BATCH, Tail
-from console.services.logfile import keep_end
-from console.services.logs import CappedFile
+from console.common.logs import splitter
+from console.common.logs.last_lines import keep_end
+from console.common.logs.line import LogLine
+from console.common.logs.source import BEHIND_LIMIT, BLOCK, END_LIMIT
+from console.common.logs.tail import BATCH, Tail
+from console.runtime.service_logs import CappedFile
 from tests.waiting import until
 
 POLL_S = 0.01
@@ -136,7 +136,7 @@ def test_two_gigabytes_are_opened_at_their_end(
         read.append(size)
         return pread(descriptor, size, at)
 
-    monkeypatch.setattr("console.log.source.os.pread", counted)
+    monkeypatch.setattr("console.common.logs.source.os.pread", counted)
     reader.follow(lines=2)
     until(lambda: reader.plain == ["last but one", "last"])
     assert sum(read) <= 4 * BLOCK

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIST = Path(__file__).with_name("list.json")
-PACKAGES = ("run", "rollback", "guard", "benchmark", "playbook", "fit", "services")
+PACKAGES = (
+    "runner", "journal", "render/report", "recovery", "bench", "config/playbook", "models/sizing",
+    "runtime", "host",
+)  # fmt: skip
 COUNT = 200
 SEED = 7
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console.errors import Exit, InvalidFile
-from console.playbook.load import load_playbook
-from console.playbook.model import Playbook
+from console.common.errors import Exit, InvalidFile
+from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import Playbook
 
 HEAD = "schema: omni.playbook/v1\nname: x\ntitle: t\n"
 SERVICES = "services: {cand: {process: {argv: [serve]}, url: 'http://127.0.0.1:8001'}}\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics as stats
 from typing import Any
 
-from console.playbook.threshold import parse_threshold
-from console.playbook.verdict import Criterion, Evidence, Verdict
+from console.config.playbook.threshold import parse_threshold
+from console.config.playbook.verdict import Criterion, Evidence, Verdict
 
 RANK = {Verdict.NO_GO: 0, Verdict.HOLD: 1, Verdict.GO: 2}
 SPREAD = (19.2, 19.6, 19.9, 20.1, 20.3, 20.5, 20.6)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.document.reader import parse
-from console.playbook.alias import rename
+from console.config.playbook.alias import rename
+from console.config.yaml import parse
 
 ALIASES = "{old-engine: new-engine, deepseek-v32: deepseek-r1}"
 SITE = f"""\

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from console.benchmark import soak_trend
-from console.benchmark.soak_ask import REQUEST_S
-from console.playbook.measuring import DRIFT_PART, DRIFT_SAMPLES, LEAST, SoakStep
-from console.playbook.rules import SOAK_END_S
-from console.run.executors.soak import LOOKS
-from console.run.soak_watch import FASTEST_S, SLOWEST_S
+from console.bench import soak_trend
+from console.bench.soak_requests import REQUEST_S
+from console.config.playbook.measuring_steps import DRIFT_PART, DRIFT_SAMPLES, LEAST, SoakStep
+from console.config.playbook.rules import SOAK_END_S
+from console.runner.executors.soak import LOOKS
+from console.runner.soak_monitor import FASTEST_S, SLOWEST_S
 from tests.playbook.book import SERVICES, Book, steps_text
 
 MEASURED = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.errors import Exit
+from console.common.errors import Exit
 
 EXAMPLE = Path(__file__).parent / "data" / "example.yaml"
 SITE = """\

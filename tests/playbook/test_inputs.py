@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.errors import InvalidFile, UsageError
-from console.playbook.inputs import Secret
+from console.common.errors import InvalidFile, UsageError
+from console.config.playbook.inputs import Secret
 from tests.playbook.book import Book, steps_text
 
 NOTE = steps_text("{id: a, note: hi}")
@@ -180,7 +180,7 @@ def test_a_secret_that_cannot_be_used_says_which(book: Book, content: bytes | No
 
 
 def test_hostile_values_come_with_their_place_and_clean(book: Book) -> None:
-    from console.text import clean
+    from console.common.text import clean
 
     with pytest.raises(InvalidFile) as caught:
         book.load(declared("type: int, required: true") + NOTE, {"v": "\x1b]52;c;x\x07\u202e"})

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.errors import InvalidFile
-from console.playbook.load import load_playbook
+from console.common import paths
+from console.common.errors import InvalidFile
+from console.config.playbook.load import load_playbook
 
 BOOK = """\
 schema: omni.playbook/v1

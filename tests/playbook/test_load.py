@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import InvalidFile, UsageError
-from console.playbook.load import load_playbook
+from console.common.errors import InvalidFile, UsageError
+from console.config.playbook.load import load_playbook
 from tests.playbook.book import Book, steps_text
 
 NOTE = steps_text("{id: a, note: hi}")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.playbook.load import load_playbook
-from console.playbook.reference import reference
-from console.playbook.steps import KINDS
+from console.config.playbook.format_docs import reference
+from console.config.playbook.load import load_playbook
+from console.config.playbook.steps import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.playbook.threshold import Threshold
-from console.playbook.verdict import Criterion, Evidence, Verdict, judge
+from console.config.playbook.threshold import Threshold
+from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
 from tests.playbook.evidence import RANK, SPREAD, criterion, moved, of, tok_s
 
 GO, HOLD, NO_GO = Verdict.GO, Verdict.HOLD, Verdict.NO_GO

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.playbook.threshold import THRESHOLD_FORM, Threshold, compatible, parse_threshold
+from console.config.playbook.threshold import THRESHOLD_FORM, Threshold, compatible, parse_threshold
 
 ABSOLUTE = {
     ">= 20": (">=", 20.0, ""), ">=20 tok/s": (">=", 20.0, "tok/s"),

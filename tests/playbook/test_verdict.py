@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.playbook.decidable import check_criterion, never_fails, never_passes
-from console.playbook.threshold import Threshold
-from console.playbook.verdict import Criterion, Evidence, Verdict, combine, judge
+from console.config.playbook.decidable import check_criterion, never_fails, never_passes
+from console.config.playbook.threshold import Threshold
+from console.config.playbook.verdict import Criterion, Evidence, Verdict, combine, judge
 from tests.playbook.evidence import RANK, criterion, tok_s
 
 FIGURES = st.floats(-1e9, 1e9)

@@ -10,12 +10,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.errors import ConsoleError, Exit
-from console.playbook.captured import read_output
-from console.playbook.decidable import check_criterion
-from console.playbook.threshold import Threshold, parse_threshold
-from console.playbook.verdict import Evidence, judge
-from console.site.load import load_site
+from console.common.errors import ConsoleError, Exit
+from console.config.playbook.captured import read_output
+from console.config.playbook.decidable import check_criterion
+from console.config.playbook.threshold import Threshold, parse_threshold
+from console.config.playbook.verdict import Evidence, judge
+from console.config.site.load import load_site
 from tests.playbook.book import HEAD, SERVICES, Book, steps_text
 from tests.playbook.evidence import SPREAD, criterion, moved, of, tok_s
 from tests.playbook.test_alias import BOOK, SITE

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from console.document.reader import parse
-from console.viewer.site import shipped
+from console.config.locate import shipped
+from console.config.yaml import parse
 
 MAPPING = Path(__file__).parents[2] / "docs/playbooks/mapping.md"
 CELL = re.compile(r"(?<!\\)\|")

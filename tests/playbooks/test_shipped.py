@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.errors import Exit
-from console.playbook.load import load_playbook
-from console.run.blocker import blockers
-from console.run.plan import Plan, make_plan
-from console.site.load import load_site
-from console.viewer.site import shipped
+from console.common.errors import Exit
+from console.config.locate import shipped
+from console.config.playbook.load import load_playbook
+from console.config.site.load import load_site
+from console.runner.prepare.admission import blockers
+from console.runner.prepare.plan import Plan, make_plan
 
 SITE = shipped() / "sites/omni.yaml"
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")

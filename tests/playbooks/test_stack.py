@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from console.errors import ServiceError
-from console.services.compose_command import compose
-from console.services.engine_state import silent
-from console.site.load import load_site
-from console.viewer.site import shipped
+from console.common.errors import ServiceError
+from console.config.locate import shipped
+from console.config.site.load import load_site
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.engine_state import silent
 from tests.testbed.engine import Engine
 
 STACK = shipped() / "stack/omni-stack.yaml"

@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from console.preflight import oneoff
-from console.services.docker_client import connect
+from console.runtime.docker import oneoff
+from console.runtime.docker.client import connect
 from tests.preflight.models import WRITERS
 from tests.testbed import python_image
 from tests.testbed.cache import Unavailable

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.demo.model import Tensor, Value, write_gguf
-from console.demo.tokenizer import tokenizer_metadata, vocabulary
+from console.rehearsal.demo.model import Tensor, Value, write_gguf
+from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 from tests.fit.tiny import deepseek32
 from tests.testbed import models as testbed
 

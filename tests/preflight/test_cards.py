@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from console.fit.machine import Card
-from console.preflight.cards import Cards, ask
+from console.host.capacity import Card
+from console.host.gpu.inventory import Cards, ask
 from tests.testbed import nvml as testbed
 from tests.testbed.nvml import (
     ERROR_LIB_RM_VERSION_MISMATCH,
@@ -72,10 +72,10 @@ def test_an_old_driver_without_the_newer_calls(tmp_path: Path) -> None:
 
 def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "console.preflight.cards.module_argv", lambda name: ("echo", '{"cards": 1}')
+        "console.host.gpu.inventory.module_argv", lambda name: ("echo", '{"cards": 1}')
     )
     assert "cannot be read" in ask(10).words
-    monkeypatch.setattr("console.preflight.cards.module_argv", lambda name: ("/nowhere",))
+    monkeypatch.setattr("console.host.gpu.inventory.module_argv", lambda name: ("/nowhere",))
     assert "cannot be asked" in ask(10).words
 
 

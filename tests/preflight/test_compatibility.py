@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.errors import InvalidFile
-from console.fit.machine import Card, Machine
-from console.preflight import compatibility
-from console.preflight.compatibility import TABLE, Question, check, table
-from console.preflight.finding import Finding, Level
+from console.checks.preflight import compatibility
+from console.checks.preflight.compatibility import TABLE, Question, check, table
+from console.common.errors import InvalidFile
+from console.common.finding import Finding, Level
+from console.host.capacity import Card, Machine
 
 GIB = 1 << 30
 PRO, SMALL = (

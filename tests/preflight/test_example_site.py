@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.cli import main
-from console.gguf.write import probe
+from console.models.gguf.write import probe
 from tests.gguf.test_splits import shard
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub

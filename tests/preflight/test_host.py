@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.preflight import host, machine
-from console.preflight.finding import Level
+from console.checks.preflight import host
+from console.common.finding import Level
+from console.host import machine
 from tests.ports import free_port
 from tests.testbed.engine import Engine
 

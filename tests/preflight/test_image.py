@@ -5,8 +5,8 @@ from __future__ import annotations
 import docker
 import pytest
 
-from console.preflight.finding import Level
-from console.preflight.image import check, engine_platform, look
+from console.checks.preflight.image import check, engine_platform, look
+from console.common.finding import Level
 from tests.testbed.engine import Engine
 
 pytestmark = pytest.mark.engine

@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from console.preflight.finding import Finding, Level
-from console.preflight.imports import check, torch_of
+from console.checks.preflight.imports import check, torch_of
+from console.common.finding import Finding, Level
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from console.fit.machine import Card
-from console.preflight import machine
-from console.preflight.cards import Cards
-from console.preflight.cgroup import limits
-from console.preflight.machine import look, nearest, numa_nodes
+from console.host import machine
+from console.host.capacity import Card
+from console.host.cgroup_limits import limits
+from console.host.gpu.inventory import Cards
+from console.host.machine import look, nearest, numa_nodes
 from tests.preflight.conftest import Labels
 from tests.testbed.engine import Engine
 
@@ -170,7 +170,7 @@ def test_cards_are_handed_on(host: Path) -> None:
 
 
 SHOW = (
-    "import json; from console.preflight.machine import look; m = look(); "
+    "import json; from console.host.machine import look; m = look(); "
     "print(json.dumps([m.ram_total, m.ram_available, m.given['ram_available']]))"
 )
 

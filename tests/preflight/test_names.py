@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from console.preflight import names
-from console.preflight.names import MARK, HostPlace, Presence, digest, find, near, survey
+from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.names import (
+    MARK,
+    HostPlace,
+    Presence,
+    digest,
+    find,
+    near,
+    survey,
+)
 
 TEXT = b"\0llama\0nomic-bert\0deepseek2\0deepseek32\0deepseek-v3\0mamba"
 

@@ -8,12 +8,12 @@ import time
 import docker
 import pytest
 
-from console.errors import EngineError
-from console.preflight import oneoff
-from console.preflight.oneoff import FILES, Moment, created, run, sweep
-from console.services.base import ROLE_LABEL, RUN_LABEL
-from console.services.deadline import Cancelled
-from console.services.names import labels_of
+from console.common.errors import EngineError
+from console.host.deadline import Cancelled
+from console.runtime.docker import oneoff
+from console.runtime.docker.names import labels_of
+from console.runtime.docker.oneoff import FILES, Moment, created, run, sweep
+from console.runtime.spec import ROLE_LABEL, RUN_LABEL
 from tests.preflight.conftest import Labels
 
 pytestmark = pytest.mark.engine

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import ServiceError
-from console.preflight import oracle, verdict_store
-from console.preflight.finding import Level
-from console.preflight.names import Presence, Scan
-from console.preflight.oracle import Identity, Witness, accepts
-from console.preflight.probe import Said
+from console.checks.preflight.architecture import support, verdict_store
+from console.checks.preflight.architecture.names import Presence, Scan
+from console.checks.preflight.architecture.support import Identity, Witness, accepts
+from console.checks.preflight.architecture.witnesses import Said
+from console.common.errors import ServiceError
+from console.common.finding import Level
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
 
@@ -105,7 +105,7 @@ def test_without_the_loader_only_an_absent_name_is_refused() -> None:
 def test_the_package_is_a_fallback_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = accepts("llama", Build(trouble="no engine", presence=None))
     assert (listed.accepted, listed.witness) == (None, Witness.PACKAGE)
-    monkeypatch.setattr(oracle, "package_list", lambda: None)
+    monkeypatch.setattr(support, "package_list", lambda: None)
     nobody = accepts("llama", Build(presence=None))
     assert (nobody.accepted, nobody.witness) == (None, Witness.NOBODY)
 

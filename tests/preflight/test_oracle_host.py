@@ -10,23 +10,37 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import ServiceError
-from console.preflight import oracle_host
-from console.preflight.names import Presence
-from console.preflight.oracle import Witness, accepts
-from console.preflight.oracle_host import HostLibrary, HostProgram, demo_engine, package_library
+from console.checks.preflight.architecture import on_host
+from console.checks.preflight.architecture.names import Presence
+from console.checks.preflight.architecture.on_host import (
+    HostLibrary,
+    HostProgram,
+    demo_engine,
+    package_library,
+)
+from console.checks.preflight.architecture.support import Witness, accepts
+from console.common.errors import ServiceError
 from tests.ports import free_port
 from tests.testbed.plugin import lacking
 
 ROOT = Path(__file__).parents[2]
-DEMO = (sys.executable, "-P", "-m", "console.demo.engine", "--model", "x.gguf", "--port", "1")
+DEMO = (
+    sys.executable,
+    "-P",
+    "-m",
+    "console.rehearsal.demo.engine",
+    "--model",
+    "x.gguf",
+    "--port",
+    "1",
+)
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take its time, and a port that nobody else takes meanwhile."""
-    monkeypatch.setattr(oracle_host, "ASK_S", 120.0)
-    monkeypatch.setattr(oracle_host, "_free_port", free_port)
+    monkeypatch.setattr(on_host, "ASK_S", 120.0)
+    monkeypatch.setattr(on_host, "_free_port", free_port)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +124,7 @@ def test_a_server_program_is_called_with_nothing_but_the_model(
     script.write_text(
         '#!/bin/sh\n[ "$1" = --version ] && { echo "version: 6512 (0cb51d1)"; exit 0; }\n'
         '[ "$1 $3 $5" = "-m --host --port" ] && [ $# = 6 ] || { echo "error: $*"; exit 1; }\n'
-        f'exec {sys.executable} -P -m console.demo.engine --model "$2" --port "$6"\n'
+        f'exec {sys.executable} -P -m console.rehearsal.demo.engine --model "$2" --port "$6"\n'
     )
     script.chmod(stat.S_IRWXU)
     engine = HostProgram([str(script), "-m", "/models/x.gguf", "--device", "CUDA0"])
@@ -123,7 +137,7 @@ def test_a_server_program_is_called_with_nothing_but_the_model(
 
 
 def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle_host, "ASK_S", 0.2)
+    monkeypatch.setattr(on_host, "ASK_S", 0.2)
     never = tmp_path / "llama-server"
     never.write_text("#!/bin/sh\nexec sleep 100\n")
     never.chmod(stat.S_IRWXU)

@@ -10,11 +10,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from console.preflight import oracle_image
-from console.preflight.finding import Level
-from console.preflight.names import Presence
-from console.preflight.oracle import Witness, accepts
-from console.preflight.oracle_image import ImageBuild, needs_driver, runtimes
+from console.checks.preflight.architecture import in_image
+from console.checks.preflight.architecture.in_image import ImageBuild, needs_driver, runtimes
+from console.checks.preflight.architecture.names import Presence
+from console.checks.preflight.architecture.support import Witness, accepts
+from console.common.finding import Level
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
@@ -92,7 +92,7 @@ def test_an_image_without_a_program(
 def test_a_program_that_serves_whatever_it_is_given(
     client: docker.DockerClient, busy_image: str, mine: Labels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oracle_image, "ASK_S", 0.3)
+    monkeypatch.setattr(in_image, "ASK_S", 0.3)
     wrapper = ("sh", "-c", 'echo listening; sleep "$1"', "run.sh", "1000", "-m", "/m/x.gguf")
     build = ImageBuild(client, busy_image, entrypoint=wrapper[:1], command=wrapper[1:], labels=mine)
     verdict = accepts("llama", build)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.preflight.probe import Call, call, is_name, read, version
-from console.text import clean
+from console.checks.preflight.architecture.witnesses import Call, call, is_name, read, version
+from console.common.text import clean
 
 PROBE = "/p.gguf"
 SERVER = ("-m", PROBE, "--host", "127.0.0.1", "--port", "9")
@@ -38,8 +38,15 @@ MISSED += "key not found in model: deepseek2.context_length"
             (),
         ),
         (
-            ["python", "-m", "console.demo.engine", "--model=/m/x.gguf", "--port", "8000"],
-            ("python", "-m", "console.demo.engine", f"--model={PROBE}", "--port", "9"),
+            [
+                "python",
+                "-m",
+                "console.rehearsal.demo.engine",
+                "--model=/m/x.gguf",
+                "--port",
+                "8000",
+            ],
+            ("python", "-m", "console.rehearsal.demo.engine", f"--model={PROBE}", "--port", "9"),
             (),
         ),
     ],

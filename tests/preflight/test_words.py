@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from console.checks.preflight import host
+from console.checks.preflight.architecture import support
+from console.checks.preflight.architecture.names import Presence
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.architecture.support import accepts
+from console.checks.preflight.architecture.witnesses import Said
+from console.checks.preflight.compatibility import Question, check
+from console.checks.preflight.gpu import check_archs, check_cuda, check_driver
 from console.cli import main
-from console.fit.machine import Card, Machine
-from console.preflight import host, oracle
-from console.preflight.cards import Cards
-from console.preflight.compatibility import Question, check
-from console.preflight.finding import Finding
-from console.preflight.gpu import check_archs, check_cuda, check_driver
-from console.preflight.names import Presence
-from console.preflight.oracle import accepts
-from console.preflight.oracle_host import HostProgram
-from console.preflight.probe import Said
+from console.common.finding import Finding
+from console.host.capacity import Card, Machine
+from console.host.gpu.inventory import Cards
 from tests.preflight.test_compatibility import MET, WORKSTATION, XEON, ZEN5
 from tests.preflight.test_example_site import BAD_WORDS
 from tests.preflight.test_gpu import ADA, DARK, DRIVERS, PRO
@@ -97,7 +98,7 @@ def test_the_host(
 
 
 def test_an_architecture(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle, "package_list", lambda: ("1.2.3", frozenset({"llama"})))
+    monkeypatch.setattr(support, "package_list", lambda: ("1.2.3", frozenset({"llama"})))
     clip = Said(False, "CLIP cannot be used as main model, use it with --mmproj instead")
     builds: dict[str, Build] = {
         f"{said.accepted} {presence}": Build({"x": said}, presence, key="")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from console.hub import taken
-from console.hub.listing import RemoteFile
+from console.config.site.load import load_site
+from console.config.site.site import Site
+from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
-from console.reclaim import spare
-from console.run.directory import RunDir, RunMeta, create
-from console.site.load import load_site
-from console.site.model import Site
+from console.models.hub import taken
+from console.models.hub.listing import RemoteFile
+from console.runner.cleanup import spare
 
 
 @dataclass

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from console.errors import UsageError
-from console.playbook.steps import Build, Step
-from console.reclaim.model import Leftover
-from console.reclaim.survey import remove, survey
-from console.run.effect import build_argv
-from console.services.base import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL
-from console.site.load import load_site
-from console.site.model import Site
+from console.common.errors import UsageError
+from console.config.playbook.steps import Build, Step
+from console.config.site.load import load_site
+from console.config.site.site import Site
+from console.render.effects import build_argv
+from console.runner.cleanup.clean import remove, survey
+from console.runner.cleanup.leftover import Leftover
+from console.runtime.spec import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL
 from tests.reclaim.conftest import Attic
 from tests.testbed.engine import Engine
 

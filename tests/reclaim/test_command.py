@@ -7,7 +7,7 @@ import json
 import pytest
 
 from console.cli import main
-from console.errors import Exit
+from console.common.errors import Exit
 from tests.reclaim.conftest import Attic
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from console.errors import HostBusy, UsageError
-from console.hub import taken
-from console.reclaim.model import Leftover
-from console.reclaim.spare import Spared
-from console.reclaim.survey import remove, survey
-from console.run.lock import HostLock
-from console.services import process
-from console.site.model import Site
+from console.common.errors import HostBusy, UsageError
+from console.config.site.site import Site
+from console.host import process
+from console.journal.lock import HostLock
+from console.models.hub import taken
+from console.runner.cleanup.clean import remove, survey
+from console.runner.cleanup.leftover import Leftover
+from console.runner.cleanup.spare import Spared
 from tests.reclaim.conftest import Attic
 from tests.waiting import until
 

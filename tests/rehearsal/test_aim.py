@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.errors import UsageError
-from console.playbook.steps import CriterionModel
-from console.rehearsal.aim import FALLBACK, aim
+from console.common.errors import UsageError
+from console.config.playbook.steps import CriterionModel
+from console.rehearsal.scaling import FALLBACK, aim
 
 
 def on(metric: str, **thresholds: str) -> CriterionModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.errors import ServiceError
+from console.common.errors import ServiceError
 from console.rehearsal.baseline import calibrate
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from console.gguf.read import read_header
-from console.rehearsal import checkpoint, place
+from console.models.gguf.read import read_header
+from console.rehearsal import checkpoint, workspace
 from console.rehearsal.mapping import Mapping
 from console.rehearsal.rewrite import Rewriter, steps
 
@@ -21,13 +21,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_path_that_was_moved_has_a_made_up_checkpoint_too() -> None:
-    asked = {"engine": "llama.cpp", "repo": str(place.work() / "nvme/models/deepseek-r1")}
+    asked = {"engine": "llama.cpp", "repo": str(workspace.work() / "nvme/models/deepseek-r1")}
     tree = {
         "title": "t",
         "phases": [{"title": "p", "steps": [{"id": "fits", "checkpoint": asked}]}],
     }
     (made,) = steps(Rewriter(Mapping("base:1"))(tree, Path("/books")))
-    assert made["checkpoint"]["repo"] == str(place.work() / "checkpoint" / "gguf")
+    assert made["checkpoint"]["repo"] == str(workspace.work() / "checkpoint" / "gguf")
 
 
 @pytest.mark.parametrize(("engine", "kind"), [("kt-kernel", "bf16"), ("llama.cpp", "gguf")])
@@ -39,7 +39,7 @@ def test_only_the_word_is_replaced_and_the_plan_says_so(engine: str, kind: str) 
     ]}]}  # fmt: skip
     rewriter = Rewriter(Mapping("base:1"))
     made, real = [one["checkpoint"] for one in steps(rewriter(tree, Path("/books")))]
-    assert made == {"engine": engine, "ctx": 8, "repo": str(place.work() / "checkpoint" / kind)}
+    assert made == {"engine": engine, "ctx": 8, "repo": str(workspace.work() / "checkpoint" / kind)}
     assert real == {**asked, "repo": "a/b"}
     assert [note.partition(":")[0] for note in rewriter.notes] == ["step fits"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console.services.base import ROLE_VARIABLE
+from console.runtime.spec import ROLE_VARIABLE
 from tests.run.e2e.world import COMMAND, free_port
 from tests.testbed.engine import Engine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import UsageError
+from console.common.errors import UsageError
 from console.rehearsal.image import dockerfile, stands_for
 from console.rehearsal.inside.settings import VARIABLE, Settings, settings
 from console.rehearsal.mapping import Mapping, move_ports, read

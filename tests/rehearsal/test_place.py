@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from console.rehearsal import place
+from console.rehearsal import workspace as place
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.join import join
-from console.services.base import ROLE_LABEL, ROLE_VARIABLE, role_label, role_of
+from console.runtime.spec import ROLE_LABEL, ROLE_VARIABLE, role_label, role_of
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.rehearsal import place
+from console.rehearsal import workspace as place
 from console.rehearsal.mapping import Mapping
 from console.rehearsal.rewrite import Rewriter, steps
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.gauges.gpu import Session
+from console.host.gpu.child import Session
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
 from console.rehearsal.inside.vram import OutOfMemory, held, hold
 

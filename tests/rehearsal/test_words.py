@@ -11,13 +11,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.errors import ServiceError, UsageError
-from console.playbook.steps import CriterionModel
-from console.rehearsal.aim import aim
+from console.common.errors import ServiceError, UsageError
+from console.config.playbook.steps import CriterionModel
 from console.rehearsal.baseline import calibrate
 from console.rehearsal.fault import FAULTS
 from console.rehearsal.mapping import Mapping
 from console.rehearsal.rewrite import Rewriter
+from console.rehearsal.scaling import aim
 from tests.rehearsal.test_calibrate import Box
 from tests.rehearsal.test_rewrite import BOOK, PORTS
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from console import paths
-from console.clock import FakeClock, SystemClock
-from console.errors import ServiceError
-from console.rollback import live, pointer, script
-from console.rollback import plan as sealed
-from console.rollback.ladder import Ladder
-from console.rollback.plan import Baseline, SealedPlan
-from console.rollback.pointer import Pointer
-from console.rollback.report import Line, Result, new_trigger
-from console.services import process
-from console.services.process_spec import ProcessSpec
+from console.common import paths
+from console.common.clock import FakeClock, SystemClock
+from console.common.errors import ServiceError
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import live, records, script
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.progress import Line, Result, new_trigger
+from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -102,7 +102,7 @@ class Stage(Climbs):
         runner = (pid, process.start_time(pid) or 0) if alive else (1, 1)
         plan = self.plan
         made = Pointer(plan.run_id, plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
-        return pointer.write(replace(made, **changes))
+        return records.write(replace(made, **changes))
 
     def usual_site(self) -> Path:
         """There is a site file where one is looked for; what it says is the test's own."""

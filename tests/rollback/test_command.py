@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.errors import ConsoleError, Exit
-from console.rollback import command, finder, others, pointer
-from console.rollback import plan as sealed
-from console.rollback.command import rollback
-from console.rollback.finder import Finder
-from console.rollback.plan import SealedPlan
-from console.rollback.report import Result, asked
-from console.services import process
-from console.services.process_spec import ProcessSpec
+from console.common import paths
+from console.common.errors import ConsoleError, Exit
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import command, finder, others, records
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.command import rollback
+from console.recovery.rollback.finder import Finder
+from console.recovery.rollback.progress import Result, asked
+from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import Stage
 from tests.services.serving import in_child
 from tests.waiting import until
@@ -35,20 +35,20 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become anot
 def test_pointer_round_trip(stage: Stage) -> None:
     path = stage.point()
     assert path.stat().st_mode & 0o777 == 0o644
-    found = pointer.read(os.getuid())
+    found = records.read(os.getuid())
     assert found is not None
     assert (found.run_id, found.run_dir) == (stage.plan.run_id, stage.plan.run_dir)
-    assert pointer.find_all() == [found]
-    pointer.clear("another run")
-    assert pointer.find_all() == [found]
-    pointer.clear(stage.plan.run_id)
-    assert pointer.find_all() == []
+    assert records.find_all() == [found]
+    records.clear("another run")
+    assert records.find_all() == [found]
+    records.clear(stage.plan.run_id)
+    assert records.find_all() == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"run_id": 1}', "null"])
 def test_garbage_pointer_is_none(text: str) -> None:
     paths.pointer(os.getuid()).write_text(text)
-    assert pointer.read(os.getuid()) is None
+    assert records.read(os.getuid()) is None
 
 
 def test_pointer_of_absurd_numbers_is_none(stage: Stage) -> None:
@@ -61,7 +61,7 @@ def test_pointer_of_absurd_numbers_is_none(stage: Stage) -> None:
             text = json.dumps(good | {key: "HERE"}).replace('"HERE"', number)
             path.write_text(text)
             try:
-                found = pointer.find_all()
+                found = records.find_all()
             except Exception as error:
                 believed.append((key, number, repr(error)))
             else:
@@ -74,16 +74,16 @@ def test_forged_pointer_means_nothing(stage: Stage) -> None:
     """A file with another user's number in its name, owned by somebody else."""
     path = stage.point(uid=NOBODY)
     assert path.stat().st_uid == 0
-    assert pointer.find_all() == []
+    assert records.find_all() == []
     os.chown(path, NOBODY, NOBODY)
-    assert [p.uid for p in pointer.find_all()] == [NOBODY]
+    assert [p.uid for p in records.find_all()] == [NOBODY]
 
 
 def test_symlinked_pointer_means_nothing(stage: Stage) -> None:
     real = stage.root / "elsewhere.json"
     stage.point().rename(real)
     paths.pointer(os.getuid()).symlink_to(real)
-    assert pointer.find_all() == []
+    assert records.find_all() == []
 
 
 def test_own_run_first(stage: Stage) -> None:
@@ -223,7 +223,7 @@ def test_another_users_rollback_is_that_users_process(
     asks = ("/bin/sh", "-c", 'echo "$1 $(id -u) $(id -G) $HOME"; exit 7', "sh")
     monkeypatch.setattr(others, "module_argv", lambda name: asks)
     entry = pwd.getpwuid(NOBODY)
-    them = pointer.Pointer("theirs", "/r", "x", NOBODY, 2, 2)
+    them = records.Pointer("theirs", "/r", "x", NOBODY, 2, 2)
     others.roll_back_first(them, notes.append)
     assert "run theirs of nobody is on" in notes[0]
     assert notes[1:] == [f"nobody: exit 7, rollback {NOBODY} {entry.pw_gid} {entry.pw_dir}"]
@@ -250,7 +250,7 @@ def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
         if len(climbed) == 1:
             stage.point(alive=True)
         else:
-            pointer.clear(stage.plan.run_id)
+            records.clear(stage.plan.run_id)
         return Result(serving=True)
 
     monkeypatch.setattr(command, "_climb", climb)
@@ -358,7 +358,7 @@ class Broken:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in self.names: raise ImportError("broken: " + name)
 sys.meta_path.insert(0, Broken())
-from console.rollback.command import rollback
+from console.recovery.rollback.command import rollback
 result = rollback(None, False, lambda line: print(json.dumps(line)))
 sys.exit(result.exit_code)
 """

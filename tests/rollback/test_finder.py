@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from console import paths
-from console.rollback import finder, pointer
-from console.rollback import plan as sealed
-from console.rollback.finder import Finder
-from console.rollback.plan import SealedPlan
+from console.common import paths
+from console.recovery.rollback import finder, records
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.finder import Finder
+from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import Stage
 from tests.rollback.test_command import NOBODY, as_root, open_up
 from tests.services.serving import in_child
@@ -83,7 +83,7 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     site.touch()
     stage.seal(site_path=str(site), sealed_at=9e9)
     stage.point()
-    pointer.keep(stage.plan.run_id)
+    records.keep(stage.plan.run_id)
     again = Finder(lambda: other, False, print, lambda path: replace(stage.plan, run_id=path))
     choice = again.find()
     assert choice is not None

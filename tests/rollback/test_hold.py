@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from console.rollback import script
-from console.services import process
-from console.services.probe import Health, health
+from console.host import process
+from console.recovery.rollback import script
+from console.runtime.probe import Health, health
 from tests.rollback.conftest import Stage
 from tests.waiting import until
 

@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.errors import Exit
-from console.rollback import ladder, live, ram, stop
-from console.rollback import restore as restores
-from console.rollback.ladder import Ladder
-from console.rollback.lock import Lock
-from console.rollback.plan import EngineAddress
-from console.rollback.report import LADDER, RUNGS, Result, new_trigger, read_lines
-from console.services import process
-from console.services.engine import RawEngine
-from console.services.probe import Health, health
-from console.services.process_spec import ProcessSpec
+from console.common.clock import FakeClock
+from console.common.errors import Exit
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import live, procedure
+from console.recovery.rollback import restore as restores
+from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.progress import LADDER, RUNGS, Result, new_trigger, read_lines
+from console.recovery.rollback.sealed_plan import EngineAddress
+from console.recovery.rollback.stages import drain, stop
+from console.runtime.engine_api import RawEngine
+from console.runtime.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
@@ -111,7 +112,7 @@ def test_no_fence_when_the_runner_asks(stage: Stage) -> None:
 def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ram, "is_scarce", lambda: True)
+    monkeypatch.setattr(drain, "is_scarce", lambda: True)
     stage.seal(grace_s=250.0)  # more than a test may take
     candidate = stage.up("trap '' TERM; echo up; while :; do sleep 600; done")
     stage.record("process", "candidate", candidate)
@@ -264,8 +265,8 @@ def test_full_disk_costs_the_lines_only(stage: Stage) -> None:
 def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladder, "ENGINE_WORD_S", 0.2)
-    monkeypatch.setattr(ladder, "RawEngine", lambda path: RawEngine(path, 1.2))
+    monkeypatch.setattr(procedure, "ENGINE_WORD_S", 0.2)
+    monkeypatch.setattr(procedure, "RawEngine", lambda path: RawEngine(path, 1.2))
     path = str(stage.root / "hung.sock")
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.bind(path)

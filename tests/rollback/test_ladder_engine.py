@@ -15,17 +15,13 @@ from typing import Any
 
 import pytest
 
-from console.rollback import live, observe, ready, script, start, warm
-from console.rollback import plan as sealed
-from console.rollback.live import Live
-from console.rollback.plan import Baseline, Candidate, EngineAddress, SealedPlan
-from console.rollback.report import LADDER, Follower, Line, size_of
-from console.services.engine import (
-    COMPOSE_PROJECT,
-    COMPOSE_SERVICE,
-    NoSuchContainer,
-    RawEngine,
-)
+from console.recovery.rollback import live, observe, script, standby
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.live import Live
+from console.recovery.rollback.progress import LADDER, Follower, Line, size_of
+from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
+from console.recovery.rollback.stages import start, verify
+from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, NoSuchContainer, RawEngine
 from tests.ports import free_port
 from tests.rollback.conftest import Climbs, standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
@@ -332,7 +328,7 @@ def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:
 def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds the baseline's port: the engine's own words, no loop, exit 7."""
     monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.1)
-    monkeypatch.setattr(ready, "FAILED_S", 1.0)
+    monkeypatch.setattr(verify, "FAILED_S", 1.0)
     port = int(yard.plan.baseline.url.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         result = yard.climb()
@@ -361,11 +357,11 @@ def test_script_restores_with_the_docker_command(yard: Yard) -> None:
 def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     directory, candidate = yard.plan.rollback_dir, yard.candidate()
     follower = Follower(directory / LADDER, size_of(directory / LADDER), yard.lines.append)
-    argv = [sys.executable, "-m", "console.rollback.warm", str(directory)]
+    argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(directory)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as child:
         try:
-            until(lambda: warm.is_warm(directory), "the ladder is warm")
-            assert warm.trigger(directory)
+            until(lambda: standby.is_warm(directory), "the ladder is warm")
+            assert standby.trigger(directory)
             until(lambda: follower.poll() is not None, "the ladder is done")
         finally:
             child.kill()

@@ -13,19 +13,20 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock, SystemClock
-from console.errors import EngineError
-from console.rollback import live, lock, ram, stop
-from console.rollback.ladder import Ladder
-from console.rollback.plan import EngineAddress
-from console.rollback.report import LADDER, Report, new_trigger
-from console.rollback.scene import Scene, together
-from console.rollback.start import Baseline
-from console.run.directory import RunDir
-from console.run.liveness import ladder_busy
-from console.services import bounded, process
-from console.services.base import is_of_another, role_label
-from console.services.process_spec import ProcessSpec
+from console.common.clock import FakeClock, SystemClock
+from console.common.errors import EngineError
+from console.host import bounded, process
+from console.host.process_spec import ProcessSpec
+from console.journal.liveness import ladder_busy
+from console.journal.run_dir import RunDir
+from console.recovery.rollback import live, lock
+from console.recovery.rollback.context import Scene, together
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.progress import LADDER, Report, new_trigger
+from console.recovery.rollback.sealed_plan import EngineAddress
+from console.recovery.rollback.stages import drain, stop
+from console.recovery.rollback.stages.start import Baseline
+from console.runtime.spec import is_of_another, role_label
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until
@@ -221,10 +222,10 @@ def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
 def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = scene_of(stage)
     scene.available, scene.held = 10 << 30, 300 << 30
-    monkeypatch.setattr(ram, "available_now", lambda: 100 << 30)
-    assert "179.8 GiB of the 300.0 GiB that was held is not back" in ram.lacking(scene)
-    monkeypatch.setattr(ram, "available_now", lambda: 290 << 30)
-    assert ram.lacking(scene) == ""
+    monkeypatch.setattr(drain, "available_now", lambda: 100 << 30)
+    assert "179.8 GiB of the 300.0 GiB that was held is not back" in drain.lacking(scene)
+    monkeypatch.setattr(drain, "available_now", lambda: 290 << 30)
+    assert drain.lacking(scene) == ""
 
 
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

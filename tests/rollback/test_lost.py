@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from console.command import rollback as after
-from console.errors import ConsoleError, Exit
-from console.rollback import plan as sealed
-from console.rollback import pointer
-from console.rollback.command import rollback
-from console.rollback.plan import SealedPlan
-from console.services import process
+from console.common.errors import ConsoleError, Exit
+from console.frontends.cli import rollback as after
+from console.host import process
+from console.recovery.rollback import records
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.command import rollback
+from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import Stage, standin
 
 Restore = Callable[[], None]
@@ -115,7 +115,7 @@ def test_output_that_is_closed(stage: Stage) -> None:
 def test_nothing_points_at_a_lost_run_once_the_baseline_serves(stage: Stage, serving: bool) -> None:
     stage.point()
     after._put_away(True)
-    assert len(pointer.find_all()) == 1, "its directory is there: its closer ends it"
+    assert len(records.find_all()) == 1, "its directory is there: its closer ends it"
     lose(stage, "run")
     after._put_away(serving)
-    assert len(pointer.find_all()) == (not serving)
+    assert len(records.find_all()) == (not serving)

@@ -14,14 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.errors import InvalidFile
-from console.rollback import live
-from console.rollback import plan as sealed
-from console.rollback.live import Live
-from console.rollback.plan import Baseline, Candidate, EngineAddress, Proof, SealedPlan
-from console.services import process
-from console.services.base import Handle
-from console.services.process_spec import ProcessSpec
+from console.common.errors import InvalidFile
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import live
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.live import Live
+from console.recovery.rollback.sealed_plan import (
+    Baseline,
+    Candidate,
+    EngineAddress,
+    Proof,
+    SealedPlan,
+)
+from console.runtime.spec import Handle
 
 FULL = SealedPlan(
     run_id="r1",

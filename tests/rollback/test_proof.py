@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback.ladder import Ladder
-from console.rollback.proof import (
+from console.host import process
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.proof import (
     Served,
     instead_of_baseline,
     last,
@@ -16,8 +17,7 @@ from console.rollback.proof import (
     remember,
     still_degraded,
 )
-from console.services import process
-from console.services.probe import Health, health
+from console.runtime.probe import Health, health
 from tests.rollback.conftest import Stage
 from tests.waiting import until
 

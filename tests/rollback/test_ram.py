@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.rollback import ram, stop
-from console.rollback.report import Report, Trigger
-from console.rollback.scene import Scene
+from console.common.clock import FakeClock
+from console.recovery.rollback.context import Scene
+from console.recovery.rollback.progress import Report, Trigger
+from console.recovery.rollback.stages import drain, stop
 from tests.rollback.conftest import Stage
 
 GIB, MIB = 1 << 30, 1 << 20
-PAUSE = ram.PAUSE_S
+PAUSE = drain.PAUSE_S
 
 
 class Rung:
@@ -38,7 +38,7 @@ class Rung:
     def wait(self, figures: Iterable[int | None], scene: Scene | None = None) -> tuple[str, float]:
         """How it ends, and how long it waited; the last figure stays."""
         left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
-        self.patch.setattr(ram, "available", lambda descriptor: next(left))
+        self.patch.setattr(drain, "available", lambda descriptor: next(left))
         stop.memory(scene or self.scene())
         return self.stage.lines[-1]["state"], sum(self.clock.slept) - slept
 
@@ -70,7 +70,7 @@ RISING = [2 * GIB + step * 1200 * MIB for step in range(256)]
         ("command-1", 0, [], "skipped", 0, 0),
         ("runner-1", 1, [20 * GIB, 20 * GIB + 8 * MIB], "ok", 0, 0.005),
         ("sentinel-1", 0, [*RISING, RISING[-1] + 10 * MIB], "ok", 255.9 * PAUSE, 256.1 * PAUSE),
-        ("sentinel-1", 0, range(GIB, 4000 * GIB, GIB), "ok", ram.WAIT_S, ram.WAIT_S + 1),
+        ("sentinel-1", 0, range(GIB, 4000 * GIB, GIB), "ok", drain.WAIT_S, drain.WAIT_S + 1),
     ],
     ids=["nothing stopped", "held up for 5 ms", "until it rises no more", "never for ever"],
 )
@@ -89,7 +89,7 @@ def test_how_long_it_is_waited_for(
 def test_the_look_itself() -> None:
     descriptor = os.open("/proc/meminfo", os.O_RDONLY)
     try:
-        known = ram.available(descriptor)
+        known = drain.available(descriptor)
     finally:
         os.close(descriptor)
     assert known is not None
@@ -109,7 +109,7 @@ def test_the_look_itself() -> None:
 def test_what_is_scarce(tmp_path: Path, text: str | None, scarce: bool) -> None:
     if text is not None:
         (tmp_path / "meminfo").write_text(text)
-    assert ram.is_scarce(str(tmp_path / "meminfo")) is scarce
+    assert drain.is_scarce(str(tmp_path / "meminfo")) is scarce
 
 
 def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
@@ -138,7 +138,7 @@ def test_what_did_not_come_back_is_said_and_holds_nobody_up_for_long(
     assert state == ("failed" if short else "ok")
     assert short in rung.stage.lines[-1]["detail"]
     assert bool(scene.failures) == bool(short)
-    assert slept < ram.LATE_S + 1
+    assert slept < drain.LATE_S + 1
 
 
 def test_what_comes_late_is_waited_for(rung: Rung) -> None:

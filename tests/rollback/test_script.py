@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback import live, script
-from console.rollback.plan import EngineAddress
-from console.rollback.shell import BODY
-from console.services import process
-from console.services.base import OWNER_LABEL, role_label
-from console.services.probe import Health, health
-from console.services.process_spec import ProcessSpec
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import live, script
+from console.recovery.rollback.script_template import BODY
+from console.recovery.rollback.sealed_plan import EngineAddress
+from console.runtime.probe import Health, health
+from console.runtime.spec import OWNER_LABEL, role_label
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
 from tests.testbed.plugin import lacking

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.errors import HostBusy
-from console.rollback import pointer
-from console.run import lock
-from console.services import listener, process, relay
-from console.services.process_spec import COOKIE, ProcessSpec
+from console.common import paths
+from console.common.errors import HostBusy
+from console.host import ports, process
+from console.host.process_spec import COOKIE, ProcessSpec
+from console.journal import lock
+from console.recovery.rollback import records
+from console.runtime import proxy
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, standin
 from tests.waiting import until
@@ -83,9 +84,9 @@ def test_what_is_planted_holds_no_run_up(stage: Stage, sticky: Path, thing: str)
     with pytest.raises(HostBusy):
         lock.HostLock()
     stage.point()
-    assert [one.run_id for one in pointer.find_all()] == [stage.plan.run_id]
-    pointer.clear(stage.plan.run_id)
-    assert pointer.find_all() == []
+    assert [one.run_id for one in records.find_all()] == [stage.plan.run_id]
+    records.clear(stage.plan.run_id)
+    assert records.find_all() == []
     held.release()
     assert lock.is_free()
     assert not (stage.root / "victim").exists()
@@ -118,14 +119,14 @@ def test_a_command_line_of_another_user_is_no_relay(
     """Unless that user really has the port; and what its environment says is not believed."""
     port = free_port()
     url = f"http://localhost:{port}"
-    words = ("-m", relay.MODULE, f"127.0.0.1:{port}", "127.0.0.1:9", "cand")
+    words = ("-m", proxy.MODULE, f"127.0.0.1:{port}", "127.0.0.1:9", "cand")
     pid, _ = stranger("-", *words[1:])
-    assert relay.at(url) is None
-    assert pid in {one.pid for one in relay.every()}
+    assert proxy.at(url) is None
+    assert pid in {one.pid for one in proxy.every()}
     with socket.create_server(("127.0.0.2", port)):
-        assert relay.at(url) is None
+        assert proxy.at(url) is None
     pid, _ = stranger(port, *words[1:], cookie="../../evil")
-    found = relay.at(url)
+    found = proxy.at(url)
     assert found is not None
     assert (found.uid, found.run) == (NOBODY, "")
     assert COOKIE in Path(f"/proc/{pid}/environ").read_text()
@@ -146,7 +147,7 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     port = int(stage.plan.baseline.url.rpartition(":")[2])
     words = ("-S", "-c", SERVER, str(STANDIN.parent), str(port))
     stage.spawn([sys.executable, *words], cookie="theirs")
-    until(lambda: listener.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
+    until(lambda: ports.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
     stage.base(process=ProcessSpec(("sleep", "600")))
     assert not stage.climb().serving, stage.lines
     assert run_script(stage).returncode == 7
@@ -160,7 +161,7 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(sta
     stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0)
     stage.start_baseline()
     stage.spawn(list(standin(port).argv), cookie="other")
-    until(lambda: listener.listener(stage.plan.baseline.url), "it listens")
+    until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
     assert not stage.climb().serving, stage.lines
     assert run_script(stage).returncode == 7
 
@@ -172,7 +173,7 @@ def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(
     words = " ".join(standin(port).argv)
     stage.base(process=ProcessSpec(("sh", "-c", f"setsid {words} & exec sleep 600")))
     restore()
-    who = listener.listener(stage.plan.baseline.url)
+    who = ports.listener(stage.plan.baseline.url)
     assert who is not None
     start = process.start_time(who.pid)
     assert start is not None
@@ -190,7 +191,7 @@ def test_whose_socket_answers(tmp_path: Path) -> None:
             mine = [one.split() for one in doors if (len(one.split()[0]) > 8) is long]
             text = "".join(rows.format(at, uid, n) for n, (at, uid) in enumerate(mine))
             (net / name).write_text("head\n" + text)
-        return listener.owners(f"http://{host}:8080", tmp_path)
+        return ports.owners(f"http://{host}:8080", tmp_path)
 
     exact, anywhere = "0100007F 7", "00000000 8"
     anywhere6, loop6 = f"{'0' * 32} 9", f"{'0' * 24}01000000 6"
@@ -206,13 +207,13 @@ def test_a_relay_at_another_address_is_left_alone(
     stage: Stage, restore: Callable[[], None]
 ) -> None:
     """On the same port, for clients of another site; ours is on every address."""
-    port = relay.port_of(stage.plan.baseline.url)
-    argv = (sys.executable, "-S", "-c", "import time; time.sleep(600)", relay.MODULE)
+    port = proxy.port_of(stage.plan.baseline.url)
+    argv = (sys.executable, "-S", "-c", "import time; time.sleep(600)", proxy.MODULE)
     far, near, wide = (
         stage.spawn([*argv, f"{host}:{port}", "127.0.0.1:9", "cand"], cookie="other")
         for host in ("192.168.1.5", "127.0.0.1", "0.0.0.0")
     )
-    until(lambda: {far[0], near[0], wide[0]} <= {one.pid for one in relay.every()}, "they are up")
-    assert {one.pid for one in relay.all_at(stage.plan.baseline.url)} == {near[0], wide[0]}
+    until(lambda: {far[0], near[0], wide[0]} <= {one.pid for one in proxy.every()}, "they are up")
+    assert {one.pid for one in proxy.all_at(stage.plan.baseline.url)} == {near[0], wide[0]}
     restore()
     assert [process.alive(*one) for one in (far, near, wide)] == [True, False, False]

@@ -14,11 +14,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from console.clock import SystemClock
-from console.rollback import ladder, live, warm
-from console.rollback.command import rollback
-from console.rollback.report import LADDER, Line, read_lines, who_asked
-from console.services import probe, process, relay
+from console.common.clock import SystemClock
+from console.host import process
+from console.recovery.rollback import live, standby
+from console.recovery.rollback import procedure as ladder
+from console.recovery.rollback.command import rollback
+from console.recovery.rollback.progress import LADDER, Line, read_lines, who_asked
+from console.runtime import probe, proxy
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, kill_now, standin
 from tests.waiting import until
@@ -32,13 +34,18 @@ def start_warm(stage: Stage) -> Iterator[Warm]:
 
     def go() -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
-            [sys.executable, "-m", "console.rollback.warm", str(stage.plan.rollback_dir)],
+            [
+                sys.executable,
+                "-m",
+                "console.recovery.rollback.standby",
+                str(stage.plan.rollback_dir),
+            ],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             env={**os.environ, "OMNI_RUN": stage.plan.run_id},
         )
         begun.append(child)
-        until(lambda: warm.is_warm(stage.plan.rollback_dir), "the ladder is warm")
+        until(lambda: standby.is_warm(stage.plan.rollback_dir), "the ladder is warm")
         return child
 
     yield go
@@ -68,14 +75,14 @@ def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: 
     assert said["pid"] == child.pid
     assert said["memory"]
     assert said["oom_score_adj"].split(":")[0] == score(child.pid)
-    assert warm.trigger(directory)
+    assert standby.trigger(directory)
     assert done(stage)[-1]["serving"] is True
     assert not process.alive(*runner)
     assert child.poll() is None, "it stays warm"
     running = stage.baseline_process()
     assert running is not None
     assert score(running[0]) == score(os.getpid())
-    assert warm.trigger(directory)
+    assert standby.trigger(directory)
     assert done(stage, 2)[-1]["nothing_to_do"] is True, "a second press"
 
 
@@ -86,17 +93,17 @@ def score(pid: int) -> str:
 def test_asked_by_the_runner_fences_nobody(stage: Stage, start_warm: Warm) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     start_warm()
-    assert warm.trigger(stage.plan.rollback_dir, warm.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True
     assert process.alive(*runner)
 
 
 def test_quit(stage: Stage, start_warm: Warm) -> None:
     child = start_warm()
-    assert warm.trigger(stage.plan.rollback_dir, warm.QUIT)
+    assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
     assert child.wait(60) == 0
-    assert not warm.is_warm(stage.plan.rollback_dir)
-    assert not warm.trigger(stage.plan.rollback_dir)
+    assert not standby.is_warm(stage.plan.rollback_dir)
+    assert not standby.trigger(stage.plan.rollback_dir)
 
 
 def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
@@ -104,19 +111,19 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
 ) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child = start_warm()
-    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
-    assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
+    assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
+    assert standby.trigger(stage.plan.rollback_dir, standby.EMERGENCY)
     assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
     assert child.poll() is None
     assert not process.alive(*runner)
-    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
+    assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert child.wait(60) == 0
 
 
 def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: Warm) -> None:
     child = start_warm()
-    assert warm.trigger(stage.plan.rollback_dir, warm.LEAVE)
-    assert warm.trigger(stage.plan.rollback_dir, warm.EMERGENCY)
+    assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
+    assert standby.trigger(stage.plan.rollback_dir, standby.EMERGENCY)
     assert done(stage)[-1]["serving"] is True
     assert child.poll() is None
 
@@ -137,7 +144,7 @@ def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int
     """How often a ladder that nobody speaks to looked until it left; `look` is called before each,
     with its number."""
     looks: list[float] = []
-    waiting = warm.Warm(stage.plan.rollback_dir)
+    waiting = standby.Warm(stage.plan.rollback_dir)
     waiting.clock = later = Later()
 
     def silence(
@@ -149,7 +156,7 @@ def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int
         look(len(looks))
         return [], [], []
 
-    monkeypatch.setattr(warm, "select", SimpleNamespace(select=silence))
+    monkeypatch.setattr(standby, "select", SimpleNamespace(select=silence))
     monkeypatch.setattr(waiting, "_drain", lambda: b"")  # there is no FIFO
     waiting.run()
     return len(looks)
@@ -179,7 +186,7 @@ def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
 ) -> None:
     url, port = stage.plan.baseline.url, free_port()
     stage.spawn(list(standin(port).argv))
-    door = stage.spawn(list(relay.argv(relay.address(url), f"127.0.0.1:{port}", "cand")))
+    door = stage.spawn(list(proxy.argv(proxy.address(url), f"127.0.0.1:{port}", "cand")))
     until(lambda: probe.health(url)[0] is probe.Health.SERVING, "it serves")
 
     def look(number: int) -> None:
@@ -194,7 +201,7 @@ def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
 def test_the_lease_counts_with_runner_and_sentinel_dead(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.seal(lease_s=2.5 * warm.LOOK_S)
+    stage.seal(lease_s=2.5 * standby.LOOK_S)
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     climbed: list[int] = []
 
@@ -216,7 +223,7 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
 def test_the_lease_counts_again_after_a_restore_of_this_run(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, earlier: str
 ) -> None:
-    stage.seal(lease_s=2.5 * warm.LOOK_S)
+    stage.seal(lease_s=2.5 * standby.LOOK_S)
     (stage.plan.rollback_dir / LADDER).write_text(earlier)
     in_silence(stage, monkeypatch, lambda number: None)
     assert done(stage)[-1]["trigger"].split("-")[0] == "lease"
@@ -224,7 +231,7 @@ def test_the_lease_counts_again_after_a_restore_of_this_run(
 
 @pytest.mark.parametrize("why", ["no lease", "it was climbed meanwhile", "a sentinel lives"])
 def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * warm.LOOK_S)
+    stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * standby.LOOK_S)
     ladder, sentinel = stage.plan.rollback_dir / LADDER, stage.sleeper()
     if why == "a sentinel lives":
         stage.record("sentinel", "sentinel", sentinel)
@@ -245,8 +252,8 @@ def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: st
 def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:
     child = start_warm()
     os.kill(child.pid, signal.SIGSTOP)
-    assert warm.trigger(stage.plan.rollback_dir, warm.ASKED)
-    assert warm.trigger(stage.plan.rollback_dir, warm.QUIT)
+    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
     os.kill(child.pid, signal.SIGCONT)
     assert child.wait(60) == 0
     assert done(stage)[-1]["serving"] is True
@@ -273,19 +280,19 @@ def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
 
 def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
     directory = stage.plan.rollback_dir
-    assert not warm.trigger(directory)
+    assert not standby.trigger(directory)
     os.mkfifo(directory / "trigger")
-    assert not warm.trigger(directory)
+    assert not standby.trigger(directory)
     os.unlink(directory / "trigger")
     (directory / "trigger").write_text("")
-    assert not warm.trigger(directory)
+    assert not standby.trigger(directory)
     assert (directory / "trigger").read_text() == ""
 
 
 def test_plan_is_read_again_when_it_changed(stage: Stage, start_warm: Warm) -> None:
     start_warm()
     stage.base(reference_tok_s=500.0)
-    assert warm.trigger(stage.plan.rollback_dir)
+    assert standby.trigger(stage.plan.rollback_dir)
     assert done(stage)[-1]["degraded"] is True
 
 
@@ -298,7 +305,7 @@ def test_plan_in_memory_serves_when_the_file_is_gone(
     path.unlink()
     if text is not None:
         path.write_text(text)
-    assert warm.trigger(stage.plan.rollback_dir)
+    assert standby.trigger(stage.plan.rollback_dir)
     assert done(stage)[-1]["serving"] is True
     stage.seal()
 
@@ -311,7 +318,7 @@ def test_command_goes_through_the_warm_ladder_or_helps_itself(
     if stuck:
         os.kill(child.pid, signal.SIGSTOP)
     else:
-        monkeypatch.setattr("console.rollback.command.WARM_WORD_S", 60.0)
+        monkeypatch.setattr("console.recovery.rollback.command.WARM_WORD_S", 60.0)
     stage.point(alive=True, started_at=SystemClock().now())
     assert rollback(None, False, stage.lines.append).serving
     assert stage.lines[-1]["rung"] == "done"
@@ -321,7 +328,7 @@ def test_command_goes_through_the_warm_ladder_or_helps_itself(
 
 
 def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
-    argv = [sys.executable, "-m", "console.rollback.warm", str(stage.root / "none")]
+    argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(stage.root / "none")]
     done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr

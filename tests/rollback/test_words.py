@@ -13,16 +13,17 @@ from types import SimpleNamespace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.clock import FakeClock
-from console.errors import EngineTimeout, Exit, InvalidFile
-from console.rollback import manual, observe, ram, ready, script, vram
-from console.rollback.finder import _belongs
-from console.rollback.ladder import Ladder
-from console.rollback.plan import EngineAddress, SealedPlan
-from console.rollback.report import Result, Trigger
-from console.rollback.scene import away
-from console.services.probe import Health
-from console.services.process_spec import ProcessSpec
+from console.common.clock import FakeClock
+from console.common.errors import EngineTimeout, Exit, InvalidFile
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import manual, observe, script
+from console.recovery.rollback.context import away
+from console.recovery.rollback.finder import _belongs
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.progress import Result, Trigger
+from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
+from console.recovery.rollback.stages import drain, verify, vram
+from console.runtime.probe import Health
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
 from tests.rollback.test_ram import Rung, rung
@@ -49,9 +50,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
             return left.pop(0) if len(left) > 1 else left[0]
 
         monkeypatch.setattr(observe, "health", health)
-        monkeypatch.setattr(ready, "health", health)
-        monkeypatch.setattr(ready, "complete", lambda *_, **__: completes)
-        monkeypatch.setattr(ready, "busy", lambda *_, **__: busy)
+        monkeypatch.setattr(verify, "health", health)
+        monkeypatch.setattr(verify, "complete", lambda *_, **__: completes)
+        monkeypatch.setattr(verify, "busy", lambda *_, **__: busy)
 
     return use
 
@@ -130,7 +131,7 @@ def test_candidates_that_end(
     answers(REFUSES, SERVES)
     found = {}
     for name, scarce in (("in time", False), ("at once", True)):
-        monkeypatch.setattr(ram, "is_scarce", lambda scarce=scarce: scarce)
+        monkeypatch.setattr(drain, "is_scarce", lambda scarce=scarce: scarce)
         stage.record("process", "cand", stage.sleeper("no"))
         climb(stage, grace_s=600.0)
         found[name] = [steady(stage, one) for one in told(stage) if one.startswith("stop")]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.document.reader import parse
-from console.gguf.write import probe
-from console.services import relay
-from console.viewer.site import shipped
+from console.common import paths
+from console.config.locate import shipped
+from console.config.yaml import parse
+from console.models.gguf.write import probe
+from console.runtime import proxy
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World
 from tests.testbed import hub_shapes
@@ -85,15 +85,15 @@ def closed(world: World) -> None:
 
 def is_back(world: World) -> None:
     """The baseline itself answers on the production port, and nothing else is up."""
-    assert relay.at(world.base_url) is None
+    assert proxy.at(world.base_url) is None
     assert world.serves()
     assert world.baseline() is not None
     assert not world.listens(world.cand_url)
 
 
-def is_cut_over(world: World) -> relay.Relay:
+def is_cut_over(world: World) -> proxy.Relay:
     """Clients on the production port are served, and not by the baseline."""
-    found = relay.at(world.base_url)
+    found = proxy.at(world.base_url)
     assert found is not None
     assert (found.service, found.run) == ("cand", world.run.id)
     assert world.serves()
@@ -101,7 +101,7 @@ def is_cut_over(world: World) -> relay.Relay:
     return found
 
 
-def stay(world: World) -> relay.Relay:
+def stay(world: World) -> proxy.Relay:
     """A run that ended with its candidate on the production port."""
     done = world.go(world.write("stay.yaml", book(UP, STAY)))
     assert (done.code, done.json["state"]) == (0, "succeeded"), done

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from console.errors import ConsoleError, ControlError
+from console.common.errors import ConsoleError, ControlError
+from console.common.logs.last_lines import read_last
+from console.host import process
+from console.journal.liveness import runner_alive
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView, StepView, fold
 from console.journal.store import Event, Reader
-from console.rollback import live
-from console.run import control
-from console.run.directory import RunDir
-from console.run.liveness import runner_alive
-from console.run.view import RunView, StepView, fold
-from console.services import process
-from console.services.logfile import read_last
-from console.services.probe import ProbeError, complete, fetch
+from console.recovery.rollback import live
+from console.runner import control
+from console.runtime.probe import ProbeError, complete, fetch
 from tests.ports import free_port
 from tests.waiting import LIMIT_S, until
 

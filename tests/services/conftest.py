@@ -9,9 +9,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from console.services import docker_client
-from console.services import exec as exec_module
-from console.services.docker_client import connect
+from console.runtime.docker import client as docker_client
+from console.runtime.docker import exec as exec_module
+from console.runtime.docker.client import connect
 from tests.services.containers import ENGINES, Place, Recorder
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.engine import Engine

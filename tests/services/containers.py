@@ -14,9 +14,9 @@ from typing import Any
 import docker
 import pytest
 
-from console.services.base import ContainerSpec, Handle, Launch, Ready, ServiceSpec
-from console.services.container import ContainerDriver
-from console.services.docker_client import inspect
+from console.runtime.docker.client import inspect
+from console.runtime.docker.container import ContainerDriver
+from console.runtime.spec import ContainerSpec, Handle, Launch, Ready, ServiceSpec
 from tests.services.serving import serving, unix_listener
 from tests.testbed.kinds import OTHERS, USUAL
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from console.services import process
+from console.host import process
 from tests.services.made_job import Job
 
 IMAGE, IMAGE_ID = "made/busy:1", "sha256:" + "1" * 64

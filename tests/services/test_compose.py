@@ -12,9 +12,18 @@ from typing import Any
 
 import pytest
 
-from console.errors import EngineError, ServiceError
-from console.services import compose_command
-from console.services.base import (
+from console.common.errors import EngineError, ServiceError
+from console.host.process_spec import COOKIE
+from console.runtime.docker import compose_cli
+from console.runtime.docker.compose import (
+    PROJECT,
+    SERVICE,
+    ComposeDriver,
+    resolve_container,
+    up_argv,
+)
+from console.runtime.docker.names import labels_of
+from console.runtime.spec import (
     OWNER_LABEL,
     ROLE_LABEL,
     RUN_LABEL,
@@ -22,9 +31,6 @@ from console.services.base import (
     ComposeSpec,
     Handle,
 )
-from console.services.compose import PROJECT, SERVICE, ComposeDriver, resolve_container, up_argv
-from console.services.names import labels_of
-from console.services.process_spec import COOKIE
 from tests.services.containers import (
     Place,
     also_real,
@@ -108,7 +114,7 @@ def stack(
 ) -> Iterator[Stack]:
     if request.node.callspec.params["client"] == "made":
         run = MadeCompose(request.getfixturevalue("made"))
-        monkeypatch.setattr(compose_command, "_run", run)
+        monkeypatch.setattr(compose_cli, "_run", run)
         yield Stack(place, {})
         return
     docker_env = request.getfixturevalue("docker_env")
@@ -303,13 +309,13 @@ def test_compose_carries_the_cookie_of_the_run(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
-    real = compose_command._run
+    real = compose_cli._run
 
     def spy(argv: Any, env: Any, what: str, seconds: float) -> tuple[int, bytes, bytes]:
         seen.extend([env.get(COOKIE)] if "up" in argv else [])
         return real(argv, env, what, seconds)
 
-    monkeypatch.setattr(compose_command, "_run", spy)
+    monkeypatch.setattr(compose_cli, "_run", spy)
     stack.start()
     assert seen == [stack.place.launch.run_id] * 2
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import EngineTimeout
-from console.services import process
-from console.services.compose_command import compose
-from console.services.engine_state import silent
+from console.common.errors import EngineTimeout
+from console.host import process
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.engine_state import silent
 from tests.waiting import until
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import ServiceError
-from console.services.base import ComposeSpec
-from console.services.compose import Resolved, _object, override_of
-from console.services.container import LOGGING
-from console.services.limits import PIDS
-from console.services.process_spec import COOKIE
+from console.common.errors import ServiceError
+from console.host.process_spec import COOKIE
+from console.runtime.docker.compose import Resolved, _object, override_of
+from console.runtime.docker.container import LOGGING
+from console.runtime.resource_limits import PIDS
+from console.runtime.spec import ComposeSpec
 
 
 def test_restart_policy_of_deploy_is_overruled() -> None:

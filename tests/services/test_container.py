@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.errors import EngineError, ServiceError
-from console.services.base import (
+from console.common.clock import FakeClock
+from console.common.errors import EngineError, ServiceError
+from console.host.process_spec import COOKIE
+from console.host.resident import KILL_WAIT_S
+from console.runtime.docker.client import connect
+from console.runtime.docker.container import ContainerDriver
+from console.runtime.docker.names import labels_of
+from console.runtime.spec import (
     OWNER_LABEL,
     ROLE_LABEL,
     RUN_LABEL,
@@ -21,11 +26,6 @@ from console.services.base import (
     Mount,
     Status,
 )
-from console.services.container import ContainerDriver
-from console.services.docker_client import connect
-from console.services.names import labels_of
-from console.services.process_spec import COOKIE
-from console.services.resident import KILL_WAIT_S
 from tests.ports import free_port
 from tests.services.containers import (
     FOREVER,
@@ -279,7 +279,7 @@ def test_an_engine_that_refuses_the_oom_score(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal is real: the kernel's range ends at 1000, and so does the engine's."""
-    monkeypatch.setattr("console.services.container.OOM_SCORE", 5000)
+    monkeypatch.setattr("console.runtime.docker.container.OOM_SCORE", 5000)
     driver = place.driver(unique("score"), busy(place.image))
     handle = driver.start(place.launch)
     assert driver.status(handle).alive

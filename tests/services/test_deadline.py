@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import EngineError, EngineTimeout
-from console.services import docker_client
-from console.services.deadline import within
-from console.services.docker_client import NotFound, ask, connect, engine_socket, inspect
+from console.common.errors import EngineError, EngineTimeout
+from console.host.deadline import within
+from console.runtime.docker import client as docker_client
+from console.runtime.docker.client import NotFound, ask, connect, engine_socket, inspect
 from tests.services.containers import fake_daemon
 from tests.services.serving import in_child
 from tests.testbed.engine import Engine

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import EngineError, EngineTimeout
-from console.services.engine import EngineRefused, NoSuchContainer, RawEngine, socket_path
+from console.common.errors import EngineError, EngineTimeout
+from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine, socket_path
 from tests.services.serving import in_child, serving, unix_listener
 
 Answer = Callable[[socket.socket, str], None]

@@ -14,15 +14,15 @@ from typing import Any
 import docker
 import pytest
 
-from console.errors import EngineError, ServiceError
-from console.services import exec as exec_module
-from console.services.base import ROLE_LABEL, RUN_LABEL, Mount
-from console.services.container import unix_host
-from console.services.deadline import Cancelled
-from console.services.docker_client import connect
-from console.services.exec import _Command, run_in, run_oneoff
-from console.services.names import labels_of
-from console.services.process_spec import COOKIE
+from console.common.errors import EngineError, ServiceError
+from console.host.deadline import Cancelled
+from console.host.process_spec import COOKIE
+from console.runtime.docker import exec as exec_module
+from console.runtime.docker.client import connect
+from console.runtime.docker.container import unix_host
+from console.runtime.docker.exec import _Command, run_in, run_oneoff
+from console.runtime.docker.names import labels_of
+from console.runtime.spec import ROLE_LABEL, RUN_LABEL, Mount
 from tests.services.containers import (
     FOREVER,
     Line,

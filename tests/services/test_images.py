@@ -5,8 +5,8 @@ from __future__ import annotations
 import docker
 import pytest
 
-from console.errors import ServiceError
-from console.services.images import image_info, require_image
+from console.common.errors import ServiceError
+from console.runtime.docker.images import image_info, require_image
 
 
 def test_a_local_image(client: docker.DockerClient, image: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.services.listener import listener
+from console.host.ports import listener
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console.errors import EngineTimeout
-from console.services import log_stream
-from console.services.log_stream import LogStream
+from console.common.errors import EngineTimeout
+from console.runtime.docker import log_stream
+from console.runtime.docker.log_stream import LogStream
 from tests.services.test_words import refusal
 
 DAY = "2026-11-22T"

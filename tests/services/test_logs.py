@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from console.services.base import ExistingContainer, Handle
-from console.services.container import ContainerDriver, unix_host
-from console.services.docker_client import connect
-from console.services.log_stream import _Position
-from console.services.logfile import read_last
-from console.services.logs import CappedFile, Tailer
+from console.common.logs.last_lines import read_last
+from console.runtime.docker.client import connect
+from console.runtime.docker.container import ContainerDriver, unix_host
+from console.runtime.docker.log_stream import _Position
+from console.runtime.service_logs import CappedFile, Tailer
+from console.runtime.spec import ExistingContainer, Handle
 from tests.services.containers import Line, Place, fake_daemon, on_every_engine, only_real, unique
 from tests.waiting import until
 

@@ -15,16 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from console.clock import FakeClock
-from console.services.listener import connected
-from console.services.probe import (
-    Health,
-    ProbeError,
-    busy,
-    complete,
-    fetch,
-    health,
-)
+from console.common.clock import FakeClock
+from console.host.ports import connected
+from console.runtime.probe import Health, ProbeError, busy, complete, fetch, health
 from tests.ports import free_port
 from tests.services.serving import serving
 
@@ -242,7 +235,7 @@ def test_busy_is_token_progress(looks: list[object], expected: bool) -> None:
 
 def test_import_pulls_in_no_third_party() -> None:
     code = (
-        "import sys, console.services.probe, console.services.engine, console.services.process;"
+        "import sys, console.runtime.probe, console.runtime.engine_api, console.host.process;"
         "bad = {'httpx', 'docker', 'pydantic', 'ruamel', 'psutil', 'textual', 'rich'};"
         "print(sorted(bad & set(sys.modules)))"
     )

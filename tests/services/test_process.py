@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock, SystemClock
-from console.errors import ServiceError
-from console.services import process
-from console.services.base import ExistingContainer, Handle, Launch, ServiceSpec
-from console.services.process_driver import ProcessDriver
-from console.services.process_spec import ProcessSpec
+from console.common.clock import FakeClock, SystemClock
+from console.common.errors import ServiceError
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.runtime.process_driver import ProcessDriver
+from console.runtime.spec import ExistingContainer, Handle, Launch, ServiceSpec
 from tests.waiting import until
 
 Start = Callable[..., tuple[int, int]]

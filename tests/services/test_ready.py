@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock, SystemClock
-from console.errors import EngineTimeout, ServiceError
-from console.services.base import Handle, Mount, Status
-from console.services.container import ContainerDriver
-from console.services.deadline import Cancelled
-from console.services.probe import Health
-from console.services.ready import wait_ready
+from console.common.clock import FakeClock, SystemClock
+from console.common.errors import EngineTimeout, ServiceError
+from console.host.deadline import Cancelled
+from console.runtime.docker.container import ContainerDriver
+from console.runtime.probe import Health
+from console.runtime.spec import Handle, Mount, Status
+from console.runtime.wait_ready import wait_ready
 from tests.ports import free_port
 from tests.services.containers import Place, busy, only_real, service, unique
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from console.services import listener, process, relay
+from console.host import ports as listener
+from console.host import process
+from console.runtime import proxy
 from tests.ports import free_port
 from tests.services.serving import serving
 from tests.waiting import until
@@ -42,7 +44,7 @@ def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen
     listen, to = (f"{HOST}:{port}" for port in ports)
     with (tmp_path / "log").open("wb") as log:
         child = subprocess.Popen(
-            relay.argv(listen, to, "cand"), stdout=log, stderr=log,
+            proxy.argv(listen, to, "cand"), stdout=log, stderr=log,
             env={**os.environ, "OMNI_RUN": "run-1"},
         )  # fmt: skip
     until(lambda: listener.listener(f"http://{listen}") or child.poll() is not None, "it listens")
@@ -141,21 +143,21 @@ def test_it_is_known_by_what_it_is(
     ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     url = f"http://localhost:{ports[0]}"
-    found = relay.at(url)
+    found = proxy.at(url)
     assert found is not None
     assert (found.pid, found.service, found.run, found.port) == (
         relayed.pid, "cand", "run-1", ports[0],
     )  # fmt: skip
-    assert relay.at(f"http://{HOST}:{ports[1]}") is None
-    assert relay.recorded(tmp_path, url) is None
+    assert proxy.at(f"http://{HOST}:{ports[1]}") is None
+    assert proxy.recorded(tmp_path, url) is None
     (tmp_path / "cutover.json").write_text(
         f'{{"pid": {found.pid}, "start": {found.start}, "boot_id": "{process.boot_id()}"}}'
     )
-    assert relay.recorded(tmp_path, url) == found
+    assert proxy.recorded(tmp_path, url) == found
     relayed.kill()
     relayed.wait()
-    assert relay.at(url) is None
-    assert relay.recorded(tmp_path, url) is None
+    assert proxy.at(url) is None
+    assert proxy.recorded(tmp_path, url) is None
 
 
 def test_where_it_listens_is_compared_and_not_the_port_alone() -> None:
@@ -167,18 +169,18 @@ def test_where_it_listens_is_compared_and_not_the_port_alone() -> None:
         ("localhost", far): False, (six, near): False, (far, "localhost"): False,
         ("workstation", far): True, (near, "workstation"): True,
     }  # fmt: skip
-    found = {pair: relay.is_at(f"{pair[0]}:80", f"http://{pair[1]}:80/v1") for pair in table}
+    found = {pair: proxy.is_at(f"{pair[0]}:80", f"http://{pair[1]}:80/v1") for pair in table}
     assert found == table
-    assert not relay.is_at(f"{near}:81", f"http://{near}:80")
+    assert not proxy.is_at(f"{near}:81", f"http://{near}:80")
 
 
 def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) -> None:
     child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep")
     talk = subprocess.Popen(
-        ["sh", "-c", "sleep 60; :", relay.MODULE, "not an address", "x"], start_new_session=True
+        ["sh", "-c", "sleep 60; :", proxy.MODULE, "not an address", "x"], start_new_session=True
     )
     try:
-        assert {one.pid for one in relay.every()} & {child.pid, talk.pid} == set()
+        assert {one.pid for one in proxy.every()} & {child.pid, talk.pid} == set()
     finally:
         child.kill()
         os.killpg(talk.pid, signal.SIGKILL)
@@ -191,7 +193,7 @@ def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_pa
     listen, to = (f"{HOST}:{port}" for port in ports)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with subprocess.Popen(
-        ["sh", "-c", 'ulimit -S -n 32; exec "$@"', "sh", *relay.argv(listen, to, "cand")],
+        ["sh", "-c", 'ulimit -S -n 32; exec "$@"', "sh", *proxy.argv(listen, to, "cand")],
         stdout=subprocess.DEVNULL,
     ) as child, server(ports[1], echo), contextlib.ExitStack() as open_ones:  # fmt: skip
         open_ones.callback(child.kill)
@@ -206,7 +208,7 @@ def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_pa
 def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path) -> None:
     with server(ports[0], echo):
         done = subprocess.run(
-            relay.argv(*(f"{HOST}:{port}" for port in ports), "cand"), capture_output=True,
+            proxy.argv(*(f"{HOST}:{port}" for port in ports), "cand"), capture_output=True,
             text=True, timeout=60, check=False,
         )  # fmt: skip
     assert done.returncode == 1

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from console.services import resident
-from console.services.resident import GIB, Resident
+from console.host import resident
+from console.host.resident import GIB, Resident
 from tests.waiting import until
 
 HOLD = "import sys; held = bytearray(64 << 20); print('up', flush=True); sys.stdin.read()"

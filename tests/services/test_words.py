@@ -14,20 +14,22 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.errors import ConsoleError, EngineTimeout
-from console.services import engine_state, limits, process
-from console.services import exec as exec_module
-from console.services.base import ComposeSpec, ContainerSpec, ExistingContainer, Mount, Status
-from console.services.compose import up_argv
-from console.services.compose_command import compose
-from console.services.container import ContainerDriver
-from console.services.docker_client import connect, translate
-from console.services.engine import RawEngine
-from console.services.engine_state import silent, status_of
-from console.services.exec import run_in, run_oneoff
-from console.services.names import move_aside
-from console.services.probe import Health, complete, health
-from console.services.process_spec import ProcessSpec
+from console.common.errors import ConsoleError, EngineTimeout
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.runtime import resource_limits
+from console.runtime.docker import engine_state
+from console.runtime.docker import exec as exec_module
+from console.runtime.docker.client import connect, translate
+from console.runtime.docker.compose import up_argv
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.container import ContainerDriver
+from console.runtime.docker.engine_state import silent, status_of
+from console.runtime.docker.exec import run_in, run_oneoff
+from console.runtime.docker.names import move_aside
+from console.runtime.engine_api import RawEngine
+from console.runtime.probe import Health, complete, health
+from console.runtime.spec import ComposeSpec, ContainerSpec, ExistingContainer, Mount, Status
 from tests.services.containers import FOREVER, Recorder, busy, service
 from tests.services.made_engine import IMAGE, MadeEngine
 from tests.services.test_probe import LOADING, answer, raw_server, reply, says
@@ -197,14 +199,18 @@ def test_who_outlives_a_kill(monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 def test_what_the_kernel_stops(
     monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    monkeypatch.setattr(limits, "total_memory", lambda: 24 * GIB)
+    monkeypatch.setattr(resource_limits, "total_memory", lambda: 24 * GIB)
     specs = (
         ContainerSpec("i", memory_bytes=2 * GIB, pids=99), ComposeSpec((Path("c.yaml"),), "s"),
         ComposeSpec((Path("c.yaml"),), "s", memory_bytes=GIB), ProcessSpec(("x",)),
         ExistingContainer("x"),
     )  # fmt: skip
-    found = [limits.containment(service("a", one)) for one in specs]
-    assert [*found, limits.memory_words(None), limits.memory_words(GIB)] == snapshot
+    found = [resource_limits.containment(service("a", one)) for one in specs]
+    assert [
+        *found,
+        resource_limits.memory_words(None),
+        resource_limits.memory_words(GIB),
+    ] == snapshot
 
 
 def test_processes_that_do_not_start(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from console.fit.machine import Card, Machine
-from console.guard.limits import Limit
-from console.site.guard import trouble
+from console.config.site.guard import trouble
+from console.host.capacity import Card, Machine
+from console.recovery.guard.limits import Limit
 from tests.site.test_load import BASELINE, load
 
 GIB = 1 << 30

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import Exit, InvalidFile
-from console.run.baseline import written
-from console.services.base import ComposeSpec, ExistingContainer, Mount
-from console.services.process_spec import ProcessSpec
-from console.site.load import find_site, load_site
-from console.site.model import Site
+from console.common.errors import Exit, InvalidFile
+from console.config.site.load import find_site, load_site
+from console.config.site.site import Site
+from console.host.process_spec import ProcessSpec
+from console.runner.prepare.baseline import written
+from console.runtime.spec import ComposeSpec, ExistingContainer, Mount
 
 HEAD = "schema: omni.site/v1\nname: ws\n"
 BASELINE = "baseline: {container: base, url: 'http://127.0.0.1:8000'}\n"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from console.gguf.types import BY_NUMBER, ValueType, row_bytes
-from console.gguf.write import Item, Planned, Typed, data_bytes, encode
+from console.models.gguf.types import BY_NUMBER, ValueType, row_bytes
+from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
 from tests.testbed.hub import File, Repo, files
 
 F32, Q5_0, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL = 0, 6, 11, 12, 13, 14, 20

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from console.services.process import alive, start_time
+from console.host.process import alive, start_time
 from tests.testbed import compose, debian
 from tests.testbed.cache import Unavailable, command, fingerprint, folder, locked
 from tests.testbed.engine import Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.demo.model import (
+from console.rehearsal.demo.model import (
     Tensor,
     Value,
     attention_share,
@@ -13,7 +13,7 @@ from console.demo.model import (
     write_gguf,
     write_llama,
 )
-from console.demo.tokenizer import tokenizer_metadata, vocabulary
+from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 
 BLOCKS, WIDTH, HEADS, FEED_FORWARD = 2, 64, 4, 128
 Q_RANK, KV_RANK = 48, 32

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from console.services import process
+from console.host import process
 from tests.testbed.cache import Unavailable
 
 LOGIN_S = 60.0

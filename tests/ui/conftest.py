@@ -13,8 +13,8 @@ import pytest
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 os.environ.setdefault("TEXTUAL_FPS", "60")
 
-from console.run.directory import RunDir
-from console.viewer.catalog import Entry
+from console.journal.run_dir import RunDir
+from console.runner.prepare.catalog import Entry
 from tests.ui import scene
 from tests.ui.opened import Asked, at_rest
 from tests.ui.place import Place, placed
@@ -50,7 +50,7 @@ def few_playbooks(monkeypatch: pytest.MonkeyPatch) -> None:
         Entry(Path(f"/x/{name}.yaml"), name, f"The {name}", source="shipped", problem=problem)
         for name, problem in (("demo", ""), ("trial", ""), ("broken", "line 14: no"))
     ]
-    monkeypatch.setattr("console.viewer.catalog.entries", lambda *_, **__: list(found))
+    monkeypatch.setattr("console.runner.prepare.catalog.entries", lambda *_, **__: list(found))
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from console.host import process
+from console.journal.run_dir import RunDir, RunMeta
+from console.journal.state import RunState
 from console.journal.store import Journal
-from console.rollback import live, pointer
-from console.rollback.wake import FIFO
-from console.run.control import Desk, Server
-from console.run.directory import RunDir, RunMeta
-from console.run.state import RunState
-from console.services import process
+from console.recovery.rollback import live, records
+from console.recovery.rollback.trigger import FIFO
+from console.runner.control import Desk, Server
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
 from tests.ui.hostile import Words
 from tests.ui.place import Place
@@ -154,8 +154,8 @@ class Standing:
             start = process.start_time(child.pid) or 0
             live.append(self.run.live, live.Live(kind, kind, child.pid, start))
         pid, start = self.sleepers[0].pid, process.start_time(self.sleepers[0].pid) or 0
-        pointer.write(
-            pointer.Pointer(
+        records.write(
+            records.Pointer(
                 self.run.id, str(self.run.path), words("pointer's user"), os.getuid(), pid, start,
                 started_at=time.time(),
             )

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.widgets import Footer
 
-from console.log.line import log_line
+from console.common.logs.line import log_line
 from tests.ui.opened import settled
 from widgets.log_pane import LogPane
 from widgets.log_prompt import Words

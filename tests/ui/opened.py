@@ -11,10 +11,10 @@ from typing import Any
 from textual._context import active_app
 from textual.pilot import Pilot
 
-from console.app import ConsoleApp
-from console.run.directory import RunDir
-from console.run.view import RunView
-from console.viewer.guard import GuardView
+from console.frontends.tui.app import ConsoleApp
+from console.journal.guard_status import GuardView
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
 from tests.ui import scene
 from tests.waiting import LIMIT_S, ran_out
 from widgets.options import KeyLine

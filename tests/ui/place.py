@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rollback.report import LADDER, read_lines
+from console.recovery.rollback.progress import LADDER, read_lines
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal

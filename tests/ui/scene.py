@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
-from console.guard.defaults import defaults
-from console.rollback.report import Result
-from console.run.directory import RunDir
-from console.run.state import RunState, StepState
-from console.run.view import RunView, StepView, Verdicts
-from console.services import process
-from console.viewer.baseline import BaselineView
-from console.viewer.guard import NOBODY, OK, GuardView, marks_of
-from console.viewer.logs import log_files
-from console.viewer.watch import Snapshot
+from console.frontends.tui.watch.baseline import BaselineView
+from console.frontends.tui.watch.run import Snapshot
+from console.host import process
+from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
+from console.journal.logs import log_files
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.state import RunState, StepState
+from console.recovery.guard.defaults import defaults
+from console.recovery.rollback.progress import Result
 from tests.viewer import guard_ring
 
 GIB = 2**30

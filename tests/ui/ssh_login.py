@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from console.services import process
+from console.host import process
 from tests.run.e2e.boxes import LABEL, Boxes, boxes
 from tests.run.e2e.world import COMMAND, World
 from tests.testbed.door import door

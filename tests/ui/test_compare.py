@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.run.directory import RunDir
+from console.journal.run_dir import RunDir
 from screens.compare import CompareScreen
 from screens.runs import RunsScreen
 from tests.run.unit import reported

@@ -11,9 +11,9 @@ from textual.command import CommandList
 from textual.events import Paste
 from textual.widgets import Input
 
-from console.rollback.report import Result
-from console.run.directory import RunDir
-from console.viewer import history
+from console.frontends.tui.watch import history
+from console.journal.run_dir import RunDir
+from console.recovery.rollback.progress import Result
 from screens.ask import AskScreen
 from screens.form import FormField, FormScreen
 from screens.operations import OperationsScreen

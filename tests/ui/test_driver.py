@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.text import clean_lines
+from console.common.text import clean_lines
 from tests.ui.place import ended, fresh_modes, restored
 from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
 from tests.waiting import until
@@ -28,7 +28,7 @@ from textual.widget import Widget
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from console import driver
+from console.frontends.tui.terminal import driver
 
 place, hows = Path(sys.argv[1]), sys.argv[2:]
 if "soon" in hows:

@@ -11,10 +11,10 @@ import pytest
 from textual.events import Key, Paste
 from textual.message import Message
 
-from console.command.console import _environment, _screens
-from console.terminal_input import MOST, TerminalInput
-from console.terminal_writer import LIMIT, MODES, TerminalWriter
-from console.text import LINE_LIMIT, clean_lines
+from console.common.text import LINE_LIMIT, clean_lines
+from console.frontends.cli.console import _environment, _screens
+from console.frontends.tui.terminal.input import MOST, TerminalInput
+from console.frontends.tui.terminal.output import LIMIT, MODES, TerminalWriter
 from tests.ui.terminal import CLOSE, F12, OPEN
 from tests.waiting import until
 
@@ -122,7 +122,9 @@ class Pipe:
 
 
 def test_frames_are_dropped_whole_and_modes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.terminal_writer.STALE_S", 3600.0)  # dropped for their bytes alone
+    monkeypatch.setattr(
+        "console.frontends.tui.terminal.output.STALE_S", 3600.0
+    )  # dropped for their bytes alone
     pipe = Pipe()
     frames = [f"<{n:04d}{'x' * 4000}>" for n in range(400)]
     pipe.writer.write("\x1b[?1049h")
@@ -215,7 +217,7 @@ def test_an_app_that_an_error_ended_ends_with_1(
         def run(self, mouse: bool) -> int | None:
             return result
 
-    monkeypatch.setattr("console.app.ConsoleApp", Ran)
-    monkeypatch.setattr("widgets.glyph.use_ascii", lambda on: None)
-    monkeypatch.setattr("console.driver.ConsoleDriver.ascii_only", False)
+    monkeypatch.setattr("console.frontends.tui.app.ConsoleApp", Ran)
+    monkeypatch.setattr("console.render.glyph.use_ascii", lambda on: None)
+    monkeypatch.setattr("console.frontends.tui.terminal.driver.ConsoleDriver.ascii_only", False)
     assert _screens(None) == expected  # type: ignore[arg-type]

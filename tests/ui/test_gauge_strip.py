@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
-from console.gauges.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from tests.ui.opened import settled
 from widgets.gauge_strip import GaugeStrip
 

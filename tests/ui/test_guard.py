@@ -11,10 +11,11 @@ import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from console.app import ConsoleApp
-from console.run.directory import RunDir
-from console.run.view import RunView
-from console.viewer.guard import NOBODY, GuardView, Lease
+from console.frontends.tui.app import ConsoleApp
+from console.journal.guard_status import NOBODY, GuardView, Lease
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
+from console.render import glyph
 from screens.breach import BreachScreen
 from screens.host import HostScreen
 from screens.operations import OperationsScreen
@@ -22,7 +23,6 @@ from tests.ui import scene
 from tests.ui.opened import console as opened
 from tests.ui.opened import settled, shown
 from tests.viewer import guard_ring
-from widgets import glyph
 from widgets.gauge_strip import GaugeStrip
 from widgets.pick_list import TextView
 from widgets.rows import Rows
@@ -150,7 +150,7 @@ async def test_an_old_breach_waits_for_its_key(run: RunDir) -> None:
 async def test_the_host_page_has_every_gauge_with_its_mark(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.doctor.run.run", lambda site: [])
+    monkeypatch.setattr("console.checks.doctor.run.run", lambda site: [])
     async with console(run, scene.guard(run), (100, 30)) as (app, pilot, _):
         await pilot.press("4")
         await settled(pilot, lambda: isinstance(app.screen, HostScreen))

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from textual.pilot import Pilot
 
-from console.app import ConsoleApp
-from console.lessons.load import load_registry
-from console.run.directory import RunDir
+from console.config.lessons.load import load_registry
+from console.frontends.tui.app import ConsoleApp
+from console.journal.run_dir import RunDir
 from screens import lessons as module
 from screens.lessons import LessonScreen, LessonsScreen, lesson_row
 from tests.ui import scene
@@ -27,7 +27,7 @@ REGISTRY = cache(load_registry)
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("console.lessons.load.load_registry", REGISTRY)
+    monkeypatch.setattr("console.config.lessons.load.load_registry", REGISTRY)
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from console.log.line import LogLine
-from console.log.tail import Tail
+from console.common.logs.line import LogLine
+from console.common.logs.tail import Tail
+from console.render.glyph import use_ascii
 from tests.ground.harmful import harmful
 from tests.log.test_tail import HOSTILE
 from tests.ui.log_bench import bench, numbered
-from widgets.glyph import use_ascii
 from widgets.log_prompt import Words
 
 
@@ -288,7 +288,7 @@ async def test_search_in_what_the_filter_shows() -> None:
 
 
 async def test_a_pattern_that_never_ends_is_taken_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.log.sieve.SLOW_CPU_S", 0.02)
+    monkeypatch.setattr("console.common.logs.sieve.SLOW_CPU_S", 0.02)
     monkeypatch.setattr("widgets.log_view._MATCH_CPU_S", 0.02)
     async with bench(width=120, notice_s=0.0) as hand:
         await hand.take(*["a" * 60 + "b"] * 200)

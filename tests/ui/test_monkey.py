@@ -14,7 +14,7 @@ from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
-from console.app import ConsoleApp
+from console.frontends.tui.app import ConsoleApp
 from screens.rollback import RollbackScreen
 from tests.run.e2e.sites import book
 from tests.ui import scene

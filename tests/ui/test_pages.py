@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from textual.widgets import Button, Input
 
-from console.lint.finding import Finding, Severity
-from console.lint.load import LintRefused
-from console.run.directory import RunDir
-from console.viewer import begin
-from console.viewer.desk import mount_point
-from console.viewer.logs import log_files
+from console.checks.lint.finding import Finding, Severity
+from console.frontends.tui.watch.watchers import mount_point
+from console.journal.logs import log_files
+from console.journal.run_dir import RunDir
+from console.runner import start
+from console.runner.prepare.load import LintRefused
 from screens.ask import AskScreen
 from screens.form import FormField, FormScreen
 from screens.log_feed import sources
@@ -143,7 +143,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, run: RunDir) -> list[dict[str, str]]:
         through.append(dict(overrides))
         return run
 
-    monkeypatch.setattr(begin, "begin", launched)
+    monkeypatch.setattr(start, "begin", launched)
     return through
 
 

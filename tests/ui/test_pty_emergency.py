@@ -54,7 +54,8 @@ def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, ke
 BLOCKED = """
 import sys, time
 from pathlib import Path
-from console import app, cli
+from console import cli
+from console.frontends.tui import app
 
 begin, release, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 

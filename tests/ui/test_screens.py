@@ -9,11 +9,11 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from console.actions import ACTIONS, of_scope
-from console.app import ConsoleApp
-from console.run.directory import RunDir
-from console.run.state import RunState
-from console.run.view import RunView
+from console.frontends.tui.app import ConsoleApp
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.render.keymap import ACTIONS, of_scope
 from screens.ask import AskScreen
 from screens.form import FormScreen
 from screens.lessons import LessonsScreen

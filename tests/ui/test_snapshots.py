@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.app import ConsoleApp
-from console.viewer.guard import NOBODY, GuardView, Lease
-from console.viewer.watch import Snapshot
+from console.frontends.tui.app import ConsoleApp
+from console.frontends.tui.watch.run import Snapshot
+from console.journal.guard_status import NOBODY, GuardView, Lease
 from tests.ui import scene
 from tests.ui.opened import screen, settled
 from widgets.log_pane import LogPane

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from console.rollback.report import read_lines
-from console.services import process
-from console.text import clean
+from console.common.text import clean
+from console.host import process
+from console.recovery.rollback.progress import read_lines
 from screens.verbs import READ_S
 from tests.run.e2e.boxes import Boxes
 from tests.testbed.cache import Unavailable

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.actions import EMERGENCY, action, of_scope
-from console.gauges.marks_text import marked_rows
-from console.rollback.report import Result
-from console.run.state import RunState
-from console.run.view import RunView
-from console.viewer.catalog import Entry
-from console.viewer.history import RunRow
+from console.frontends.tui.watch.history import RunRow
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.recovery.rollback.progress import Result
+from console.render.glyph import ASCII, UNICODE, use_ascii
+from console.render.keymap import EMERGENCY, action, of_scope
+from console.render.marks_text import marked_rows
+from console.runner.prepare.catalog import Entry
 from screens.playbooks import entry_rows
 from screens.report import report_rows
 from screens.rollback import _foot, _head, by_hand, rung_rows
@@ -24,7 +25,6 @@ from screens.runs import run_row
 from tests.ui import scene
 from widgets.badge import badge, emergency
 from widgets.gauge_text import gauge_rows, signs
-from widgets.glyph import ASCII, UNICODE, use_ascii
 from widgets.options import key_row, option_rows
 from widgets.rows import Row
 from widgets.status_line import STATE_TONE, status

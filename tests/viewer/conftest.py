@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from console import paths
+from console.common import paths
+from console.common.paths import module_argv
+from console.host import process
+from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
-from console.paths import module_argv
-from console.rollback import live, pointer, warm
-from console.run.control import Desk, Server
-from console.run.directory import RunDir, RunMeta, create
-from console.services import process
+from console.recovery.rollback import live, records, standby
+from console.runner.control import Desk, Server
 from tests.rollback.conftest import Stage, stage
 from tests.run.e2e.conftest import bare, models, world
 from tests.run.e2e.world import World
@@ -68,8 +68,8 @@ class Hand:
         """Record a runner, and point to this run as the user's live one."""
         pid, start = who or (os.getpid(), process.start_time(os.getpid()) or 0)
         live.append(self.run.live, live.Live("runner", "runner", pid, start))
-        pointer.write(
-            pointer.Pointer(
+        records.write(
+            records.Pointer(
                 self.run.id, str(self.run.path), "me", os.getuid(), pid, start,
                 started_at=time.time(),
             )
@@ -103,7 +103,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warm ladder that a busy machine keeps from its first word is none that is silent."""
-    monkeypatch.setattr("console.viewer.emergency.WARM_WORD_S", 60.0)
+    monkeypatch.setattr("console.frontends.tui.watch.emergency.WARM_WORD_S", 60.0)
 
 
 @pytest.fixture
@@ -146,8 +146,12 @@ def start_warm(
 
     def go() -> subprocess.Popen[bytes]:
         place = stage.plan.rollback_dir
-        child = begin(*module_argv("console.rollback.warm"), str(place), OMNI_RUN=stage.plan.run_id)
-        until(lambda: warm.is_warm(place), "the warm ladder waits")
+        child = begin(
+            *module_argv("console.recovery.rollback.standby"),
+            str(place),
+            OMNI_RUN=stage.plan.run_id,
+        )
+        until(lambda: standby.is_warm(place), "the warm ladder waits")
         return child
 
     return go

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.viewer.attendance import ASK_EVERY_S, Attendance
+from console.common.clock import FakeClock
+from console.frontends.tui.watch.attendance import ASK_EVERY_S, Attendance
 from tests.waiting import until
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from console import paths
-from console.rollback import plan as sealed
-from console.rollback.plan import Baseline, EngineAddress, SealedPlan
-from console.rollback.proof import proof_file, remember
-from console.services import process
-from console.services.probe import Health, health
-from console.viewer.baseline import BaselineView, BaselineWatch
+from console.common import paths
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
+from console.host import process
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.proof import proof_file, remember
+from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
+from console.runtime.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import Hand, gone
@@ -96,7 +96,7 @@ def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watc
 def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.viewer.baseline.HEALTH_S", 0.05)
+    monkeypatch.setattr("console.frontends.tui.watch.baseline.HEALTH_S", 0.05)
     others = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.command.common import playbook_path as from_commands
-from console.errors import ConsoleError, InvalidFile, UsageError
-from console.playbook.inputs import InputModel
-from console.site.load import load_site
-from console.site.model import Site
-from console.viewer import catalog
-from console.viewer.begin import begin
-from console.viewer.site import playbook_path, shipped, site_file
+from console.common import paths
+from console.common.errors import ConsoleError, InvalidFile, UsageError
+from console.config.locate import playbook_path, shipped, site_file
+from console.config.playbook.inputs import InputModel
+from console.config.site.load import load_site
+from console.config.site.site import Site
+from console.frontends.cli.shared import playbook_path as from_commands
+from console.runner.prepare import catalog
+from console.runner.start import begin
 from tests.run.e2e.world import COMMAND
 
 BOOK = """\

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from console import paths
-from console.paths import module_argv
-from console.rollback import plan as sealed
-from console.rollback import pointer as pointers
-from console.rollback import wake
-from console.rollback.lock import Lock
-from console.rollback.pointer import Pointer
-from console.rollback.report import LADDER, read_lines, who_asked
-from console.services import process
-from console.viewer import emergency as module
-from console.viewer.emergency import ClimbWatch, Emergency
+from console.common import paths
+from console.common.paths import module_argv
+from console.frontends.tui.watch import emergency as module
+from console.frontends.tui.watch.emergency import ClimbWatch, Emergency
+from console.host import process
+from console.recovery.rollback import records as pointers
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback import trigger
+from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.progress import LADDER, read_lines, who_asked
+from console.recovery.rollback.records import Pointer
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
 from tests.waiting import until
@@ -173,7 +173,8 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
 
 def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
     code = (
-        "from console.rollback.command import rollback; print(rollback(None, False, None).detail)"
+        "from console.recovery.rollback.command import rollback;"
+        "print(rollback(None, False, None).detail)"
     )
     emergency = key((sys.executable, "-c", code))
     watch = ended(emergency.follow(emergency.press()))
@@ -219,7 +220,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
     path = stage.plan.rollback_dir / LADDER
-    assert wake.trigger(stage.plan.rollback_dir, wake.ASKED)
+    assert trigger.trigger(stage.plan.rollback_dir, trigger.ASKED)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     emergency = key()
     watch = emergency.follow(emergency.press())

@@ -14,14 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from console import paths
-from console.rollback import wake
-from console.rollback.lock import LOCK, Lock
-from console.rollback.report import LADDER, asked, read_lines, who_asked
-from console.services import process
-from console.viewer import climb as climbs
-from console.viewer import emergency as module
-from console.viewer.emergency import Emergency
+from console.common import paths
+from console.frontends.tui.watch import climb as climbs
+from console.frontends.tui.watch import emergency as module
+from console.frontends.tui.watch.emergency import Emergency
+from console.host import process
+from console.recovery.rollback import trigger
+from console.recovery.rollback.lock import LOCK, Lock
+from console.recovery.rollback.progress import LADDER, asked, read_lines, who_asked
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
 from tests.viewer.test_emergency import (
@@ -158,7 +158,7 @@ def test_presses_of_one_ladder_are_one_climb(
     assert hows == {"already"}
     slow.end()
     ended(watch)
-    assert wake.trigger(stage.plan.rollback_dir, wake.QUIT)
+    assert trigger.trigger(stage.plan.rollback_dir, trigger.QUIT)
     warmed.wait(30)
     assert len(triggers(stage)) == 1
 
@@ -182,7 +182,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
         ended(watch)
     finally:
         lock.close()
-    assert wake.trigger(directory, wake.QUIT)
+    assert trigger.trigger(directory, trigger.QUIT)
     warmed.wait(30)
     assert triggers(stage) == {"command-1"}
 

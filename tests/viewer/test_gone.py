@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from console import cli
-from console.errors import Exit
+from console.common.errors import Exit
+from console.frontends.tui.watch import history
+from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.schema import SCHEMA_VERSION
 from console.journal.store import Journal
-from console.rollback import proof
-from console.run.directory import RunDir, RunMeta, create
-from console.viewer import history
+from console.recovery.rollback import proof
 from tests.viewer.conftest import Hand
 
 Make = Callable[..., Hand]
@@ -71,7 +71,7 @@ def test_a_follower_says_down_only_while_it_is(
     hand: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch, back: bool
 ) -> None:
     """The runner's last words were lost, as on a full disk; the ladder has proven the baseline."""
-    monkeypatch.setattr("console.command.follow.GRACE_S", 0.0)
+    monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
     made = hand()
     made.state("running")
     made.add("outage", down=True)

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from console.command.gauges import guard_json
-from console.gauges.text import plain
-from console.guard.limits import Limit
-from console.guard.sheet import Sheet
-from console.paths import module_argv
-from console.run.directory import RunDir
-from console.services import process
-from console.viewer import guard as guards
-from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
-from console.viewer.guard_text import line
+from console.common.paths import module_argv
+from console.frontends.cli.gauges import guard_json
+from console.host import process
+from console.journal import guard_status as guards
+from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
+from console.journal.run_dir import RunDir
+from console.recovery.guard.config import Sheet
+from console.recovery.guard.limits import Limit
+from console.render.cells import plain
+from console.render.guard_text import line
 from tests.viewer.conftest import gone
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record
 from tests.waiting import until
@@ -58,7 +58,7 @@ def test_a_real_sentinel_is_seen_and_missed(
         disks=("/",), runner=(os.getpid(), start), lease_s=600.0,
     )  # fmt: skip
     (run.path / "guard" / "guard.json").write_text(json.dumps(sheet.to_json()))
-    sentinel = begin(*module_argv("console.guard.sentinel"), str(run.path / "guard"))
+    sentinel = begin(*module_argv("console.recovery.guard.daemon"), str(run.path / "guard"))
     watch = GuardWatch()
 
     def look() -> GuardView:

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from console.cli import main
-from console.gauges.text import Signs, cells, plain
-from console.run.directory import RunDir
-from console.services import process
-from console.viewer.guard import NOBODY
-from console.viewer.guard_breach import BreachPage, page, read
-from console.viewer.guard_chart import LABEL, Curve, chart, columns
+from console.host import process
+from console.journal.guard_status import NOBODY
+from console.journal.run_dir import RunDir
+from console.render.breach import BreachPage, page, read
+from console.render.cells import Signs, cells, plain
+from console.render.text_chart import LABEL, Curve, chart, columns
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, WALL, breach, climbed, record, run_of
 
 UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from console.run.directory import RunDir
-from console.run.view import RunView
-from console.services import process
-from console.viewer import history
+from console.frontends.tui.watch import history
+from console.host import process
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
 from tests.viewer.conftest import Hand
 from tests.waiting import until
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.demo.site import demo_site
-from console.gauges.gpu_watch import GpuWatch
-from console.paths import module_argv
-from console.rollback.plan import Baseline
-from console.run.seal import sealed_plan
-from console.site.load import load_site
-from console.viewer.desk import Desk
+from console.common import paths
+from console.common.paths import module_argv
+from console.config.demo_site import demo_site
+from console.config.site.load import load_site
+from console.frontends.tui.watch.watchers import Desk
+from console.host.gpu.client import GpuWatch
+from console.recovery.rollback.sealed_plan import Baseline
+from console.runner.prepare.seal import sealed_plan
 from tests.rollback.conftest import Stage
 from tests.viewer.test_emergency import point, serves
 
@@ -38,10 +38,12 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("module", "argument", "words"),
     [
         ("console.cli", "--help", "rollback"),
-        ("console.rollback.warm", "/none", "plan.json"),
-        ("console.gauges.gpu", "", "usage"),
-        ("console.gauges.vram", "", ""),
         ("console.demo.engine", "--help", "--port"),
+        ("console.guard.helper", "--help", "--protected"),
+        ("console.recovery.rollback.standby", "/none", "plan.json"),
+        ("console.host.gpu.child", "", "usage"),
+        ("console.host.gpu.vram", "", ""),
+        ("console.rehearsal.demo.engine", "--help", "--port"),
     ],
 )
 def test_a_module_is_ours(hostile: Path, module: str, argument: str, words: str) -> None:
@@ -69,10 +71,10 @@ def test_what_is_written_down_for_later_is_ours_as_well() -> None:
     site = load_site(demo_site())
     plan = sealed_plan(site, Baseline("b", "process", "http://127.0.0.1:1"), run_dir="/x/run")
     assert plan.finish_argv[:4] == module_argv("console.cli")
-    assert str(module_argv("console.demo.engine")[1:]).strip("()").replace("'", '"') in (
+    assert str(module_argv("console.rehearsal.demo.engine")[1:]).strip("()").replace("'", '"') in (
         site.path.read_text()
     )
-    assert tuple(GpuWatch()._argv[:4]) == module_argv("console.gauges.gpu")
+    assert tuple(GpuWatch()._argv[:4]) == module_argv("console.host.gpu.child")
 
 
 def test_there_is_no_other_way_to_start_a_module() -> None:

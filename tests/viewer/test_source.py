@@ -8,15 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console.clock import FakeClock
-from console.rollback import plan as sealed
-from console.rollback.plan import Baseline, SealedPlan
-from console.run.state import RunState
-from console.services.process_spec import ProcessSpec
-from console.text import clean
-from console.viewer.cleaned import cleaned
-from console.viewer.source import Source
-from console.viewer.watch import RunWatch
+from console.common.clock import FakeClock
+from console.common.text import clean
+from console.frontends.tui.watch.run import RunWatch
+from console.host.process_spec import ProcessSpec
+from console.journal.cleaned import cleaned
+from console.journal.run_files import Source
+from console.journal.state import RunState
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from tests.viewer.conftest import Hand
 from tests.waiting import until
 

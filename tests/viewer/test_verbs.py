@@ -10,15 +10,15 @@ from itertools import product
 import pytest
 
 from console import cli
-from console.actions import action
-from console.command.follow import Follow
-from console.errors import Exit, UsageError
-from console.run.control import Desk, Verb
-from console.run.state import VERBS, RunState, possible_verbs
-from console.run.view import RunView, StepView
-from console.viewer import verbs
-from console.viewer.verbs import ask, resume, why_not
-from console.viewer.watch import RunWatch, Snapshot
+from console.common.errors import Exit, UsageError
+from console.frontends.cli.follow import Follow
+from console.frontends.tui.watch import actions
+from console.frontends.tui.watch.actions import ask, resume, why_not
+from console.frontends.tui.watch.run import RunWatch, Snapshot
+from console.journal.run_view import RunView, StepView
+from console.journal.state import VERBS, RunState, possible_verbs
+from console.render.keymap import action
+from console.runner.control import Desk, Verb
 from tests.viewer.conftest import Hand
 from tests.waiting import until
 
@@ -121,7 +121,7 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
 
 
 def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
-    for verb in verbs._KNOWN:
+    for verb in actions._KNOWN:
         assert verb in VERBS
     for key in ("next", "auto", "pause", "approve", "reject", "retry", "skip", "abort"):
         assert action(key).scope == "run"

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback import live, restore
-from console.rollback import plan as sealed
-from console.rollback.lock import Lock
-from console.rollback.plan import Baseline, SealedPlan
-from console.run.control import short_address
-from console.run.directory import RunDir
-from console.run.state import RunState
-from console.services import process
-from console.viewer.watch import RunWatch, Snapshot
+from console.frontends.tui.watch.run import RunWatch, Snapshot
+from console.host import process
+from console.journal.run_dir import RunDir
+from console.journal.state import RunState
+from console.recovery.rollback import live, restore
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.runner.control import short_address
 from tests.viewer.conftest import Hand, gone
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ Begin = Callable[..., "subprocess.Popen[bytes]"]
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks for another run to show ten times a second, not once."""
-    monkeypatch.setattr("console.viewer.watch.POINTER_S", 0.1)
+    monkeypatch.setattr("console.frontends.tui.watch.run.POINTER_S", 0.1)
 
 
 class Seen:
@@ -164,8 +164,8 @@ def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:
 def test_a_runner_that_hangs_does_not_stop_the_journal(
     see: See, hand: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.viewer.watch.DESK_LIMIT_S", 0.05)
-    monkeypatch.setattr("console.viewer.watch.DESK_S", 0.05)
+    monkeypatch.setattr("console.frontends.tui.watch.run.DESK_LIMIT_S", 0.05)
+    monkeypatch.setattr("console.frontends.tui.watch.run.DESK_S", 0.05)
     made = hand().live()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         with short_address(made.run.socket) as address:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from console.errors import BaselineNotReady, ConsoleError
-from console.playbook.load import load_playbook
-from console.rollback.proof import last, proof_file
-from console.run.launch import NotStarted
-from console.site.load import load_site
-from console.viewer import catalog, history
-from console.viewer.begin import begin
-from console.viewer.verbs import ask, why_not
-from console.viewer.watch import RunWatch, Snapshot
+from console.common.errors import BaselineNotReady, ConsoleError
+from console.config.playbook.load import load_playbook
+from console.config.site.load import load_site
+from console.frontends.tui.watch import history
+from console.frontends.tui.watch.actions import ask, why_not
+from console.frontends.tui.watch.run import RunWatch, Snapshot
+from console.recovery.rollback.proof import last, proof_file
+from console.runner.launch import NotStarted
+from console.runner.prepare import catalog
+from console.runner.start import begin
 from tests.run.e2e.sites import REPORT, book
 from tests.run.e2e.world import World
 from tests.viewer.conftest import live_in
@@ -106,9 +107,11 @@ def test_what_is_refused_leaves_no_trace(bare: World, monkeypatch: pytest.Monkey
 def test_what_a_first_frame_loads_is_cheap() -> None:
     heavy = {"pydantic", "ruamel", "httpx", "docker", "psutil", "asyncio", "textual", "rich"}
     heavy |= {"pynvml", "http", "ssl"}
-    modules = ("watch", "baseline", "emergency", "verbs", "catalog", "begin", "history", "site")
+    watch = ("run", "baseline", "emergency", "actions", "history")
+    modules = [f"console.frontends.tui.watch.{name}" for name in watch]
+    modules += ["console.runner.prepare.catalog", "console.runner.start", "console.config.locate"]
     code = (
-        f"import json, sys, {', '.join(f'console.viewer.{name}' for name in modules)}\n"
+        f"import json, sys, {', '.join(modules)}\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
     )
     env = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}

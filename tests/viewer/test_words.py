@@ -13,18 +13,18 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.gauges.text import Row
-from console.guard.defaults import defaults
-from console.run.directory import RunDir
-from console.run.state import VERBS, RunState
-from console.services import process
-from console.viewer import guard as guards
-from console.viewer.container import judge
-from console.viewer.guard import NOBODY, GuardView, GuardWatch, Lease, view_of
-from console.viewer.guard_breach import BreachPage, page, read, title
-from console.viewer.guard_text import lease_words, line, lines
-from console.viewer.verbs import why_not
-from console.viewer.watch import Snapshot
+from console.frontends.tui.watch.actions import why_not
+from console.frontends.tui.watch.baseline_container import judge
+from console.frontends.tui.watch.run import Snapshot
+from console.host import process
+from console.journal import guard_status as guards
+from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, view_of
+from console.journal.run_dir import RunDir
+from console.journal.state import VERBS, RunState
+from console.recovery.guard.defaults import defaults
+from console.render.breach import BreachPage, page, read, title
+from console.render.cells import Row
+from console.render.guard_text import lease_words, line, lines
 from tests.viewer.conftest import Hand
 from tests.viewer.guard_ring import END_S, GIB, KILL_S, MONO, WALL, breach, climbed, record
 from tests.viewer.test_guard import TOLD

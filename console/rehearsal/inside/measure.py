@@ -30,7 +30,15 @@ Sample = tuple[int, float]
 @contextmanager
 def served() -> Iterator[None]:
     """The engine, up for as long as the block runs. Raises RuntimeError when it does not serve."""
-    argv = [sys.executable, "-m", "console.demo.engine", "--model", MODEL, "--port", str(PORT)]
+    argv = [
+        sys.executable,
+        "-m",
+        "console.rehearsal.demo.engine",
+        "--model",
+        MODEL,
+        "--port",
+        str(PORT),
+    ]
     child = subprocess.Popen([*argv, "--cache-ram", "0"], stdout=2, stdin=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + READY_S

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from console.demo import engine
+from console.rehearsal.demo import engine
 from console.rehearsal.inside import mishap
 from console.rehearsal.inside.argument import value
 from console.rehearsal.inside.settings import HOLDS, MODEL, Settings, announce, settings

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from console.guard.kill import Killer, Strike
-from console.guard.target import Deny, Target, find_targets, sort_out
-from console.rollback import live
-from console.rollback.live import Live
-from console.services import cgroup
-from console.services.docker_client import connect
+from console.host import cgroup
+from console.recovery.guard.kill.killer import Killer, Strike
+from console.recovery.guard.kill.targets import Deny, Target, find_targets, sort_out
+from console.recovery.rollback import live
+from console.recovery.rollback.live import Live
+from console.runtime.docker.client import connect
 from tests.guard.prey_parts import finish
 from tests.guard.unprivileged import as_user
 from tests.guard.yard.engine import own_engine
@@ -140,7 +140,9 @@ def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
 @pytest.mark.full
 def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "signals":  # as on a kernel without cgroup.kill
-        monkeypatch.setattr("console.guard.prey.write_kill", lambda group, reaper: (2, False))
+        monkeypatch.setattr(
+            "console.recovery.guard.kill.signals.write_kill", lambda group, reaper: (2, False)
+        )
     bomb = pen.run("sh", "-c", BOMB, options=("--init", "--pids-limit", str(PIDS), "--cpus", "0.7"))
     targets = recorded(bomb)
     until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= 80, "it forks")
@@ -182,9 +184,9 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
 
 AS_USER = """
 import time
-from console.guard.kill import Killer
-from console.guard.target import Deny, find_targets
-from console.rollback.live import Live
+from console.recovery.guard.kill.killer import Killer
+from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.rollback.live import Live
 identity, engine = arguments
 killer = Killer("", Deny(), engine=engine, helper="/nowhere", release=False)
 targets = find_targets([Live("container", "hog", container=identity)], Deny())
@@ -273,8 +275,8 @@ def _stopped(engine: Engine, pid: int) -> None:
 
 @pytest.mark.full
 def test_a_container_of_the_console_has_every_kernel_limit(pen: Pen, tmp_path: Path) -> None:
-    from console.services.container import ContainerDriver
-    from console.services.limits import OOM_SCORE, default_memory
+    from console.runtime.docker.container import ContainerDriver
+    from console.runtime.resource_limits import OOM_SCORE, default_memory
     from tests.services.containers import Recorder, busy, service, unique
 
     client = connect(pen.engine.host)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from console.guard.limits import Limit
-from console.rollback.live import Live
+from console.recovery.guard.limits import Limit
+from console.recovery.rollback.live import Live
 from tests.guard.yard import hogs, memory
 from tests.guard.yard.boxed import alloc, box, on_word
 from tests.guard.yard.engine import own_engine

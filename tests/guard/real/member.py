@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback.live import Live
+from console.recovery.rollback.live import Live
 from tests.guard.yard import memory, programs
 from tests.guard.yard.boxed import alloc, on_word
 from tests.guard.yard.engine import own_engine
@@ -76,7 +76,7 @@ def test_the_engine_kills_where_signals_may_not(place: Path, own: Engine) -> Non
     threshold = memory.settled() - MARGIN
     post = Post(
         place / "run", (floor(threshold),), extra={"engine": own.socket},
-        argv=(PYTHON, "-m", "console.guard.sentinel"), preexec=become,
+        argv=(PYTHON, "-m", "console.recovery.guard.daemon"), preexec=become,
         env={"PYTHONPATH": str(place / "tree"), "HOME": str(place)},
     )  # fmt: skip
     try:

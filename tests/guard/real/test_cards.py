@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from console.guard.limits import Limit
-from console.rollback.live import Live
+from console.recovery.guard.limits import Limit
+from console.recovery.rollback.live import Live
 from tests.guard.yard import hogs
 from tests.guard.yard.hogs import Hog
 from tests.guard.yard.post import Post, posted

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from console.services import process
+from console.host import process
 from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
 from tests.waiting import until

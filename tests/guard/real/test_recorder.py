@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.recorder_read import open_newest
-from console.services import process
+from console.host import process
+from console.recovery.guard.record.read import open_newest
 from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
 from tests.waiting import until

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from console.services import process
+from console.host import process
 from tests.testbed import compose, debian, image
 from tests.testbed.cache import Unavailable, command, folder
 from tests.testbed.engine import Engine

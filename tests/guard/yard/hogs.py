@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.services import process
+from console.host import process
 from tests.guard.yard import programs
 from tests.testbed.cache import Unavailable
 from tests.waiting import until

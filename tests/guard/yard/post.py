@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.guard import recorder_read, sheet
-from console.guard.limits import Limit
-from console.guard.recorder_read import Recording
-from console.guard.sheet import Sheet
-from console.paths import module_argv
-from console.rollback import live
-from console.rollback.live import Live
-from console.rollback.report import LADDER
-from console.rollback.wake import FIFO
-from console.services import process
+from console.common.paths import module_argv
+from console.host import process
+from console.recovery.guard import config
+from console.recovery.guard.config import Sheet
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.record import read
+from console.recovery.guard.record.read import Recording
+from console.recovery.rollback import live
+from console.recovery.rollback.live import Live
+from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.trigger import FIFO
 from tests.waiting import until
 
 BEAT_S = 1.0
@@ -64,7 +65,7 @@ class Post:
 
     @property
     def guard(self) -> Path:
-        return self.run_dir / sheet.DIRECTORY
+        return self.run_dir / config.DIRECTORY
 
     @property
     def live(self) -> Path:
@@ -113,13 +114,13 @@ class Post:
                 "ring": f"omni-yard.{os.getuid()}.{self.run_id}.ring", "runner": me, **self.extra,
             }
         )  # fmt: skip
-        path = self.guard / sheet.SHEET
+        path = self.guard / config.SHEET
         path.with_suffix(".new").write_text(json.dumps(made.to_json()))
         path.with_suffix(".new").replace(path)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """The real process; it may end at once."""
-        argv = self.argv or tuple(module_argv("console.guard.sentinel"))
+        argv = self.argv or tuple(module_argv("console.recovery.guard.daemon"))
         with (self.guard / "sentinel.log").open("ab") as log:
             child = subprocess.Popen(
                 [*argv, str(self.guard)], env=self._environment(),
@@ -150,14 +151,14 @@ class Post:
 
     @property
     def ready(self) -> Json | None:
-        found = _table(self.guard / sheet.READY)
+        found = _table(self.guard / config.READY)
         return found if found and self.child and found.get("pid") == self.child.pid else None
 
     # -- while it watches ------------------------------------------------------------------------
 
     def tell(self, **message: Any) -> None:
         """One message to its inbox."""
-        path = self.guard / sheet.INBOX
+        path = self.guard / config.INBOX
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.write(descriptor, json.dumps(message).encode() + b"\n")
@@ -180,18 +181,18 @@ class Post:
         self.tell(do="arm")
 
     def recording(self) -> Recording:
-        found = recorder_read.open_newest(self.run_dir)
+        found = read.open_newest(self.run_dir)
         assert found is not None
         return found
 
     def events(self, what: str) -> list[str]:
-        found = recorder_read.open_newest(self.run_dir)
+        found = read.open_newest(self.run_dir)
         return [e["text"] for e in found.events() if e["what"] == what] if found else []
 
     @property
     def status(self) -> Json:
         """Its status page, as viewers read it; empty before the first."""
-        recording = recorder_read.open_newest(self.run_dir)
+        recording = read.open_newest(self.run_dir)
         return (recording.status() if recording else None) or {}
 
     @property
@@ -202,7 +203,7 @@ class Post:
 
     @property
     def breach(self) -> Json | None:
-        return _table(self.guard / sheet.BREACH)
+        return _table(self.guard / config.BREACH)
 
     def breached(self, limit_s: float = 60.0) -> Json:
         """Wait for breach.json."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.run.view import RunView
+from console.journal.run_view import RunView
 from tests.guard.yard import memory, programs
 from tests.guard.yard.echo import Echo, echoing
 from tests.run.e2e.sites import book, service

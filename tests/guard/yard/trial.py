@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.rollback.live import Live
+from console.recovery.rollback.live import Live
 from tests.guard.yard import earlyoom, hogs, memory
 from tests.guard.yard.hogs import Hog, Observer, Seen
 from tests.guard.yard.post import floor, posted

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 
-from console.services import relay
+from console.runtime import proxy
 from tests.run.e2e.sites import SIDE, book
 from tests.run.e2e.world import World
 from tests.run.scenes import WATCH, is_back, stay
@@ -33,5 +33,5 @@ def test_the_sealed_script_ends_a_cutover(world: World) -> None:
         check=False,
     )  # fmt: skip
     assert script.returncode == 0, script.stdout + script.stderr
-    assert relay.at(world.base_url) is None
+    assert proxy.at(world.base_url) is None
     assert world.serves()

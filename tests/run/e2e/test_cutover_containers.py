@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from console.services import relay
-from console.services.probe import fetch
+from console.runtime import proxy
+from console.runtime.probe import fetch
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import UP, book
 
@@ -23,7 +23,7 @@ def model(url: str) -> str:
 
 
 def restored(box: Boxes, baseline: str) -> None:
-    assert relay.at(box.world.base_url) is None
+    assert proxy.at(box.world.base_url) is None
     assert model(box.world.base_url).endswith("deepseek2.gguf")
     assert box.world.serves()
     assert box.ids("--filter", "status=running") == [baseline]
@@ -78,6 +78,6 @@ def test_promote_says_how_its_own_container_is_made(box: Boxes) -> None:
     world.site.write_text(head + "\n".join(said["site_lines"]) + "\n")
     back = world.console("rollback", "--json")
     assert (back.code, back.json["serving"]) == (0, True), back
-    assert relay.at(world.base_url) is None
+    assert proxy.at(world.base_url) is None
     assert model(world.base_url).endswith("tiny.gguf")
     assert box.ids("--filter", "status=running") == [made.stdout.strip()]

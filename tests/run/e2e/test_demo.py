@@ -27,7 +27,11 @@ def check_report(world: World) -> None:
     found = json.loads(world.run.report_json.read_text())
     figure = f"{found['metrics']['bench']['tok_s']['value']:.4g}"
     assert text.count(figure) >= 3, "the same digits wherever it stands"
-    for words in ("| Kernel | ", "console.demo.engine --model models/fast.gguf", "no soak ran"):
+    for words in (
+        "| Kernel | ",
+        "console.rehearsal.demo.engine --model models/fast.gguf",
+        "no soak ran",
+    ):
         assert words in text
     links = re.findall(r"\]\((report/[a-z-]+\.svg)\)", text)
     assert links == ["report/samples-bench.svg", "report/memory.svg"]

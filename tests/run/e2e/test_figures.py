@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from console.errors import ConsoleError
-from console.services.probe import complete
+from console.common.errors import ConsoleError
+from console.runtime.probe import complete
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book
 from tests.run.e2e.world import World
@@ -30,7 +30,7 @@ def test_a_benchmark_keeps_what_it_was_taken_in(world: World) -> None:
     view = world.view()
     found = view.benchmarks["bench"]
     context = found["context"]
-    assert "console.demo.engine" in context["server"]["argv"]
+    assert "console.rehearsal.demo.engine" in context["server"]["argv"]
     assert (context["slots"], context["runs"]) == (1, 6)
     assert isinstance(context["swapped_in"], int)
     assert isinstance(context["server_major_faults"], int)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from console.guard.recorder_read import open_newest
-from console.run.guard_curve import crossed
-from console.run.guard_look import ready
-from console.services import process
+from console.host import process
+from console.journal.breach import ready
+from console.journal.guard_curve import crossed
+from console.recovery.guard.record.read import open_newest
 from tests.run.e2e.sites import UP, book, service
 from tests.run.e2e.world import COMMAND, World
 
@@ -205,7 +205,7 @@ def test_without_a_sentinel_no_run_starts(world: World, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import os, sys\nif 'console.guard.sentinel' in sys.orig_argv:\n    os._exit(7)\n"
+        "import os, sys\nif 'console.recovery.guard.daemon' in sys.orig_argv:\n    os._exit(7)\n"
     )
     before = world.baseline()
     done = world.go(world.write("b.yaml", book(UP)), PYTHONPATH=str(broken))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from console.run.guard_look import ready
-from console.services import process
+from console.host import process
+from console.journal.breach import ready
 from tests.run.e2e.sites import UP, book
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal

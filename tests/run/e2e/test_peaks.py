@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from console.run.gauge_file import read_lines
+from console.journal.samples import read_lines
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World
 from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Nvml
@@ -35,7 +35,7 @@ def readers(world: World) -> list[int]:
     found = []
     for pid, _ in world.mine():
         try:
-            found += [pid] if "console.gauges.gpu" in psutil.Process(pid).cmdline() else []
+            found += [pid] if "console.host.gpu.child" in psutil.Process(pid).cmdline() else []
         except psutil.Error:
             continue
     return found

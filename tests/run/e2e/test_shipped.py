@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.viewer.site import shipped
+from console.config.locate import shipped
 from tests.rehearsal import checkpoint
 from tests.run.e2e.world import World
 from tests.run.scenes import KNOWN

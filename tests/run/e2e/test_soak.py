@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from console.run.soak_file import read_lines
-from console.run.view import RunView
-from console.services import process
+from console.host import process
+from console.journal.run_view import RunView
+from console.journal.soak_file import read_lines
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book, host_site, service
 from tests.run.e2e.world import World
@@ -22,8 +22,8 @@ from tests.run.whole.test_soak import figure
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
 PATIENCE = """
-from console.benchmark.soak_silence import Patience
-from console.run.executors import soak
+from console.bench.soak_silence import Patience
+from console.runner.executors import soak
 soak.patience_for = lambda context, service: Patience(floor_s=5.0)
 """
 CRITERIA = (

@@ -10,7 +10,7 @@ from tests.run.e2e.world import World
 REPR = "import sys; print(repr(sys.argv[1:]))"
 SECRET = "hf_Zw9-not-to-be-seen"
 GRACE = """
-from console.run.executors import command
+from console.runner.executors import command
 (one, _), (two, _), last = command.GRACE
 command.GRACE = (one, 0.5), (two, 0.5), last
 """

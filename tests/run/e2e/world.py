@@ -11,9 +11,9 @@ import textwrap
 import time
 from pathlib import Path
 
-from console.services import process
-from console.services.process_spec import ProcessSpec
-from console.site.load import load_site
+from console.config.site.load import load_site
+from console.host import process
+from console.host.process_spec import ProcessSpec
 from tests.run.world import LONGEST_S, Outcome, WorldBase, free_port
 from tests.waiting import until
 
@@ -23,7 +23,7 @@ COMMAND = str(Path(sys.executable).with_name("omni-console"))
 LIMIT_S = LONGEST_S
 QUIET = """
 import re
-from console.benchmark import context
+from console.bench import interference as context
 context.ENGINES = context.SPINNERS = re.compile("(?!)")
 """
 """What else runs on this machine is not the test's: an engine of somebody else's makes no run void.
@@ -52,7 +52,7 @@ class World(WorldBase):
 
     def engine(self, model: Path, port: int) -> list[str]:
         return [
-            sys.executable, "-m", "console.demo.engine", "--model", str(model),
+            sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model),
             "--port", str(port), "--cache-ram", "0",
         ]  # fmt: skip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from console.journal.run_view import RunView, fold
 from console.journal.store import Event
-from console.run.view import RunView, fold
 
 GIB = 1 << 30
 AT = 1_790_000_000.0

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console.benchmark.soak_figures import Tally
-from console.guard.limits import Limit
-from console.preflight.cards import Cards
-from console.run.control import Desk
-from console.run.promote_text import first, site_lines
-from console.run.state import RunState
-from console.run.view import RunView
-from console.services.base import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
-from console.services.process_spec import ProcessSpec
+from console.bench.soak_stats import Tally
+from console.host.gpu.inventory import Cards
+from console.host.process_spec import ProcessSpec
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.recovery.guard.limits import Limit
+from console.runner.control import Desk
+from console.runner.promote_text import first, site_lines
+from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 from tests.run.unit.conftest import TWO
 
 GIB = 1 << 30

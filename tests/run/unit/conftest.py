@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import FakeClock
-from console.fit.machine import Card
-from console.guard.limits import Limit
-from console.playbook.load import load_playbook
-from console.preflight.cards import Cards
-from console.run import guard_now
-from console.run.guard_now import Finding, findings
-from console.run.plan import Plan, make_plan
-from console.site.load import load_site
+from console.common.clock import FakeClock
+from console.config.playbook.load import load_playbook
+from console.config.site.load import load_site
+from console.host.capacity import Card
+from console.host.gpu.inventory import Cards
+from console.recovery.guard.limits import Limit
+from console.runner.guard import guard_now
+from console.runner.guard.guard_now import Finding, findings
+from console.runner.prepare.plan import Plan, make_plan
 
 SITE = """\
 schema: omni.site/v1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from console.journal.run_view import RunView, fold
 from console.journal.store import Event
-from console.run.plan import BASELINE_MEASURE
-from console.run.view import RunView, fold
+from console.runner.prepare.plan import BASELINE_MEASURE
 
 CARDS = ("GPU-96", "GPU-32")
 KINDS = {"bench": "benchmark", "soak": "soak"}

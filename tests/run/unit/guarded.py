@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock
+from console.common.clock import FakeClock
+from console.journal.breach import Seen
+from console.journal.run_dir import RunDir, RunMeta
+from console.journal.run_view import RunView
+from console.journal.state import RunState
 from console.journal.store import Journal
-from console.rollback import plan as sealed
-from console.rollback.plan import Baseline, SealedPlan
-from console.run import guard as guards
-from console.run.context import Context
-from console.run.control import Desk
-from console.run.directory import RunDir, RunMeta
-from console.run.guard import Guard
-from console.run.guard_look import Seen
-from console.run.plan import Plan
-from console.run.state import RunState
-from console.run.view import RunView
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.runner.context import Context
+from console.runner.control import Desk
+from console.runner.guard import client as guards
+from console.runner.guard.client import Guard
+from console.runner.prepare.plan import Plan
 
 BASE = Baseline("baseline", "container", "http://127.0.0.1:1", container_id="b" * 64,
                 container_name="base")  # fmt: skip
@@ -106,6 +106,6 @@ class Bench:
 
 
 def mine() -> tuple[int, int]:
-    from console.services import process
+    from console.host import process
 
     return os.getpid(), process.start_time(os.getpid()) or 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from console.journal.run_view import RunView, fold
 from console.journal.store import Event
-from console.run.view import RunView, fold
 from tests.ground.harmful import harmful
 
 BAD = "\x1b]52;c;eA==\x07\x1b[31m|\u202e\x9b1m\r\n## Injected\n| a | b |\x00\u2028\ud800\\|<!-- `**"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import paths
+from console.common import paths
+from console.journal.run_dir import RunDir, RunMeta
 from console.journal.store import Journal
-from console.run.directory import RunDir, RunMeta
 from tests.run.unit.breaches import AT, BREACH, WORDS
 from tests.run.unit.hostile import BAD
 

@@ -8,10 +8,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from console.journal.run_dir import RunDir, RunMeta, create
+from console.journal.run_read import read_view
+from console.journal.run_view import RunView, fold
 from console.journal.store import Event, Journal
-from console.run.directory import RunDir, RunMeta, create
-from console.run.read import read_view
-from console.run.view import RunView, fold
 
 GIB = 2**30
 BEGIN = 1_790_000_000.0

@@ -6,8 +6,8 @@ import difflib
 import re
 from pathlib import Path
 
-from console.run.report import evidence, markdown
-from console.run.view import RunView
+from console.journal.run_view import RunView
+from console.render.report.document import evidence, markdown
 from tests.run.unit import reported
 from tests.run.unit.stories import STORIES
 

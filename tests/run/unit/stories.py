@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from console.run.report_next import CAUSES, TRY
-from console.run.state import RunState, StepState
-from console.run.view import RunView
+from console.journal.run_view import RunView
+from console.journal.state import RunState, StepState
+from console.render.report.next_steps import CAUSES, TRY
 from tests.run.unit import reported
 from tests.run.unit.reported import GIB, no_go, soaked, trial, verdict
 

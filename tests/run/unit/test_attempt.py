@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from console.run import context
-from console.run.context import Attempt
+from console.runner import context
+from console.runner.context import Attempt
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 

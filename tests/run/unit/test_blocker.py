@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from console.lint.finding import Severity
-from console.run.blocker import blockers, findings
-from console.run.plan import Plan
-from console.run.plan_text import as_json, lines
+from console.checks.lint.finding import Severity
+from console.runner.prepare.admission import blockers, findings
+from console.runner.prepare.plan import Plan
+from console.runner.prepare.plan_text import as_json, lines
 from tests.run.unit.conftest import MakePlan
 
 GRAPH = "{id: bench, timeout: 1h, run: [llama-bench, --split-mode, graph]}"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.errors import UsageError
-from console.rollback import pointer
-from console.run import boot
-from console.run.directory import RunDir
-from console.services import boot_unit
+from console.common.errors import UsageError
+from console.host import boot_unit
+from console.journal.run_dir import RunDir
+from console.recovery.rollback import records
+from console.runner import boot
 from tests.run.unit.journals import BEGUN, Told, shelved
 
 
@@ -28,7 +28,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pointed(run: RunDir) -> None:
     """As a runner of another boot left it."""
-    pointer.write(pointer.Pointer(run.id, str(run.path), "me", os.getuid(), 2, 3))
+    records.write(records.Pointer(run.id, str(run.path), "me", os.getuid(), 2, 3))
 
 
 DOWN: Told = BEGUN

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.run.chart import Panel, Svg, seconds_ticks, spread_out, ticks
-from console.run.report import evidence
-from console.run.report_charts import rolling, thinned, unbroken, window
-from console.run.report_data import gauges, soak_series
-from console.run.report_soak import soak_of
+from console.journal.report_data import gauges, soak_series
+from console.render.report.charts import rolling, thinned, unbroken, window
+from console.render.report.document import evidence
+from console.render.report.soak import soak_of
+from console.render.report.svg import Panel, Svg, seconds_ticks, spread_out, ticks
 from tests.ground.harmful import harmful
 from tests.run.unit import reported
 from tests.run.unit.hostile import BAD, view

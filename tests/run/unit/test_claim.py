@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.errors import HostBusy, UsageError
-from console.rollback import live, pointer
-from console.rollback.lock import Lock
-from console.run import claim
-from console.run.recover import refuse_rolled_back
+from console.common import paths
+from console.common.errors import HostBusy, UsageError
+from console.recovery.rollback import live, records
+from console.recovery.rollback.lock import Lock
+from console.runner import claim
+from console.runner.recover import refuse_rolled_back
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench
 
@@ -36,7 +36,7 @@ def test_it_is_known_before_it_looks_for_a_rollback(
     run, seen = bench.context.run, []
 
     def look(directory: Path) -> bool:
-        (found,) = pointer.find_all()
+        (found,) = records.find_all()
         seen.append((found.run_id, [e.kind for e in live.read(run.live)], directory))
         return False
 
@@ -45,25 +45,25 @@ def test_it_is_known_before_it_looks_for_a_rollback(
     known = (run.id, ["runner"])
     assert seen[:2] == [(*known, run.rollback), (*known, paths.state_dir() / "rollback")]
     claim.withdraw(run)
-    assert pointer.find_all() == []
+    assert records.find_all() == []
 
 
 def test_a_run_that_never_was_leaves_the_pointer_of_an_interrupted_one(bench: Bench) -> None:
     """Its baseline may be down, and its steps may be alive."""
     run, uid = bench.context.run, os.getuid()
-    pointer.write(pointer.Pointer("earlier", "/runs/earlier", "me", uid, 2, 2))
+    records.write(records.Pointer("earlier", "/runs/earlier", "me", uid, 2, 2))
     claim.announce(run)
-    assert [one.run_id for one in pointer.find_all()] == [run.id]
+    assert [one.run_id for one in records.find_all()] == [run.id]
     claim.withdraw(run)
-    assert [one.run_id for one in pointer.find_all()] == ["earlier"]
+    assert [one.run_id for one in records.find_all()] == ["earlier"]
     claim.withdraw(run)
-    assert [one.run_id for one in pointer.find_all()] == ["earlier"]
+    assert [one.run_id for one in records.find_all()] == ["earlier"]
 
 
 @pytest.mark.parametrize("whose", ["the run's", "the site's", "an earlier run's"])
 def test_it_does_not_begin_beside_a_rollback(bench: Bench, tmp_path: Path, whose: str) -> None:
     run, earlier = bench.context.run, tmp_path / "earlier"
-    pointer.write(pointer.Pointer("earlier", str(earlier), "me", os.getuid(), 2, 2))
+    records.write(records.Pointer("earlier", str(earlier), "me", os.getuid(), 2, 2))
     directory = {
         "the run's": run.rollback, "the site's": paths.state_dir() / "rollback",
     }.get(whose, earlier / "rollback")  # fmt: skip

@@ -7,8 +7,8 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from console.run.compare import as_json, compare, lines, markdown
-from console.run.view import RunView
+from console.journal.run_view import RunView
+from console.render.report.compare import as_json, compare, lines, markdown
 from tests.ground.harmful import harmful
 from tests.run.unit.hostile import BAD, check_harmless, tables, view
 from tests.run.unit.shown import attempts

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from console.journal.state import RunState
 from console.journal.store import JournalError
-from console.run.control import Desk, Verb
-from console.run.state import RunState
+from console.runner.control import Desk, Verb
 from tests.run.unit.cases import WAITING, desk
 
 R = RunState

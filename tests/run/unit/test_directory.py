@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from console import paths
-from console.errors import UsageError
-from console.run import fault
-from console.run.directory import RunDir, RunMeta, all_runs, create, find_run
+from console.common import paths
+from console.common.errors import UsageError
+from console.journal.run_dir import RunDir, RunMeta, all_runs, create, find_run
+from console.runner import fault
 
 META = RunMeta("", "x", "/base", "0" * 64, "ws", "/site", {"port": "8001"}, owner="op")
 
@@ -33,7 +33,7 @@ def made(name: str) -> RunDir:
 
 def test_the_text_is_utf_8_whatever_the_locale_says() -> None:
     code = (
-        "from console.run.directory import RunMeta, create\n"
+        "from console.journal.run_dir import RunMeta, create\n"
         "m = RunMeta('', 'x', '/b', '', 'ws', '/s')\n"
         "print(create('x', m, 'a: \\u2265', '').path)"
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from console.journal.run_view import RunView, fold
+from console.journal.state import Decision
 from console.journal.store import Event
-from console.run.doubt import doubt
-from console.run.state import Decision
-from console.run.view import RunView, fold
+from console.runner.executors.doubt import doubt
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.figures import agreeing, picture
 

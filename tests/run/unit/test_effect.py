@@ -7,8 +7,8 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.playbook.steps import Step
-from console.run.effect import build_argv, effects
+from console.config.playbook.steps import Step
+from console.render.effects import build_argv, effects
 
 words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 

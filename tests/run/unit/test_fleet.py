@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from console.clock import SystemClock
-from console.run.context import Attempt
-from console.run.fleet import Fleet
-from console.services import cgroup, enclosure, process
-from console.services.process_spec import ProcessSpec
+from console.common.clock import SystemClock
+from console.host import cgroup, cgroup_scope, process
+from console.host.process_spec import ProcessSpec
+from console.runner.context import Attempt
+from console.runner.services import Fleet
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.services.test_enclosure import ESCAPE
@@ -42,7 +42,7 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
     runs = ProcessSpec((sys.executable, "-S", "-c", ESCAPE))
     fleet.use(replace(fleet.specs["cand"], runs=runs))
     handle = fleet.start("cand", Attempt(fleet.context, "up", 1, 60.0))
-    group = enclosure.of_process(handle.pid, handle.start)
+    group = cgroup_scope.of_process(handle.pid, handle.start)
 
     def away() -> set[int]:
         near = process.members(handle.pid, handle.start)
@@ -50,6 +50,6 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
 
     until(away, "one of them is away")
     # a `resume` from a second login: its own group is another one
-    monkeypatch.setattr(enclosure, "_home", lambda: "/sys/fs/cgroup/elsewhere")
+    monkeypatch.setattr(cgroup_scope, "_home", lambda: "/sys/fs/cgroup/elsewhere")
     assert fleet.stop("cand")
     until(lambda: not cgroup.pids(group), "nobody is left")

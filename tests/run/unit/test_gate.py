@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.config.playbook.steps import CriterionModel, Step
+from console.config.playbook.verdict import Verdict
+from console.journal.run_view import RunView, fold
 from console.journal.store import Event
-from console.playbook.steps import CriterionModel, Step
-from console.playbook.verdict import Verdict
-from console.run.executors.gate import decide, evidence
-from console.run.view import RunView, fold
+from console.runner.executors.gate import decide, evidence
 from tests.run.unit.figures import CARDS, agreeing, figure, peaks, picture
 
 

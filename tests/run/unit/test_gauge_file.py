@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.run.gauge_file import PATIENCE, GaugeFile, read_lines
+from console.journal.samples import PATIENCE, GaugeFile, read_lines
 
 
 def line(at: float, ram: int = 5, **more: Any) -> dict[str, Any]:

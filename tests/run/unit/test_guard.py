@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from console.rollback import live
-from console.run.context import Attempt, StepFailed
-from console.run.guard import GONE_S, MOST_EVENTS, QUIET_S
-from console.run.state import Cause, RunState
-from console.services.base import Handle
-from console.services.deadline import Cancelled
+from console.host.deadline import Cancelled
+from console.journal.state import Cause, RunState
+from console.recovery.rollback import live
+from console.runner.context import Attempt, StepFailed
+from console.runner.guard.client import GONE_S, MOST_EVENTS, QUIET_S
+from console.runtime.spec import Handle
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench, mine
 

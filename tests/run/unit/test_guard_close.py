@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from console.command.run import lease_of
-from console.errors import UsageError
-from console.fit.envelope import Envelope, Point
-from console.fit.machine import Machine
-from console.guard import sheet as sheets
-from console.guard.limits import Limit
-from console.playbook.load import load_playbook
-from console.rollback import plan as sealed
-from console.rollback.plan import Baseline, EngineAddress, SealedPlan
-from console.run import guard_sheet
-from console.run.recover import close_after_rollback
-from console.run.report_memory import card_names
-from console.run.state import StepState
-from console.run.view import StepView
-from console.services import process
-from console.services.process_spec import ProcessSpec
+from console.common.errors import UsageError
+from console.config.playbook.load import load_playbook
+from console.frontends.cli.run import lease_of
+from console.host import process
+from console.host.capacity import Machine
+from console.host.process_spec import ProcessSpec
+from console.journal.run_view import StepView
+from console.journal.state import StepState
+from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard import config as sheets
+from console.recovery.guard.limits import Limit
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
+from console.render.report.memory import card_names
+from console.runner.guard import limits as guard_sheet
+from console.runner.recover import close_after_rollback
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench, mine
 

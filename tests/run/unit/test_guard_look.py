@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from console.clock import SystemClock
-from console.guard.inbox import Inbox
-from console.guard.recorder import Recorder
-from console.run.directory import RunDir
-from console.run.guard_look import MOST_POINTS, breach_of, look, ready, tell
-from console.run.state import Cause
+from console.common.clock import SystemClock
+from console.journal.breach import MOST_POINTS, breach_of, look, ready, tell
+from console.journal.run_dir import RunDir
+from console.journal.state import Cause
+from console.recovery.guard.inbox import Inbox
+from console.recovery.guard.record.recorder import Recorder
 
 GIB = 1 << 30
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from console.clock import FakeClock
-from console.guard.limits import Limit
-from console.run import guard_now
+from console.common.clock import FakeClock
+from console.recovery.guard.limits import Limit
+from console.runner.guard import guard_now
 from tests.run.unit.conftest import Look
 
 GIB = 1 << 30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.run import header
-from console.site.load import load_site
+from console.config.site.load import load_site
+from console.runner.prepare import header
 from tests.run.unit.conftest import SITE, MakePlan
 
 
@@ -20,7 +20,7 @@ def test_the_baseline_is_noted_as_it_is_started(tmp_path: Path) -> None:
 
 def test_a_start_is_told_from_a_stop_by_the_plan_itself(plan: MakePlan) -> None:
     """The report looks for the load in what the plan says: both have to go on meaning the same."""
-    from console.run.report_memory import STARTS
+    from console.render.report.memory import STARTS
 
     made = plan(
         "{id: a, service: {start: cand}}", "{id: b, service: {stop: cand}}",

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from console.run import launch
-from console.run.directory import RunDir
-from console.run.launch import NotStarted
-from console.services.linger import Detachment
+from console.host.linger import Detachment
+from console.journal.run_dir import RunDir
+from console.runner import launch
+from console.runner.launch import NotStarted
 
 
 class Systemd:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock
-from console.gauges import sampler
-from console.gauges.nvml import LOST
-from console.gauges.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.common.clock import FakeClock
+from console.host import sampler
+from console.host.gpu.nvml import LOST
+from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView, fold
+from console.journal.samples import read_lines
 from console.journal.store import Event
-from console.run.directory import RunDir
-from console.run.gauge_file import read_lines
-from console.run.peaks import GAP_S, Peaks, differs, record
-from console.run.view import RunView, fold
+from console.runner.peaks import GAP_S, Peaks, differs, record
 
 GB = 10**9
 BIG, SMALL = GpuSample("GPU-a", 0, "RTX PRO 6000"), GpuSample("GPU-b", 1, "RTX 5090")

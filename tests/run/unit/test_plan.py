@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.errors import InvalidFile
-from console.run.plan import make_plan
-from console.run.plan_text import lines
+from console.common.errors import InvalidFile
+from console.runner.prepare.plan import make_plan
+from console.runner.prepare.plan_text import lines
 from tests.run.unit.cases import BENCH, BESIDE, DOWN, NOTE, UP
 from tests.run.unit.conftest import MakePlan
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from console.errors import ConsoleError, Exit
-from console.guard import sheet as sheets
-from console.rollback.report import Result
-from console.run import process as runners
-from console.run.control import Verb
-from console.run.executors import approval
-from console.run.lock import HostLock, is_free
-from console.run.state import RunState
-from console.viewer.verbs import BINDS
+from console.common.errors import ConsoleError, Exit
+from console.frontends.tui.watch.actions import BINDS
+from console.journal.lock import HostLock, is_free
+from console.journal.state import RunState
+from console.recovery.guard import config as sheets
+from console.recovery.rollback.progress import Result
+from console.runner import main as runners
+from console.runner.control import Verb
+from console.runner.executors import manual
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench, mine
 
@@ -158,6 +158,6 @@ def test_who_reads_a_state_in_the_journal_may_answer_it_at_once(
     monkeypatch.setattr(context.journal, "append", appended)
     desk.set(step="up", attempt=1)
     attempt: Any = SimpleNamespace(step="up", remaining=lambda: 1.0)
-    assert approval.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
+    assert manual.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
     context.enter(RunState.PAUSED, "operator")
     assert [said for said, state in stood if said and said != state] == []

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from console.run.promote_text import measured, on_port
-from console.run.view import RunView
-from console.services.base import ComposeSpec, Runs
-from console.services.process_spec import ProcessSpec
-from console.site.load import load_site
+from console.config.site.load import load_site
+from console.host.process_spec import ProcessSpec
+from console.journal.run_view import RunView
+from console.runner.promote_text import measured, on_port
+from console.runtime.spec import ComposeSpec, Runs
 from tests.run.unit.cases import PROMOTED, promoted
 
 URL = "http://127.0.0.1:8000"

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.run.compare import compare
-from console.run.directory import RunDir
-from console.run.report import Evidence, as_json, markdown, write_copy, write_report
-from console.run.report_guard import guard_chart, guard_lines
-from console.run.view import RunView
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
+from console.render.report.compare import compare
+from console.render.report.document import Evidence, as_json, markdown, write_copy, write_report
+from console.render.report.guard import guard_chart, guard_lines
 from tests.run.unit import reported
 from tests.run.unit.breaches import BREACHES, breached
 from tests.run.unit.hostile import BAD, check_harmless, tables, view
@@ -74,9 +74,9 @@ def test_a_figure_that_is_no_number_is_printed() -> None:
 
 def test_the_same_number_is_printed_the_same_way_everywhere() -> None:
     """A gate's words and the tables: rounded alike, or a reader sees two numbers."""
-    from console.playbook.threshold import parse_threshold
-    from console.playbook.verdict import Criterion, Evidence, judge
-    from console.run.report_text import figure
+    from console.config.playbook.threshold import parse_threshold
+    from console.config.playbook.verdict import Criterion, Evidence, judge
+    from console.render.report.markdown import figure
 
     for value, unit, go in (
         (10.7512, "tok/s", ">= 20 tok/s"), (0.81234, "s", "< 2s"), (1.9134, "s", "< 900 ms"),

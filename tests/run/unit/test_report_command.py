@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.run.directory import RunDir
+from console.journal.run_dir import RunDir
 from tests.run.unit import reported
 
 Caught = pytest.CaptureFixture[str]

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock
-from console.rollback import live, wake
-from console.rollback import plan as sealed
-from console.rollback.lock import Lock
-from console.rollback.report import Result, quiet_limit
-from console.run import restoring
-from console.services import process
+from console.common.clock import FakeClock
+from console.host import process
+from console.recovery.rollback import live, trigger
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.progress import Result, quiet_limit
+from console.runner import restoring
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.waiting import until
@@ -50,8 +50,8 @@ class Warm:
         self.own: list[float] = []
         self.climbing = Lock(bench.context.run.rollback)
         run = bench.context.run
-        os.mkfifo(run.rollback / wake.FIFO)
-        self.fifo = os.open(run.rollback / wake.FIFO, os.O_RDWR | os.O_NONBLOCK)
+        os.mkfifo(run.rollback / trigger.FIFO)
+        self.fifo = os.open(run.rollback / trigger.FIFO, os.O_RDWR | os.O_NONBLOCK)
         start = process.start_time(child.pid) or 0
         live.append(run.live, live.Live("ladder", "warm", child.pid, start))
 
@@ -62,7 +62,7 @@ class Warm:
 
     def stops(self) -> None:
         os.kill(self.child.pid, signal.SIGSTOP)
-        until(lambda: wake.is_stopped(self.child.pid), "the ladder is stopped")
+        until(lambda: trigger.is_stopped(self.child.pid), "the ladder is stopped")
 
     def climb(self, *_: object, **__: object) -> Warm:
         """Stands where the run's own ladder does."""
@@ -98,7 +98,7 @@ def test_a_ladder_that_goes_on_is_waited_for(warm: Warm) -> None:
         2 * limit - 10: lambda: warm.says("done", serving=True, restore_s=9.0),
     }
     assert restoring.bring_back(warm.context, "up", 1).restore_s == 9.0
-    assert (warm.asked(), warm.own) == (wake.ASKED, [])
+    assert (warm.asked(), warm.own) == (trigger.ASKED, [])
 
 
 def test_one_that_was_stopped_half_way_is_not(warm: Warm) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from console.errors import EngineError
-from console.rollback import plan as sealed
-from console.run import seal
-from console.run.seal import sealed_plan
-from console.services.engine import NoSuchContainer
+from console.common.errors import EngineError
+from console.recovery.rollback import sealed_plan as sealed
+from console.runner.prepare import seal
+from console.runner.prepare.seal import sealed_plan
+from console.runtime.engine_api import NoSuchContainer
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import BASE, META, Bench
 

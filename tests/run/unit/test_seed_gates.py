@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from console.playbook.load import load_playbook
-from console.playbook.steps import Step
-from console.playbook.verdict import Verdict
-from console.run.executors.gate import decide, outcome_name
+from console.config.playbook.load import load_playbook
+from console.config.playbook.steps import Step
+from console.config.playbook.verdict import Verdict
+from console.runner.executors.gate import decide, outcome_name
 from tests.run.unit.figures import CARDS, agreeing, figure, peaks, picture
 
 GO, NO_GO, HOLD = Verdict.GO, Verdict.NO_GO, Verdict.HOLD

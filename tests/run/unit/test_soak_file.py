@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.benchmark.soak_figures import Line
-from console.run.directory import RunDir
-from console.run.soak_file import SoakFile, read_lines
+from console.bench.soak_stats import Line
+from console.journal.run_dir import RunDir
+from console.journal.soak_file import SoakFile, read_lines
 
 BEGAN: Line = {"t": 0.0, "event": "began", "at": 1000.0}
 GOOD: Line = {"t": 60.0, "ok": True, "error": "", "tok_s": 9.0, "ttft_s": 0.1}

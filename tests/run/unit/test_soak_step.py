@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.benchmark.soak import SoakPlan
-from console.playbook.measuring import SoakStep
-from console.run.executors.soak import patience_for, plan_of
+from console.bench.soak import SoakPlan
+from console.config.playbook.measuring_steps import SoakStep
+from console.runner.executors.soak import patience_for, plan_of
 
 
 def test_a_step_as_the_loop_takes_it() -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from console.clock import FakeClock
-from console.run.soak_watch import (
+from console.common.clock import FakeClock
+from console.host import process
+from console.runner.soak_monitor import (
     ContainerEyes,
     CriticalLog,
     ProcessEyes,
@@ -23,9 +24,8 @@ from console.run.soak_watch import (
     group_memory,
     start_header,
 )
-from console.services import process
-from console.services.base import Handle, Status
-from console.services.log_stream import UNREADABLE
+from console.runtime.docker.log_stream import UNREADABLE
+from console.runtime.spec import Handle, Status
 from tests.waiting import until
 
 MIB = 2**20

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from console.errors import ControlError, Exit
-from console.run import control
-from console.run.control import LIMIT, Desk, Server, send, short_address
-from console.run.state import RunState
+from console.common.errors import ControlError, Exit
+from console.journal.state import RunState
+from console.runner import control
+from console.runner.control import LIMIT, Desk, Server, send, short_address
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from console.errors import ConsoleError, Exit
-from console.run.state import (
+from console.common.errors import ConsoleError, Exit
+from console.journal.state import (
     ENDS,
     TRANSITIONS,
     Decision,

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from console.run import switch
-from console.services import relay
-from console.services.process_spec import ProcessSpec
+from console.host.process_spec import ProcessSpec
+from console.runner import cutover
+from console.runtime import proxy
 from tests.run.unit.cases import UP
 from tests.run.unit.conftest import MakePlan
 
@@ -19,19 +19,19 @@ def cut(more: str = "") -> str:
 
 def test_the_relay_is_a_service_of_the_run(plan: MakePlan) -> None:
     made = plan(UP, cut(", listen: 0.0.0.0"))
-    runs = made.services[relay.NAME].runs
+    runs = made.services[proxy.NAME].runs
     assert isinstance(runs, ProcessSpec)
-    port = relay.port_of(made.site.model.baseline.url)
-    to = relay.address(made.services["cand"].url)
+    port = proxy.port_of(made.site.model.baseline.url)
+    to = proxy.address(made.services["cand"].url)
     assert runs.argv[-3:] == (f"0.0.0.0:{port}", to, "cand")
-    assert relay.NAME not in plan(UP).services
+    assert proxy.NAME not in plan(UP).services
 
 
 def test_what_does_not_fit_the_site(plan: MakePlan) -> None:
-    assert switch.misfits(plan(UP, cut())) == []
-    [port] = switch.misfits(plan(UP, cut(", port: 9")))
+    assert cutover.misfits(plan(UP, cut())) == []
+    [port] = cutover.misfits(plan(UP, cut(", port: 9")))
     assert "port 9" in port
-    [far] = switch.misfits(plan(UP, cut(", listen: 192.0.2.7")))
+    [far] = cutover.misfits(plan(UP, cut(", listen: 192.0.2.7")))
     assert "192.0.2.7" in far
 
 
@@ -46,4 +46,4 @@ def test_clients_of_other_machines_are_thought_of(
         made = plan(UP, cut(f', listen: "{listen}"' if listen else ""))
         there = made.site.model.baseline.model_copy(update={"url": f"http://127.0.0.1:{port}"})
         made.site.model = made.site.model.model_copy(update={"baseline": there})
-        assert len(switch.narrow(made)) == warned
+        assert len(cutover.narrow(made)) == warned

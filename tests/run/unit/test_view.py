@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.journal.run_view import RunView, fold
+from console.journal.state import Decision, RunState, StepState
 from console.journal.store import Event
-from console.run.state import Decision, RunState, StepState
-from console.run.view import RunView, fold
 
 STEPS = [
     {"id": "a", "title": "A", "phase": "p", "kind": "run", "takes_s": 5.0},

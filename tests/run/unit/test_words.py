@@ -16,27 +16,30 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from console.checks.lint.finding import Finding, Severity
 from console.cli import main
-from console.command import follow
-from console.fit.machine import Machine
-from console.lint.finding import Finding, Severity
-from console.playbook.load import load_playbook
-from console.run import compare as comparison
-from console.run import guard_now, guard_words, plan_text, switch
-from console.run import report_text as texts
-from console.run.control import Verb
-from console.run.image_hint import fitting
-from console.run.plan import make_plan
-from console.run.report import Evidence, evidence, markdown
-from console.run.report_guard import guard_chart, guard_lines
-from console.run.report_lessons import lessons
-from console.run.report_next import next_steps
-from console.run.soak_words import live_words, summary
-from console.run.state import VERBS, Pause, RunState, refusal
-from console.run.view import GuardEvent, RunView
-from console.services import limits
-from console.services.images import pull_hint
-from console.site.load import load_site
+from console.config.playbook.load import load_playbook
+from console.config.site.load import load_site
+from console.frontends.cli import follow
+from console.host.capacity import Machine
+from console.journal.run_view import GuardEvent, RunView
+from console.journal.state import VERBS, Pause, RunState, refusal
+from console.render import guard
+from console.render.report import compare as comparison
+from console.render.report import markdown as texts
+from console.render.report.document import Evidence, evidence, markdown
+from console.render.report.guard import guard_chart, guard_lines
+from console.render.report.lessons import lessons
+from console.render.report.next_steps import next_steps
+from console.render.report.soak_words import live_words, summary
+from console.runner import cutover
+from console.runner.control import Verb
+from console.runner.guard import guard_now
+from console.runner.prepare import plan_text
+from console.runner.prepare.image_hint import fitting
+from console.runner.prepare.plan import make_plan
+from console.runtime import resource_limits
+from console.runtime.docker.images import pull_hint
 from tests.run.unit import cases, reported
 from tests.run.unit.breaches import BREACHES
 from tests.run.unit.conftest import Look, MakePlan
@@ -237,10 +240,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(ram_total=64 << 30, swap_total=8 << 30)
     breached = [guard_now.Finding("RAM available 1 GiB", True), guard_now.Finding("VRAM", False)]
     monkeypatch.setattr(plan_text, "look", lambda **_: machine)
-    monkeypatch.setattr(limits, "default_memory", lambda: 56 << 30)
+    monkeypatch.setattr(resource_limits, "default_memory", lambda: 56 << 30)
     monkeypatch.setattr(guard_now, "findings", lambda made, **_: breached)
-    monkeypatch.setattr(switch, "wide", lambda port: True)
-    monkeypatch.setattr(switch, "_cannot_listen", lambda door: "taken" if "[" in door else "")
+    monkeypatch.setattr(cutover, "wide", lambda port: True)
+    monkeypatch.setattr(cutover, "_cannot_listen", lambda door: "taken" if "[" in door else "")
 
 
 @pytest.mark.usefixtures("here")
@@ -319,13 +322,13 @@ def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
     gaps = [{"gap_s": gap} for gap in (0.25, 0.1, 0.02, None)]
     limit = {"metric": "host.swap_used", "above": 1.0, "for_s": 0.5}
     assert {
-        "limits": [guard_words.limit_words(one) for one in cases.LIMITS],
-        "events": [guard_words.event_words(one) for one in events],
-        "killed": [guard_words.killed_words(row, s) for row in cases.KILLED for s in (0.0, 0.5)],
-        "held": [guard_words.held_words(one) for one in cases.HELD],
-        "leases": [guard_words.lease_words(lease_s) for lease_s in (0.0, 1800.0)],
-        "gaps": [guard_words.gap_words(one) for one in gaps],
-        "deeds": guard_words.deeds({"killed": [cases.KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
+        "limits": [guard.limit_words(one) for one in cases.LIMITS],
+        "events": [guard.event_words(one) for one in events],
+        "killed": [guard.killed_words(row, s) for row in cases.KILLED for s in (0.0, 0.5)],
+        "held": [guard.held_words(one) for one in cases.HELD],
+        "leases": [guard.lease_words(lease_s) for lease_s in (0.0, 1800.0)],
+        "gaps": [guard.gap_words(one) for one in gaps],
+        "deeds": guard.deeds({"killed": [cases.KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
     } == snapshot  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """A scripted machine: engines, runners and warm ladders as threads that have a process's identity.
 
-`console.services.process` is the door through which the console starts, finds and ends processes.
+`console.host.process` is the door through which the console starts, finds and ends processes.
 Here that door knows a second kind of process, with numbers that no kernel gives. Commands of a
 playbook's steps go on being real children. What is code of the console runs as it is; SIGKILL
 ends a thread at the next place where it records, waits or pauses.
@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 
-from console.errors import ServiceError
-from console.rollback import observe
-from console.services import process
-from console.services.process_spec import ProcessSpec
+from console.common.errors import ServiceError
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import observe
 from tests.run.whole.server import Script, ScriptedServer
 
 FIRST_PID = 10_000_000

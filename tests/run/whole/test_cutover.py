@@ -10,9 +10,10 @@ import subprocess
 
 import pytest
 
-from console.run.executors import cutover
-from console.run.lock import is_free
-from console.services import process, relay
+from console.host import process
+from console.journal.lock import is_free
+from console.runner.executors import cutover
+from console.runtime import proxy
 from tests.run.e2e.sites import SIDE, UP, book, gate
 from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.run.world import WorldBase as World
@@ -151,7 +152,7 @@ def test_a_rollback_after_the_runner_died(world: World, fault: str) -> None:
 def test_a_resume_after_the_runner_died(world: World, fault: str) -> None:
     world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
     world.dead()
-    before = relay.at(world.base_url)
+    before = proxy.at(world.base_url)
     resumed = world.console("resume", world.run.id, "--detach")
     assert resumed.code == 0, resumed
     assert str(world.over().state) == "succeeded", world.words
@@ -163,7 +164,7 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
     """As one whose runner was killed between the spawn and its first line."""
     run = stay(world)
     process.stop_group(run.pid, run.start, grace_s=1)
-    argv = relay.argv(
+    argv = proxy.argv(
         *(u.removeprefix("http://") for u in (world.base_url, world.cand_url)), "cand"
     )
     child = subprocess.Popen(

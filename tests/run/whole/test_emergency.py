@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.services import process
+from console.host import process
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.scenes import LONG, closed, points, restored, roll_back
 from tests.run.world import LONGEST_S

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.rollback import live
-from console.run.runner import Runner
-from console.services import process
+from console.host import process
+from console.recovery.rollback import live
+from console.runner.loop import Runner
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World
 

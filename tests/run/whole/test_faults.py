@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.run.fault import POINTS
-from console.services import process
+from console.host import process
+from console.runner.fault import POINTS
 from tests.run.e2e.sites import UP, book, gate
 from tests.run.scenes import roll_back
 from tests.run.world import WorldBase as World

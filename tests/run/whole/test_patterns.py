@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from console.playbook.inputs import InputModel, convert
-from console.run.soak_watch import CriticalLog
-from console.services import matching
+from console.config.playbook.inputs import InputModel, convert
+from console.host import matching
+from console.runner.soak_monitor import CriticalLog
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World
 

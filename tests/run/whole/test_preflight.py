@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from console.fit.envelope import Envelope
+from console.models.sizing.load_curve import Envelope
 from tests.run.e2e.sites import book
 from tests.run.scenes import BIG, SMALL, output
 from tests.run.world import WorldBase as World

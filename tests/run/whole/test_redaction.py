@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.run.directory import RunDir
+from console.journal.run_dir import RunDir
 from tests.run.e2e.sites import host_site
 from tests.run.world import WorldBase as World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.viewer.site import shipped
+from console.config.locate import shipped
 from tests.run.scenes import GGUF, KNOWN
 from tests.run.world import WorldBase as World
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.run.soak_file import read_lines
-from console.run.view import RunView
+from console.journal.run_view import RunView
+from console.journal.soak_file import read_lines
 from tests.run.e2e.sites import SIDE, book
 from tests.run.whole.server import Script
 from tests.run.whole.world import ScriptedWorld

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from console.host import process
 from console.journal.store import Reader
-from console.run.executors import command
-from console.services import process
+from console.runner.executors import command
 from tests.run.e2e.sites import SIDE, UP, book
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.run import control
+from console.runner import control
 from tests.run.e2e.sites import REPORT, book, gate
 from tests.run.world import WorldBase as World
 

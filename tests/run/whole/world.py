@@ -24,25 +24,26 @@ from typing import Any, TextIO, cast
 import pytest
 
 from console import cli
-from console.benchmark.context import Surroundings
-from console.clock import SystemClock
-from console.command import follow
+from console.bench.interference import Surroundings
+from console.common.clock import SystemClock
+from console.config.site.load import load_site
+from console.frontends.cli import follow
+from console.host import cgroup_scope, process
+from console.host.gpu import inventory
+from console.host.process_spec import ProcessSpec
+from console.journal.lock import HostLock
 from console.journal.store import Journal
-from console.preflight import cards
-from console.rollback import warm
-from console.run import claim, engines, fault, launch, switch
-from console.run import process as runner
-from console.run.context import Attempt, Context
-from console.run.control import Desk, Server
-from console.run.fleet import Fleet
-from console.run.lock import HostLock
-from console.services import enclosure, process
-from console.services.process_spec import ProcessSpec
-from console.site.load import load_site
+from console.recovery.rollback import standby
+from console.runner import claim, cutover, fault, launch
+from console.runner import main as runner
+from console.runner.context import Attempt, Context
+from console.runner.control import Desk, Server
+from console.runner.executors import engines
+from console.runner.services import Fleet
 from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
 
-CLI, WARM = "console.cli", "console.rollback.warm"
+CLI, WARM = "console.cli", "console.recovery.rollback.standby"
 REAL_PAUSE_S = 0.02
 """No pause of a scripted process takes longer; its clock says that it did."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -162,15 +163,15 @@ class ScriptedWorld(WorldBase):
         patch.setattr(runner, "Desk", self._desk)
         for kind, name in ((Context, "record"), (Attempt, "remaining")):
             patch.setattr(kind, name, self._checked(getattr(kind, name)))
-        patch.setattr(enclosure, "popen", self._child)
-        patch.setattr(warm, "lock_memory", lambda: "")
+        patch.setattr(cgroup_scope, "popen", self._child)
+        patch.setattr(standby, "lock_memory", lambda: "")
         patch.setattr(fault, "die", machine.die)
-        patch.setattr(cards, "ask", self._cards(cards.ask))
+        patch.setattr(inventory, "ask", self._cards(inventory.ask))
         patch.setattr(engines, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
         # a relay is a real child: its readiness is waited for on a clock that skips the pauses
-        patch.setattr(switch, "RELAY_READY_S", 3000.0)
+        patch.setattr(cutover, "RELAY_READY_S", 3000.0)
 
     # -- what a scripted process does ----------------------------------------------------------
 
@@ -203,9 +204,11 @@ class ScriptedWorld(WorldBase):
     def _cards(self, ask: Any) -> Any:
         """NVML is asked where a test gives a script of it, in a process, which takes a while."""
 
-        def asked(*args: Any, **named: Any) -> cards.Cards:
+        def asked(*args: Any, **named: Any) -> inventory.Cards:
             there = "OMNI_NVML_SCRIPT" in os.environ
-            return cast(cards.Cards, ask(*args, **named) if there else cards.Cards(words="none"))
+            return cast(
+                inventory.Cards, ask(*args, **named) if there else inventory.Cards(words="none")
+            )
 
         return asked
 
@@ -312,7 +315,7 @@ class ScriptedWorld(WorldBase):
             signal.signal(number, cast(Any, handler))
 
 
-class ScriptedWarm(warm.Warm):
+class ScriptedWarm(standby.Warm):
     """The warm ladder, in a thread: it notices a kill, and asks the kernel for no protection."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:

@@ -1,0 +1,1 @@
+"""Measuring a server: one request, a benchmark, a soak test."""

@@ -1,0 +1,364 @@
+"""How a server is measured: same prompts, one at a time, no cache, warm-up apart."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from console.bench.client import ChatRequest, ClockNs, Endpoint, OnEvent, endpoint, stream_chat
+from console.bench.concurrency import Level, Say, measure_level
+from console.bench.interference import Surroundings
+from console.bench.metrics import METRICS, Sample, Tokenize, measure, repeated
+from console.bench.sse import SILENCE_S, FailureKind, Reply
+from console.bench.statistics import MetricSummary, cv, finite, summarise
+from console.bench.waiting import Waiting
+from console.common.clock import Clock, SystemClock
+from console.common.text import one_line
+from console.runtime.probe import ProbeError, fetch
+
+__all__ = ["METRICS", "BenchmarkResult", "Protocol", "run_benchmark"]
+
+PROMPTS = (
+    "Explain quantum entanglement in simple terms.",
+    "Write a Python function to find prime numbers.",
+    "What are the key principles of distributed systems?",
+)
+ENOUGH_RUNS = 5
+MOST_FAILURES = 3
+INFO_LIMIT = 2**20
+INFO_S = 10.0
+
+Progress = Callable[[int, int, Sample], None]
+"""Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
+
+MOST_STREAMS = 64
+
+
+def run_words(number: int, planned: int) -> str:
+    """`run 3/9`; past the plan, because they vary still, `run 10 (varies)`; 0 is the warm-up."""
+    if not number:
+        return "warm-up"
+    return f"run {number}/{planned}" if number <= planned else f"run {number} (they vary)"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What to send and how often; `timeout_s` bounds one request, `budget_s` all of them. An engine
+    that says nothing for `silence_s` hangs: it is not asked again.
+
+    After `runs` measured runs it goes on, up to `max_runs`, until as many are valid and the
+    coefficient of variation of tok_s is at most `cv_target`. `levels`: streams at once, measured
+    after that. Raises ValueError for counts that measure nothing.
+    """
+
+    prompts: tuple[str, ...] = PROMPTS
+    max_tokens: int = 256
+    runs: int = 9
+    warmup: int = 1
+    cv_target: float = 0.05
+    max_runs: int = 12
+    seed: int = 42
+    timeout_s: float = 600.0
+    silence_s: float = SILENCE_S
+    budget_s: float = math.inf
+    endpoint: Endpoint = "chat"
+    levels: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
+            raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
+        if any(not 2 <= streams <= MOST_STREAMS for streams in self.levels):
+            raise ValueError(f"2 to {MOST_STREAMS} streams at once")
+
+
+@dataclass(slots=True)
+class BenchmarkResult:
+    """All figures of one benchmark, as plain data.
+
+    `metrics` is by the names of METRICS; `voids` lists the runs left out; `cold` is the very
+    first request, reported apart since it pages the model in (None without a warm-up).
+    `started_at` is Unix time, `duration_s` seconds; `context` is what Surroundings.close gives.
+    """
+
+    url: str
+    model: str = ""
+    build_info: str = ""
+    started_at: float = 0.0
+    duration_s: float = 0.0
+    protocol: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, MetricSummary] = field(default_factory=dict)
+    runs: list[Sample] = field(default_factory=list)
+    voids: list[dict[str, Any]] = field(default_factory=list)
+    cold: Sample | None = None
+    levels: list[Level] = field(default_factory=list)
+    context: dict[str, Any] = field(default_factory=dict)
+    transport_retries: int = 0
+    flags: list[str] = field(default_factory=list)
+    cancelled: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and finite numbers."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The result in the seeds' words: `Average: 10.85 tok/s (±0.12)`."""
+        tok_s = self.metrics["tok_s"]
+        if tok_s.mean is None:
+            return ["Average: no valid run", f"Runs: {tok_s.n}"]
+        spread = f" (±{tok_s.std:.2f})" if tok_s.std is not None else ""
+        return [f"Average: {tok_s.mean:.2f} tok/s{spread}", f"Runs: {tok_s.n}"]
+
+
+def run_benchmark(
+    url: str,
+    protocol: Protocol | None = None,
+    *,
+    model: str = "",
+    clock: Clock | None = None,
+    clock_ns: ClockNs = time.perf_counter_ns,
+    cancelled: threading.Event | None = None,
+    progress: Progress | None = None,
+    nonce: Callable[[], str] = lambda: secrets.token_hex(8),
+    surroundings: Surroundings | None = None,
+    say: Say | None = None,
+    waiting: Waiting | None = None,
+) -> BenchmarkResult:
+    """Measure the server at `url` (with or without /v1), one request at a time.
+
+    Never raises for what the server does: a run that cannot be used is void, with its reason.
+    Three failures in a row end it early, a silence at once; a cancel, or the end of the budget,
+    keeps what was measured. `surroundings` judges what else went on; `say` is called now and then
+    while several streams are under way, `waiting` hears the events of a single one. What
+    `progress` and `say` raise ends it.
+    """
+    bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
+    bench.cancelled = cancelled or bench.cancelled
+    bench.progress, bench.say = progress, say
+    bench.nonce = nonce
+    bench.surroundings, bench.waiting = surroundings, waiting
+    if surroundings is None:
+        return bench.run()
+    surroundings.open()
+    context: dict[str, Any] = {}
+    try:
+        result = bench.run()
+    finally:
+        context = surroundings.close()  # whatever is raised: the watch is a process
+    result.context |= context
+    result.flags += surroundings.flags()
+    return result
+
+
+class _Bench:
+    """The state of one benchmark."""
+
+    def __init__(
+        self, url: str, protocol: Protocol, clock: Clock, clock_ns: ClockNs, model: str
+    ) -> None:
+        self.cancelled = threading.Event()
+        self.progress: Progress | None = None
+        self.say: Say | None = None
+        self.surroundings: Surroundings | None = None
+        self.waiting: Waiting | None = None
+        self.nonce: Callable[[], str] = str
+        self._url = url
+        self._protocol = protocol
+        self._clock = clock
+        self._clock_ns = clock_ns
+        self._prompts = itertools.cycle(protocol.prompts)
+        self._retries: list[int] = []
+        self._hangs = False
+        self._ends = clock.monotonic() + protocol.budget_s
+        self._request = ChatRequest(
+            "", protocol.max_tokens, protocol.seed, model, endpoint=protocol.endpoint
+        )
+        self._result = BenchmarkResult(one_line(_without_password(url)), one_line(model))
+
+    def run(self) -> BenchmarkResult:
+        result, protocol = self._result, self._protocol
+        started = self._clock.monotonic()
+        result.started_at = self._clock.now()
+        result.protocol = _plain(protocol)
+        self._identify()
+        for number in range(protocol.warmup):
+            sample = self._one()
+            if sample is None:
+                break
+            result.cold = sample if number == 0 else result.cold
+            self._report(0, sample)
+        # Warm-ups take prompts of their own, so that the measured set is always the same.
+        self._prompts = itertools.cycle(protocol.prompts)
+        while not self.cancelled.is_set() and self._left() > 0 and self._wants_more():
+            sample = self._one()
+            if sample is not None:
+                result.runs.append(sample)
+                self._report(len(result.runs), sample)
+        for streams in protocol.levels if any(not s.void for s in result.runs) else ():
+            if not self.cancelled.is_set() and self._left() > 0:
+                result.levels.append(self._level(streams))
+        result.duration_s = self._clock.monotonic() - started
+        return self._conclude()
+
+    def _report(self, number: int, sample: Sample) -> None:
+        if self.progress is not None:
+            self.progress(number, self._protocol.runs, sample)
+
+    def _wants_more(self) -> bool:
+        runs, protocol = self._result.runs, self._protocol
+        last = runs[-MOST_FAILURES:]
+        if self._hangs:
+            return False
+        if len(last) == MOST_FAILURES and all(sample.error for sample in last):
+            return False
+        if len(runs) < protocol.runs:
+            return True
+        rates = finite(sample.tok_s for sample in runs if not sample.void)
+        spread = cv(rates)
+        steady = spread is not None and spread <= protocol.cv_target
+        enough = steady and len(rates) >= protocol.runs
+        return len(runs) < protocol.max_runs and len(rates) > 1 and not enough
+
+    def _left(self) -> float:
+        """Seconds of the budget."""
+        return self._ends - self._clock.monotonic()
+
+    def _one(self) -> Sample | None:
+        """One request with what went on around it; None when it was cancelled."""
+        around = self.surroundings
+        before = around.look() if around is not None else None
+        if self.waiting is None:
+            sample = self._send(next(self._prompts), self.cancelled)
+        else:
+            with self.waiting as waiting:
+                sample = self._send(next(self._prompts), self.cancelled, waiting.take)
+        if around is None or before is None or sample is None:
+            return sample
+        return around.judge(sample, before, around.look())
+
+    def _send(
+        self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None
+    ) -> Sample | None:
+        """One request, from any thread; None when it was cancelled."""
+        if cancelled.is_set():
+            return None
+        # At the front, since a server reuses the longest common beginning of two prompts.
+        request = replace(self._request, prompt=f"[{self.nonce()}] {prompt}")
+        reply = stream_chat(
+            self._url,
+            request,
+            clock_ns=self._clock_ns,
+            timeout_s=max(0.001, min(self._protocol.timeout_s, self._left())),
+            silence_s=self._protocol.silence_s,
+            cancelled=cancelled,
+            on_event=on_event,
+        )
+        self._retries.append(reply.transport_retries)
+        if reply.failure is not None and reply.failure.kind is FailureKind.CANCELLED:
+            return None
+        if reply.extras_refused:
+            self._request = replace(self._request, extras=False)
+        self._hangs = reply.failure is not None and reply.failure.kind is FailureKind.SILENT
+        return measure(reply, request.max_tokens, self._tokenizer(reply))
+
+    def _level(self, streams: int) -> Level:
+        """Several streams at once, after and apart from the single one."""
+        level = measure_level(
+            self._send, self._protocol.prompts, streams, cancelled=self.cancelled, say=self.say
+        )
+        slots = self._result.context.get("slots")
+        if slots is not None and streams > slots:
+            room = "1 slot" if slots == 1 else f"{slots} slots"
+            level.flags.append(f"{streams} streams on {room}: the others waited")
+        return level
+
+    def _tokenizer(self, reply: Reply) -> Tokenize | None:
+        return None if reply.failure else lambda text: tokenize(self._url, text)
+
+    def _identify(self) -> None:
+        """Build and model as the server names them; a server that does not say is no error."""
+        props = fetch_json(self._url, "/props")
+        models = fetch_json(self._url, "/v1/models")
+        self._result.build_info = one_line(_text(props.get("build_info")))
+        slots = props.get("total_slots")
+        self._result.context["slots"] = slots if type(slots) is int and slots > 0 else None
+        data = models.get("data")
+        first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+        name = _text(first.get("id")) or _text(props.get("model_alias"))
+        if not self._request.model:
+            self._request = replace(self._request, model=name)
+            self._result.model = one_line(name)
+
+    def _conclude(self) -> BenchmarkResult:
+        result, protocol = self._result, self._protocol
+        result.cancelled = self.cancelled.is_set()
+        summary = summarise(result.runs)
+        result.metrics = summary.metrics
+        result.voids = [
+            {"run": number, "reason": sample.void}
+            for number, sample in enumerate(result.runs, 1)
+            if sample.void
+        ]
+        result.transport_retries = sum(self._retries)
+        flags = repeated(sum(map(bool, self._retries)), len(self._retries))
+        flags += [flag for sample in result.runs for flag in sample.flags]
+        flags += [flag for level in result.levels for flag in level.flags]
+        if summary.valid < ENOUGH_RUNS:
+            flags.append(f"{summary.valid} valid runs, at least {ENOUGH_RUNS} are advised")
+        spread = summary.metrics["tok_s"].cv
+        if spread is not None and spread > protocol.cv_target:
+            target = f"{protocol.cv_target:.1%}"
+            flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
+        if not result.cancelled and len(result.runs) < protocol.runs:
+            late = "the time was over" if self._left() <= 0 else ""
+            flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
+        result.flags = list(dict.fromkeys(flags))
+        return result
+
+
+def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object at `path` of the server (POST with a body); {} for anything else, and for
+    what is not there whole after INFO_S."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if body is not None else None
+    asked = endpoint(url, path)
+    try:
+        reply = fetch(asked, body=data, timeout_s=INFO_S, limit=INFO_LIMIT, headers=headers)
+        value = json.loads(reply.body) if reply.status == 200 else None
+    except (ProbeError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def tokenize(url: str, text: str) -> int | None:
+    """Tokens of `text` by the server's /tokenize (llama-server's and vLLM's form), or None."""
+    answer = fetch_json(url, "/tokenize", {"content": text, "prompt": text, "add_special": False})
+    tokens, count = answer.get("tokens"), answer.get("count")
+    if isinstance(tokens, list):
+        return len(tokens)
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _plain(protocol: Protocol) -> dict[str, Any]:
+    """The protocol for a record; no budget is null, since JSON has no infinity."""
+    budget = protocol.budget_s if math.isfinite(protocol.budget_s) else None
+    return {
+        **asdict(protocol), "prompts": list(protocol.prompts), "levels": list(protocol.levels),
+        "budget_s": budget,
+    }  # fmt: skip
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _without_password(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -1,0 +1,376 @@
+"""The machine around a benchmark: what else worked, what was swapped in, what the cards did.
+
+A figure is only as good as the quiet it was taken in. Each run is held between two looks at /proc.
+
+Void, because the figure would then be of something else than the server:
+
+- another inference engine computed at the same time. They share memory bandwidth and cards, so no
+  share of the figure can be taken out again. The baseline and the run's other services are known by
+  their pids, any other engine by its name. SGLang and vLLM turn one core at idle, so of those it
+  takes more than that.
+- more than SWAP_IN_RATE was swapped in: a disk then stands where memory was meant to be. A server
+  that swaps itself is no exception: its rate is that of a disk that day, and HOLD asks a person.
+
+Both make a figure worse, never better. They are void all the same: a baseline that was held up
+would lend the candidate a false GO.
+
+This console's own processes are none of the others: the one that measures, and every console of
+the same user, since who follows a run cannot be told. What they took is told by itself, where it is
+more than a client should take.
+
+Only said: any other busy process (a build beside 192 idle cores does no harm, and the spread of the
+runs tells when it does), and major faults (a model read by mmap from the disk is how llama.cpp runs
+what is larger than memory). Where the measured server's own processes are not known, nothing that
+has an engine's name is held against a run: it may be the server itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from console.bench.metrics import Sample
+from console.common.text import decode, one_line
+from console.common.units import format_bytes
+from console.host.gpu.clocks import Watch
+
+BUSY_CORES = 0.2
+SPIN_CORES = 1.5
+SWAP_IN_RATE = 2**20
+"""Bytes a second: 256 pages of 0.1 ms each hold a run up by 2.5 %, half of what runs may vary."""
+SWAP_IN_LEAST = 16 * 2**20
+UNSEEN_CORES = 0.5
+SHORTEST_S = 0.1
+"""CPU time is counted in hundredths of a second: shorter runs tell nothing about shares."""
+UNSEEN = "short-lived processes"
+"""A build's compilers begin and end between two looks: only the machine's counter has them."""
+MOST_NAMED = 8
+OWN_CORES = 0.05
+"""What measuring may take of a core; it is counted over all runs, since one may be short."""
+OWN = "omni-console"
+ENGINES = re.compile(
+    r"llama|ollama|kobold|exllama|tabbyapi|mistralrs|text-generation|whisper-server|sd-server", re.I
+)
+SPINNERS = re.compile(r"sglang|vllm|ktransformers|aphrodite|lmdeploy|trtllm|tritonserver", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A server on this machine; `pid` is the root of its processes, 0 where it is not known.
+
+    `facts` are what a report says of it: argv, image, image_id.
+    """
+
+    name: str
+    pid: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process: CPU seconds and major faults so far; `start` in ticks since boot."""
+
+    pid: int
+    parent: int
+    session: int
+    start: int
+    name: str
+    cpu_s: float
+    faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The machine at one moment (monotonic seconds); CPU seconds, bytes and pages since boot."""
+
+    at: float
+    processes: dict[int, Process]
+    cpu_s: float | None
+    swapped_in: int | None
+    faults: int | None
+
+
+@dataclass(slots=True)
+class _Seen:
+    cores: float = 0.0
+    runs: int = 0
+    engine: bool = False
+
+
+class Surroundings:
+    """Looks around each run of one benchmark; `close` gives what goes into its record.
+
+    `server` is what is measured (None: nothing is known of it), `others` the engines that should
+    be quiet meanwhile. Nothing here raises for what /proc or NVML do.
+    """
+
+    def __init__(
+        self,
+        server: Engine | None = None,
+        others: Sequence[Engine] = (),
+        *,
+        proc: Path = Path("/proc"),
+        monotonic: Callable[[], float] = time.monotonic,
+        watch: Watch | None = None,
+    ) -> None:
+        self._server = server
+        self._others = [other for other in others if other.pid]
+        self._proc = proc
+        self._monotonic = monotonic
+        self._watch = watch or Watch()
+        self._busy: dict[str, _Seen] = {}
+        self._swapped_in = self._faults = self._own_faults = 0
+        self._runs = 0
+        self._took = self._own_cpu_s = self._client_cpu_s = 0.0
+        self._blind = False
+
+    def open(self) -> None:
+        """Begin to watch the cards."""
+        self._watch.start()
+
+    def look(self) -> Look:
+        counters = dict(_counters(self._proc / "vmstat"))
+        pages = counters.get("pswpin")
+        found = {one.pid: one for one in _processes(self._proc)}
+        page = os.sysconf("SC_PAGE_SIZE")
+        swapped = None if pages is None else pages * page
+        cpu_s = _busy_time(self._proc / "stat")
+        return Look(self._monotonic(), found, cpu_s, swapped, counters.get("pgmajfault"))
+
+    def judge(self, sample: Sample, before: Look, after: Look) -> Sample:
+        """The sample with what was swapped in and read meanwhile, void where that spoilt it."""
+        took = after.at - before.at
+        self._runs += 1
+        swapped = _since(before.swapped_in, after.swapped_in)
+        faults = _since(before.faults, after.faults)
+        self._blind = self._blind or swapped is None
+        self._swapped_in += swapped or 0
+        self._faults += faults or 0
+        engines = self._beside(before, after, took)
+        sample = replace(sample, swapped_in=swapped, major_faults=faults)
+        if sample.void:
+            return sample
+        if engines:
+            return replace(sample, void=f"another engine was busy: {', '.join(engines)}")
+        if swapped is not None and swapped > max(SWAP_IN_LEAST, SWAP_IN_RATE * took):
+            words = f"{format_bytes(swapped)} were swapped in meanwhile: memory is short"
+            return replace(sample, void=words)
+        return sample
+
+    def close(self) -> dict[str, Any]:
+        """The context of the benchmark as plain values. `cards`: see console.host.gpu.clocks."""
+        cards, words = self._watch.stop()
+        facts = dict(self._server.facts) if self._server is not None else {}
+        busiest = sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
+        return {
+            "server": facts,
+            "cards": cards,
+            "cards_words": one_line(words),
+            "swapped_in": None if self._blind else self._swapped_in,
+            "major_faults": self._faults,
+            "client_cores": round(self._client_cpu_s / self._took, 3) if self._took else None,
+            "console_cores": round(self._own_cpu_s / self._took, 3) if self._took else None,
+            "server_major_faults": self._own_faults if self._root() else None,
+            "busy": [
+                {"name": name, "cores": round(seen.cores, 2), "runs": seen.runs,
+                 "engine": seen.engine}
+                for name, seen in busiest
+            ],
+            "runs": self._runs,
+        }  # fmt: skip
+
+    def flags(self) -> list[str]:
+        """What a reader of the figures should know, a line each."""
+        found = []
+        for name, seen in sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]:
+            if not seen.engine:
+                share = f"up to {seen.cores:.1f} cores in {seen.runs} of {self._runs} requests"
+                found.append(f"busy at the same time: {name}, {share}")
+        took = max(self._took, SHORTEST_S)
+        own, client = self._own_cpu_s / took, self._client_cpu_s / took
+        if own > OWN_CORES:
+            words = f"this console and others of yours took {own:.2f} cores meanwhile"
+            found.append(f"{words}, the process that measured {client:.2f}")
+        return found
+
+    def _root(self) -> int:
+        return self._server.pid if self._server is not None else 0
+
+    def _beside(self, before: Look, after: Look, took: float) -> list[str]:
+        """Engines that were busy between the looks; every other busy process is remembered."""
+        if took < SHORTEST_S:
+            return []
+        me = os.getpid()
+        ours = _family(after.processes, me) | _line(after.processes, me)
+        self._took += took
+        served = _family(after.processes, self._root()) if self._root() else set()
+        known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
+        shares: dict[str, float] = {}
+        engines: set[str] = set()
+        for one, cores in _shares(before, after, took):
+            if one.pid in served:
+                self._own_faults += _faults(before, one)
+            elif one.pid == me or (cores and one.pid not in known and self._is_own(one)):
+                self._own_cpu_s += cores * took
+                self._client_cpu_s += cores * took if one.pid == me else 0.0
+            elif cores > BUSY_CORES and (one.pid in known or one.pid not in ours):
+                name = known.get(one.pid) or self._called(one)
+                shares[name] = shares.get(name, 0.0) + cores
+                if one.pid in known or (self._root() and self._is_engine(one, cores)):
+                    engines.add(name)
+        unseen = _unseen(before, after, took)
+        if unseen > UNSEEN_CORES:
+            shares[UNSEEN] = unseen
+        for name, cores in shares.items():
+            seen = self._busy.setdefault(name, _Seen())
+            seen.cores, seen.runs = max(seen.cores, cores), seen.runs + 1
+            seen.engine = seen.engine or name in engines
+        return [f"{name} ({shares[name]:.1f} cores)" for name in sorted(engines)]
+
+    def _called(self, one: Process) -> str:
+        """`cc1plus`, or `python3 train.py`: an interpreter's name alone says nothing."""
+        _, *script = _program(self._proc / str(one.pid) / "cmdline") or [""]
+        return one_line(" ".join([one.name, *script]), 60)
+
+    def _is_own(self, one: Process) -> bool:
+        """`omni-console …`, or `python -m console.…`, of the user who measures."""
+        found = self._proc / str(one.pid)
+        try:
+            mine = found.stat().st_uid == os.getuid()
+        except OSError:
+            return False
+        program, *words = _argv(found / "cmdline")
+        names = [Path(program).name]
+        if names[0].startswith("python"):
+            while words[:1] == ["-P"]:
+                words = words[1:]
+            if words[:1] == ["-m"]:
+                module = [*(words[1] if words[1:] else "").split("."), ""]
+                return mine and module[0] == "console" and "demo" not in module  # a stand-in engine
+            names += [Path(words[0]).name] if words else []
+        return mine and OWN in names
+
+    def _is_engine(self, one: Process, cores: float) -> bool:
+        words = " ".join([one.name, *_program(self._proc / str(one.pid) / "cmdline")])
+        if SPINNERS.search(words):
+            return cores > SPIN_CORES
+        return bool(ENGINES.search(words))
+
+
+def _since(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)
+
+
+def _shares(before: Look, after: Look, took: float) -> Iterator[tuple[Process, float]]:
+    """Every process that is there at the end, with the cores it kept busy in between."""
+    for one in after.processes.values():
+        old = before.processes.get(one.pid)
+        then = old.cpu_s if old is not None and old.start == one.start else 0.0
+        yield one, (one.cpu_s - then) / took
+
+
+def _faults(before: Look, one: Process) -> int:
+    old = before.processes.get(one.pid)
+    return one.faults - (old.faults if old is not None and old.start == one.start else 0)
+
+
+def _unseen(before: Look, after: Look, took: float) -> float:
+    """Cores that were busy for nobody who is there at the end."""
+    if before.cpu_s is None or after.cpu_s is None:
+        return 0.0
+    seen = sum(cores for _, cores in _shares(before, after, took))
+    return (after.cpu_s - before.cpu_s) / took - seen
+
+
+def _busy_time(path: Path) -> float | None:
+    """CPU seconds of the whole machine since boot: user, nice, system, interrupts."""
+    try:
+        first = path.read_text("ascii", "replace").split("\n", 1)[0].split()
+        ticks = [int(first[i]) for i in (1, 2, 3, 6, 7)]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _counters(path: Path) -> Iterator[tuple[str, int]]:
+    try:
+        lines = path.read_text("ascii", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name in ("pswpin", "pgmajfault") and value.isdigit():
+            yield name, int(value)
+
+
+def _processes(proc: Path) -> Iterator[Process]:
+    """Every process; one that ends while it is read is passed over."""
+    tick = os.sysconf("SC_CLK_TCK")
+    try:
+        names = os.listdir(proc)
+    except OSError:
+        return
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            data = (proc / name / "stat").read_bytes()
+            open_, close = data.index(b"("), data.rindex(b")")
+            fields = data[close + 2 :].split()
+            parent, session, faults, user, system, start = (
+                int(fields[i]) for i in (1, 3, 9, 11, 12, 19)
+            )
+        except (OSError, ValueError, IndexError):
+            continue
+        title = one_line(decode(data[open_ + 1 : close]), 40)
+        cpu_s = (user + system) / tick
+        yield Process(int(name), parent, session, start, title, cpu_s, faults)
+
+
+def _family(processes: dict[int, Process], root: int) -> set[int]:
+    """A process, what descends from it, and its session where it leads one."""
+    if root not in processes:
+        return set()
+    children: dict[int, list[int]] = {}
+    for one in processes.values():
+        children.setdefault(one.parent, []).append(one.pid)
+    leads = processes[root].session == root
+    found, left = set(), [root, *(p.pid for p in processes.values() if leads and p.session == root)]
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += children.get(pid, [])
+    return found
+
+
+def _line(processes: dict[int, Process], pid: int) -> set[int]:
+    """The ancestors of a process."""
+    found: set[int] = set()
+    while pid in processes and pid not in found:
+        found.add(pid)
+        pid = processes[pid].parent
+    return found
+
+
+def _argv(path: Path) -> list[str]:
+    """A command line; one empty word where it is gone."""
+    try:
+        return decode(path.read_bytes()[:4096]).split("\0")
+    except OSError:
+        return [""]
+
+
+def _program(path: Path) -> list[str]:
+    """What a command line runs: its program, and the script or module of an interpreter."""
+    argv = _argv(path)
+    words = [Path(argv[0]).name]
+    if words[0].startswith("python") or words[0] in ("sh", "bash"):
+        rest = [word for word in argv[1:5] if word and not word.startswith("-")]
+        words += [one_line(rest[0].rpartition("/")[2], 40)] if rest else []
+    return words

@@ -1,0 +1,263 @@
+"""What llama-bench and ik_llama's llama-sweep-bench print, read for a gate.
+
+Both print beside their log, so every line that cannot belong to a result is passed over. What is
+whole counts; what is cut off or cannot be believed is left out, and said. The first entry of a kind
+gives the figure: those at other depths, or with other settings, are told beside it, never mixed in.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from console.bench.statistics import mean, std
+from console.common.text import one_line
+from console.common.units import format_number
+
+Form = Literal["llama-bench", "sweep-bench"]
+UNIT = "tok/s"
+AGREE = 0.05
+"""Between a rate that is printed and the same worked out from what is printed beside it."""
+MOST_FLAGS = 20
+MOST_SAMPLES = 400
+_RESULTS = frozenset(
+    {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time"}
+)
+_JSON_LINE = re.compile(r'\s*(?:["{]|\[\s*\{|(?:[\[\]}]|-?\d[\d.eE+-]*),?\s*$)')
+_OPENED = re.compile(r"^\s*\[\s*(?:\{|$)", re.MULTILINE)
+_CLOSED = re.compile(r"(?:^|\})\s*\]\s*$", re.MULTILINE)
+_NEXT = re.compile(r"\s*,\s*(?=\{)")
+_TEST = re.compile(r"(?:(pp)(\d+)|(tg)(\d+))(?: *@ *d(\d+))?")
+_RATE = re.compile(r"(\d+(?:\.\d+)?) *± *(\d+(?:\.\d+)?|nan|-nan)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One test: `kind` tg (generating), pp (reading a prompt) or both; `samples` in tok/s.
+
+    The table of llama-bench does not tell the samples: its mean is then the only one.
+    """
+
+    kind: Literal["tg", "pp", "both"]
+    name: str
+    samples: tuple[float, ...]
+    std: float | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """`metrics` as a gate reads them (tg_tok_s, pp_tok_s); `flags`: what else is to be known."""
+
+    metrics: dict[str, dict[str, Any]]
+    flags: list[str]
+    build: str = ""
+    model: str = ""
+
+
+@dataclass(slots=True)
+class _Found:
+    entries: list[Entry] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    build: str = ""
+    model: str = ""
+
+
+def read_figures(text: str, form: Form) -> Figures:
+    """The figures in a command's output. Raises ValueError when it holds no usable result."""
+    found = _of_llama_bench(text) if form == "llama-bench" else _of_sweep(text)
+    if not any(entry.kind != "both" for entry in found.entries):
+        words = f"; {found.flags[0]}" if found.flags else ""
+        expected = "-o json, -o jsonl or its table" if form == "llama-bench" else "its table"
+        raise ValueError(f"no result of {form} in the output ({expected}){words}")
+    metrics = {}
+    for kind in ("tg", "pp"):
+        same = [entry for entry in found.entries if entry.kind == kind]
+        metrics[f"{kind}_tok_s"] = _metric(same[0] if same else None)
+        if not same:
+            found.flags.append(f"nothing measured {kind}: {kind}_tok_s has no figure")
+        found.flags += [_beside(entry, same[0]) for entry in same[1:]]
+    found.flags += [_beside(entry, None) for entry in found.entries if entry.kind == "both"]
+    more = len(found.flags) - MOST_FLAGS
+    flags = found.flags[:MOST_FLAGS] + ([f"and {more} more"] if more > 0 else [])
+    return Figures(metrics, flags, found.build, found.model)
+
+
+def _metric(entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
+        return {"value": None, "unit": UNIT, "n": 0}
+    count = len(entry.samples)
+    found: dict[str, Any] = {
+        "value": mean(entry.samples), "unit": UNIT, "n": count, "headline": "mean",
+        "mean": mean(entry.samples), "std": std(entry.samples) if count > 1 else entry.std,
+        "test": entry.name,
+    }  # fmt: skip
+    if 1 < count <= MOST_SAMPLES:
+        found["samples"] = list(entry.samples)
+    return found
+
+
+def _beside(entry: Entry, first: Entry | None) -> str:
+    """`tg128 @ d4096: 18.2 tok/s`, with what it was run with where that differs."""
+    value = mean(entry.samples)
+    other = dict(entry.settings)
+    differs = [
+        f"{key} {one_line(str(other.get(key)), 60)}"
+        for key, was in (first.settings if first else ())
+        if key in other and other[key] != was
+    ]
+    more = f" ({', '.join(differs[:3])})" if differs else ""
+    return f"also measured: {entry.name}{more}: {format_number(value or 0.0, UNIT)}"
+
+
+# --- llama-bench ----------------------------------------------------------------------------
+
+
+def _of_llama_bench(text: str) -> _Found:
+    found = _Found()
+    objects, broken = _objects(text)
+    for one in objects:
+        if "n_gen" not in one or "n_prompt" not in one:
+            continue
+        entry = _entry(one)
+        if entry is None:
+            found.flags.append("an entry that cannot be believed was left out")
+            continue
+        found.entries.append(entry)
+        build = f"{one.get('build_number', '')}-{one.get('build_commit', '')}".strip("-")
+        found.build = found.build or one_line(build, 80)
+        found.model = found.model or one_line(str(one.get("model_type") or ""), 120)
+    if found.entries or objects:
+        if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
+            whole = f"{len(found.entries)} whole entries count"
+            found.flags.insert(0, f"the output was cut off: {whole}")
+        return found
+    found.entries = list(_table(text))
+    if found.entries:
+        found.flags.append("from the table, which does not tell the single samples: n is 1")
+    return found
+
+
+def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
+    """Every whole JSON object at the begin of a line, alone or in a list, and how many were not
+    whole."""
+    kept = "\n".join(line for line in text.splitlines() if _JSON_LINE.match(line))
+    decoder, objects, broken, at = json.JSONDecoder(), [], 0, 0
+    first = re.finditer(r"^\s*(?:\[\s*)?\{", kept, re.MULTILINE)
+    for start in [match.end() - 1 for match in first]:
+        begin: int | None = start if start >= at else None
+        while begin is not None:
+            try:
+                value, at = decoder.raw_decode(kept, begin)
+            except (ValueError, RecursionError):
+                head = kept[begin : begin + 4000]
+                broken += '"n_' in head or '"build' in head[:200]
+                break
+            objects.append(value)
+            more = _NEXT.match(kept, at)
+            begin = more.end() if more else None
+    return objects, broken
+
+
+def _entry(one: dict[str, Any]) -> Entry | None:
+    """An entry of llama-bench; None where its numbers are none, or contradict each other."""
+    prompt, gen, depth = (_count(one.get(key, 0)) for key in ("n_prompt", "n_gen", "n_depth"))
+    if prompt is None or gen is None or depth is None or prompt + gen == 0:
+        return None
+    average = _rate(one.get("avg_ts"))
+    given = one.get("samples_ts")
+    samples = [_rate(value) for value in given] if isinstance(given, list) else [average]
+    good = tuple(value for value in samples if value is not None)
+    middle = mean(good)
+    if middle is None or len(good) < len(samples):
+        return None
+    if average is None or abs(middle / average - 1) > AGREE:
+        return None
+    name = "+".join(f"{word}{count}" for word, count in (("pp", prompt), ("tg", gen)) if count) + (
+        f" @ d{depth}" if depth else ""
+    )
+    kind: Literal["tg", "pp", "both"] = "both" if prompt and gen else "tg" if gen else "pp"
+    settings = tuple((key, value) for key, value in one.items() if key not in _RESULTS)
+    return Entry(kind, name, good, _rate(one.get("stddev_ts")), settings)
+
+
+def _table(text: str) -> Iterator[Entry]:
+    """Rows `| … | pp512 | 100.00 ± 0.50 |` of the table that llama-bench prints by itself."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.lstrip().startswith("|") or len(cells) < 3:
+            continue
+        test, rate = _TEST.fullmatch(cells[-2]), _RATE.fullmatch(cells[-1])
+        value = _rate(float(rate[1])) if rate else None
+        if test is None or rate is None or value is None:
+            continue
+        spread = None if "nan" in rate[2] else float(rate[2])
+        settings = tuple((str(place), cell) for place, cell in enumerate(cells[:-2]))
+        yield Entry("pp" if test[1] else "tg", one_line(cells[-2], 40), (value,), spread, settings)
+
+
+# --- sweep-bench ----------------------------------------------------------------------------
+
+_COLUMNS = {
+    "PP": "pp", "TG": "tg", "N_KV": "n_kv", "T_PP s": "t_pp", "S_PP t/s": "speed_pp",
+    "T_TG s": "t_tg", "S_TG t/s": "speed_tg",
+}  # fmt: skip
+
+
+def _of_sweep(text: str) -> _Found:
+    found = _Found()
+    rows = [*_sweep_rows(text), *(one for one in _objects(text)[0] if "speed_tg" in one)]
+    for row in rows:
+        depth = _count(row.get("n_kv"))
+        for kind in ("tg", "pp"):
+            count, speed = _count(row.get(kind)), _rate(row.get(f"speed_{kind}"))
+            took = _rate(row.get(f"t_{kind}"))
+            if depth is None or not count or speed is None or took is None:
+                found.flags.append("a row that cannot be believed was left out")
+                continue
+            # times are printed with three decimals
+            if abs(count / took - speed) > speed * AGREE + count * 0.0005 / took**2:
+                found.flags.append("a row whose rate and time contradict each other was left out")
+                continue
+            name = f"{kind}{count} at N_KV {depth}"
+            found.entries.append(Entry("tg" if kind == "tg" else "pp", name, (speed,)))
+    return found
+
+
+def _sweep_rows(text: str) -> Iterator[dict[str, Any]]:
+    """The rows under the header, by its names: later versions add columns."""
+    columns: list[str] = []
+    for line in text.splitlines():
+        if not line.lstrip().startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if _COLUMNS.keys() <= set(cells):
+            columns = cells
+        elif columns and len(cells) == len(columns) and not set("".join(cells)) <= set("-: "):
+            named = zip(columns, cells, strict=True)
+            yield {_COLUMNS[name]: _parsed(cell) for name, cell in named if name in _COLUMNS}
+
+
+def _parsed(cell: str) -> float | int | None:
+    if re.fullmatch(r"[0-9]{1,12}", cell):
+        return int(cell)
+    return float(cell) if re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,12}", cell) else None
+
+
+def _count(value: object) -> int | None:
+    """A whole number from 0; JSON's `true` is none, and neither is a string."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
+        return None
+    return value
+
+
+def _rate(value: object) -> float | None:
+    """A number above zero and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    number = float(value) if abs(value) < 1e12 else math.inf
+    return number if 0 < number < math.inf else None

@@ -1,0 +1,261 @@
+"""Figures of one request, computed from its stamps; a figure that is not sure is None.
+
+A chunk is not a token: servers hold back text and speculate, so tokens are counted by the
+server or its tokenizer, never by events.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from console.bench.sse import Event, EventKind, Reply, Timings
+
+Tokenize = Callable[[str], int | None]
+"""Text → tokens, or None when the server cannot say."""
+
+NS = 1e9
+DISAGREEMENT = 0.05
+ENOUGH_TOKENS = 64
+REPEATED = 0.01
+"""Of all requests, the share that may be sent twice before the transport counts as broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure of a benchmark: unit, which statistic is its headline, and what it means."""
+
+    name: str
+    unit: str
+    headline: Literal["mean", "median"]
+    text: str
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("tok_s", "tok/s", "mean", "completion tokens over the whole request's time"),
+        Metric("decode_tok_s", "tok/s", "median", "generation rate after the first token"),
+        Metric("prompt_tok_s", "tok/s", "median", "prompt processing rate, nothing cached"),
+        Metric("ttft_s", "s", "median", "time to the first token, reasoning included"),
+        Metric("ttfo_s", "s", "median", "time to the first token of the answer proper"),
+        Metric("tpot_s", "s", "median", "time per token after the first"),
+        Metric("e2e_s", "s", "median", "time of the whole request"),
+        Metric("stall_s", "s", "median", "longest pause between two chunks of text"),
+        Metric("error_rate", "ratio", "mean", "failed runs over all measured runs"),
+        Metric("runs", "count", "mean", "valid measured runs"),
+    )
+}
+"""The one table of names and units."""
+
+PER_SAMPLE = (
+    "tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s", "ttfo_s", "tpot_s", "e2e_s", "stall_s",
+)  # fmt: skip
+"""The metrics that a single request has; the others are of the benchmark as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One request's figures: seconds, tokens and tok/s; None where one cannot be had.
+
+    A sample with `void` must not enter any statistic; `error` is set when it also failed.
+    """
+
+    ttft_s: float | None = None
+    ttfo_s: float | None = None
+    e2e_s: float | None = None
+    tpot_s: float | None = None
+    tok_s: float | None = None
+    decode_tok_s: float | None = None
+    prompt_tok_s: float | None = None
+    server_decode_tok_s: float | None = None
+    stall_s: float | None = None
+    completion_tokens: int | None = None
+    prompt_tokens: int | None = None
+    token_source: str = ""
+    first_chunk_tokens: float | None = None
+    chunks: int = 0
+    transport_retries: int = 0
+    swapped_in: int | None = None
+    """Bytes, of the whole machine, while the request ran; None where nobody looked."""
+    major_faults: int | None = None
+    error: str = ""
+    void: str = ""
+    flags: list[str] = field(default_factory=list)
+
+
+def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> Sample:
+    """A Sample from a Reply; `tokenize` counts tokens where the server did not report them."""
+    text = [event for event in reply.events if event.is_text]
+    flags: list[str] = []
+    if reply.extras_refused:
+        flags.append("the server refuses cache_prompt and ignore_eos")
+    if reply.failure is None and not reply.done:
+        flags.append("a stream ended without [DONE]")
+    tokens, source = count_tokens(reply, tokenize)
+    e2e = _seconds(reply.started_ns, reply.ended_ns)
+    server = server_decode_rate(reply.timings)
+    told = any(event.tokens for event in text) or len(text) == tokens
+    begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
+    decode, first = decode_rate(text, tokens, flags, begin)
+    decode = _checked(decode, server, flags)
+    size = len(reply.raw_text.encode(errors="replace"))
+    if tokens and size and tokens > size:
+        # more than one token a byte: invisible ones, or a wrong count
+        flags.append(f"decode rate estimated: {tokens} tokens claimed for {size} bytes of text")
+    return Sample(
+        ttft_s=_first(reply, text),
+        ttfo_s=_first(reply, [event for event in text if event.kind is EventKind.CONTENT]),
+        e2e_s=e2e,
+        tpot_s=1 / decode if decode else None,
+        tok_s=tokens / e2e if tokens and e2e else None,
+        decode_tok_s=decode,
+        prompt_tok_s=prompt_rate(reply),
+        server_decode_tok_s=server,
+        stall_s=largest_gap(text),
+        completion_tokens=tokens,
+        prompt_tokens=reply.prompt_tokens,
+        token_source=source,
+        first_chunk_tokens=first,
+        chunks=len(text),
+        transport_retries=reply.transport_retries,
+        error=str(reply.failure) if reply.failure else "",
+        void=void_reason(reply, tokens, max_tokens),
+        flags=flags,
+    )
+
+
+def count_tokens(reply: Reply, tokenize: Tokenize | None) -> tuple[int | None, str]:
+    """Completion tokens and who counted them: usage, else timings, else the tokenizer."""
+    if reply.completion_tokens is not None:
+        return reply.completion_tokens, "usage"
+    if reply.timings is not None and reply.timings.predicted_n is not None:
+        return int(reply.timings.predicted_n), "timings"
+    if tokenize is not None and reply.raw_text and reply.failure is None:
+        counted = tokenize(reply.raw_text)
+        if counted is not None:
+            return counted, "tokenizer"
+    return None, ""
+
+
+def decode_rate(
+    text: list[Event], tokens: int | None, flags: list[str], begin: int | None = None
+) -> tuple[float | None, float | None]:
+    """(N − k) / (t_last − t_first) in tok/s, and k, the tokens that arrived at t_first.
+
+    k = 1 would read 2.4 % high at 4 tokens an event and 13 % at 16 (N = 128). Where events
+    carry no running count, k is `begin`, the tokens of the first text by the tokenizer; without
+    that it is estimated from N over the number of events, and flagged.
+    N is the count at the last text event if that carries one.
+    """
+    if not text or not tokens:
+        return None, None
+    together = [event for event in text if event.at_ns == text[0].at_ns]
+    first, last = together[-1].tokens or begin, text[-1].tokens
+    k = float(first) if first else max(1.0, tokens / len(text)) * len(together)
+    n = last if first and last else tokens
+    if not first and len(text) != tokens:
+        flags.append(f"tokens in the first chunk estimated as {k:.3g}")
+    span = _seconds(text[0].at_ns, text[-1].at_ns)
+    if not span or n <= k:
+        return None, k
+    if tokens < ENOUGH_TOKENS:
+        flags.append(f"decode rate over {tokens} tokens only, {ENOUGH_TOKENS} are advised")
+    return (n - k) / span, k
+
+
+def _checked(decode: float | None, server: float | None, flags: list[str]) -> float | None:
+    """The decode rate, flagged where the server's own disagrees by more than 5 %.
+
+    No client sees tokens faster than they are made: a higher rate means that this process was
+    held up and found them in a heap, so it is dropped. A lower one may well be the network.
+    """
+    if decode is None or server is None or abs(decode / server - 1) <= DISAGREEMENT:
+        return decode
+    if decode > server:
+        flags.append("a decode rate above the server's own was dropped: tokens came in heaps")
+        return None
+    flags.append(f"decode {decode:.4g} tok/s here, {server:.4g} tok/s by the server's timings")
+    return decode
+
+
+def server_decode_rate(timings: Timings | None) -> float | None:
+    """(predicted_n − 1) · 1000 / predicted_ms in tok/s, from llama-server's timings.
+
+    Recomputed, because builds differ in whether their own figure counts the first token.
+    """
+    if timings is None or not timings.predicted_ms or not timings.predicted_n:
+        return None
+    rate = (timings.predicted_n - 1) * 1000 / timings.predicted_ms
+    return rate if 0 < rate < math.inf else None
+
+
+def prompt_rate(reply: Reply) -> float | None:
+    """prompt_n · 1000 / prompt_ms in tok/s, only if no part of the prompt was cached."""
+    timings = reply.timings
+    if timings is None or not timings.prompt_n or not timings.prompt_ms:
+        return None
+    cached = timings.cache_n if timings.cache_n is not None else reply.cached_tokens
+    rate = timings.prompt_n * 1000 / timings.prompt_ms
+    return rate if cached == 0 and rate < math.inf else None
+
+
+def largest_gap(text: list[Event]) -> float | None:
+    """The longest pause between two text chunks, in seconds; a chunk may hold many tokens."""
+    gaps = [b.at_ns - a.at_ns for a, b in itertools.pairwise(text)]
+    longest = max(gaps, default=-1)
+    return longest / NS if longest >= 0 else None
+
+
+def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
+    """Why the run must not be averaged, or ""."""
+    if reply.failure is not None:
+        return str(reply.failure)
+    if reply.contradiction:
+        return f"the server contradicts itself: {reply.contradiction}"
+    timed = reply.timings.predicted_n if reply.timings else None
+    if _apart(reply.completion_tokens, timed):
+        both = f"usage says {reply.completion_tokens} tokens, timings say {timed:g}"
+        return f"the server contradicts itself: {both}"
+    cached = max(
+        reply.cached_tokens or 0, int((reply.timings.cache_n if reply.timings else None) or 0)
+    )
+    if cached:
+        return f"{cached} tokens of the prompt came from a cache"
+    if tokens is None:
+        return "the server does not say how many tokens it generated"
+    if tokens > max_tokens:
+        return f"the server claims {tokens} tokens, more than the {max_tokens} asked for"
+    if tokens < max_tokens:
+        return f"short output, {tokens} of {max_tokens} tokens"
+    if not any(event.is_text for event in reply.events):
+        return "no text arrived"
+    return ""
+
+
+def _apart(one: float | None, other: float | None) -> bool:
+    """More than one token: some count the one that ended the text."""
+    return one is not None and other is not None and abs(one - other) > 1
+
+
+def repeated(count: int, asked: int) -> list[str]:
+    """What to say of `count` requests that an empty 400 answered first, out of `asked`."""
+    if not count:
+        return []
+    were = "was" if count == 1 else "were"
+    flags = [f"{count} of {asked} requests {were} sent twice: the server answered 400 with nothing"]
+    if count > REPEATED * asked:
+        flags.append("these are the figures of a broken transport: more than 1 % was sent twice")
+    return flags
+
+
+def _first(reply: Reply, events: list[Event]) -> float | None:
+    return _seconds(reply.started_ns, events[0].at_ns) if events else None
+
+
+def _seconds(start_ns: int, end_ns: int) -> float | None:
+    """The time between two stamps, None if it is not positive."""
+    return (end_ns - start_ns) / NS if end_ns > start_ns else None

@@ -1,0 +1,345 @@
+"""A soak: one request after another for a long time, paced, watched for silence.
+
+Only observed time counts. Everything that happens becomes a line first (see `soak_figures`), so
+that a soak whose runner died goes on from its lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+from console.bench.benchmark import PROMPTS
+from console.bench.metrics import Sample
+from console.bench.soak_silence import Normal, Patience
+from console.bench.soak_stats import Line, Tally
+from console.common.clock import Clock
+from console.common.text import one_line
+from console.common.units import format_duration, format_number
+
+HANG = "hang"
+UNFINISHED = "not finished"
+"""It brought tokens, but went on for too long after the end of the soak."""
+POLL_S = 0.25
+TICK_S = 1.0
+BLIND_S = 5.0
+"""Between two looks at the clock; longer means that the runner itself stood still (stopped, a
+suspended machine), and nothing was observed."""
+CUT_S = 7.0
+"""How long a request that was cut may take to end: connecting cannot be cut, and has 5 s."""
+LEAST_PAUSE_S = 0.05
+"""Between two requests: a port that refuses is not hammered."""
+LATE_S = 0.5
+INSTANT_S = 1e-6
+"""Shorter waits are none: sums of seconds are not exact."""
+CRITICAL_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SoakPlan:
+    """What to ask, for how long, how often.
+
+    `fixed`: at moments planned ahead, `every_s` apart; one that has passed is made good for at
+    once and counted late, those that passed besides it are counted missed: never a burst. One
+    request is out at a time, so 720 an hour at 5 s only where each takes less than 5 s.
+    `after_reply`: `every_s` after the last reply (a loop with `sleep 5`): with replies of 10 s
+    that is 240 an hour.
+    """
+
+    duration_s: float
+    every_s: float = 5.0
+    arrivals: Literal["fixed", "after_reply"] = "after_reply"
+    prompts: tuple[str, ...] = PROMPTS
+    max_errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
+    why its rate is not used (a cached prompt)."""
+
+    sample: Sample
+    error: str = ""
+    words: str = ""
+    void: str = ""
+
+
+class Pending(Protocol):
+    """A request that is out."""
+
+    ended: threading.Event
+
+    @property
+    def heard(self) -> int:
+        """Chunks of text that came so far."""
+
+    def answer(self) -> Answer:
+        """What came of it, once it has ended."""
+
+    def cut(self) -> None:
+        """Give it up."""
+
+
+Ask = Callable[[str], Pending]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The server at one moment, in bytes; None where it cannot be told.
+
+    `start`: source → when the server started, as a text to compare. `gone`: how it ended.
+    `critical`: log lines that matched since the last look. `log`: whether there is one to read.
+    """
+
+    rss: int | None = None
+    anon: int | None = None
+    vram: int | None = None
+    start: dict[str, str] = field(default_factory=dict)
+    gone: str = ""
+    log: bool = False
+    critical: tuple[str, ...] = ()
+
+
+class Watch(Protocol):
+    """Looks at the server while requests are out."""
+
+    def drain(self) -> list[Look]:
+        """The looks since the last call."""
+
+    def gone(self) -> str:
+        """How the server ended, asked now; "" while it lives or nobody knows."""
+
+    def state(self) -> str:
+        """What its process does now, in words, for the record of a hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a soak is given. `keep` makes a line durable. `beat` is called about each second with
+    the observed time and for how long no token came, 0 where that is normal; what it raises ends
+    the soak."""
+
+    clock: Clock
+    ask: Ask
+    watch: Watch
+    keep: Callable[[Line], None] = lambda line: None
+    beat: Callable[[float, float], None] = lambda t, silent_s: None
+
+
+class End(StrEnum):
+    """Why a soak is over."""
+
+    DONE = "done"
+    ERRORS = "too many errors"
+    GONE = "the server is gone"
+
+
+class Soak:
+    """One soak from where `tally` stands to its end."""
+
+    def __init__(
+        self, plan: SoakPlan, world: World, tally: Tally | None = None,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
+        self.plan = plan
+        self.tally = tally if tally is not None else Tally()
+        self._world = world
+        self._normal = Normal(patience or Patience())
+        self._heard = 0
+        self._since: float | None = None
+        """When the request that is out brought its last token, or was sent."""
+        self._prompts = itertools.cycle(plan.prompts)
+        self._every = max(LEAST_PAUSE_S, plan.every_s)
+        self._never = threading.Event()
+        self._last = world.clock.monotonic()
+        begun = self.tally.observed
+        self._zero = self._last - begun
+        self._slot = math.ceil(begun / self._every)
+        self._due = self._slot * self._every if plan.arrivals == "fixed" else begun
+
+    @property
+    def t(self) -> float:
+        """Observed seconds so far."""
+        return self._last - self._zero
+
+    def run(self) -> End:
+        """Ask until the end. What `beat` raises goes through; the request that is out is cut."""
+        if not self.tally.began:
+            self._event("began", at=self._world.clock.now())
+        try:
+            self._tick()
+            while (end := self._over()) is None:
+                wait = min(self._due, self.plan.duration_s) - self.t
+                if wait > INSTANT_S:
+                    self._pass(min(wait, TICK_S))
+                else:
+                    self._one()
+            self._never_sent()
+        finally:  # what was observed since the last line counts as well
+            self.tally.t = max(self.tally.t, round(self.t + self.tally.gap_s, 3))
+        return end
+
+    def _over(self) -> End | None:
+        if self.tally.gone:
+            return End.GONE
+        most = self.plan.max_errors
+        if most is not None and sum(self.tally.errors.values()) > most:
+            return End.ERRORS
+        return End.DONE if self.t >= self.plan.duration_s - INSTANT_S else None
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _pass(self, seconds: float, event: threading.Event | None = None) -> None:
+        self._world.clock.wait(event or self._never, seconds)
+        self._tick()
+
+    def _tick(self) -> None:
+        """Take in what has happened since the last tick, however long ago that was."""
+        now = self._world.clock.monotonic()
+        took, self._last = now - self._last, now
+        if took > BLIND_S:
+            self._zero += took
+            start = self.t + self.tally.gap_s
+            self._event("gap", **{"t": start + took, "from": start, "to": start + took})
+        self.take_looks()
+        self._world.beat(self.t, self._silent())
+
+    def _silent(self) -> float:
+        silent = 0.0 if self._since is None else self.t - self._since
+        return silent if silent > self._normal.noticed(self._heard) else 0.0
+
+    def take_looks(self) -> None:
+        """Count what the watch has seen; once more by the caller, when the watch is over."""
+        for look in self._world.watch.drain():
+            self._look(look)
+
+    def _line(self, line: Line) -> None:
+        line = {"t": round(self.t + self.tally.gap_s, 3), **line}
+        self._world.keep(line)
+        self.tally.take(line)
+
+    def _event(self, name: str, **data: Any) -> None:
+        self._line({"event": name, **data})
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _one(self) -> None:
+        """Send a request and see it to its end, its silence, or too long after the soak's end."""
+        arrival = self._arrive()
+        prompt = next(self._prompts)
+        pending = self._world.ask(prompt)
+        try:
+            given_up = self._follow(pending, prompt)
+        finally:
+            if not pending.ended.is_set():
+                pending.cut()
+        if given_up is not None:
+            self._settle(pending)
+        self._since = None
+        self._keep(given_up or pending.answer(), arrival)
+        if self.plan.arrivals == "after_reply":
+            self._due = self.t + self._every
+
+    def _follow(self, pending: Pending, prompt: str) -> Answer | None:
+        """Until it has ended; an answer where that is not waited for any longer."""
+        self._heard, since = 0, self.t
+        self._since = since
+        while not pending.ended.is_set():
+            self._pass(POLL_S, pending.ended)
+            if pending.heard != self._heard:
+                self._heard, since = pending.heard, self.t
+                self._since = since
+            if pending.ended.is_set():
+                break
+            if self.t - since > self._normal.limit(self._heard):
+                return Answer(Sample(), HANG, self._hang(prompt, self._heard, self.t - since))
+            over = self.t - self.plan.duration_s
+            if over > self._normal.rest(self._heard):
+                words = f"still bringing tokens {format_duration(over)} after the soak's end: cut"
+                return Answer(Sample(), UNFINISHED, words)
+        return None
+
+    def _never_sent(self) -> None:
+        """Fixed moments that passed while the last request was out are missed as well."""
+        if self.plan.arrivals == "fixed":
+            until = min(self.t, self.plan.duration_s) - INSTANT_S
+            missed = math.ceil(until / self._every) - self._slot
+            if missed > 0:
+                self._slot += missed
+                self._event("missed", n=missed)
+
+    def _arrive(self) -> Line:
+        """Take the moment that is due; the ones that have passed besides it are left out."""
+        if self.plan.arrivals != "fixed":
+            return {}
+        late = self.t - self._due > min(LATE_S, self._every / 10)
+        newest = max(self._slot, math.floor(self.t / self._every + 1e-9))
+        missed, self._slot = newest - self._slot, newest + 1
+        self._due = self._slot * self._every
+        return ({"late": True} if late else {}) | ({"missed": missed} if missed else {})
+
+    def _keep(self, answer: Answer, arrival: Line) -> None:
+        sample, good = answer.sample, not answer.error
+        figures: Line = {"ok": good, "error": answer.error}
+        if good:
+            figures |= {"tok_s": None if answer.void else sample.tok_s, "ttft_s": sample.ttft_s}
+            self._normal.learn(sample)
+        if sample.e2e_s is not None:
+            figures["e2e_s"] = sample.e2e_s
+        if sample.transport_retries:
+            figures["retries"] = sample.transport_retries
+        for name, text in (("words", answer.words), ("void", answer.void)):
+            if text:
+                figures[name] = one_line(text, 300)
+        self._line(figures | arrival)
+        if not good and answer.error != HANG:
+            self._ended(self._world.watch.gone())
+
+    # -- silence -------------------------------------------------------------------------------
+
+    def _hang(self, prompt: str, heard: int, silent_s: float) -> str:
+        normal, number = self._normal.silence(heard), len(self.tally.requests) + 1
+        out = f"request {number} ({one_line(prompt, 60)})"
+        out += f", after {heard} chunks" if heard else ", before its first token"
+        usual = f", normal is {format_number(normal, 's')}" if normal is not None else ""
+        state = self._world.watch.state()
+        words = f"no token for {format_duration(silent_s)}{usual}; out: {out}"
+        words += f"; its process: {state}" if state else ""
+        self._event("hang", at=self._world.clock.now(), what=words)
+        return words
+
+    def _settle(self, pending: Pending) -> None:
+        """Wait for a request that was cut: the next one must not run beside it."""
+        until = self.t + CUT_S
+        while not pending.ended.is_set() and self.t < until:
+            self._pass(POLL_S, pending.ended)
+
+    # -- the server ----------------------------------------------------------------------------
+
+    def _look(self, look: Look) -> None:
+        known, start = self.tally.start, look.start
+        changed = [name for name in start if name in known and known[name] != start[name]]
+        if changed:
+            self._restarted(f"the server's process is a new one, by {', '.join(sorted(changed))}")
+        # Of what cannot tell now the old answer goes: the next one is of the new process, too.
+        if changed or not start.keys() <= known.keys():
+            self._event("server", start=start if changed else known | start)
+        if look.critical:
+            shown = [one_line(line, 400) for line in look.critical[:CRITICAL_SHOWN]]
+            self._event("critical", n=len(look.critical), lines=shown)
+        sizes = {"rss": look.rss, "anon": look.anon, "vram": look.vram}
+        self._line({**sizes, "up": bool(start), "log": look.log})
+        self._ended(look.gone)
+
+    def _restarted(self, what: str) -> None:
+        self._event("restart", at=self._world.clock.now(), what=what)
+        self._normal.forget()  # a model that is paged in anew is no hang
+
+    def _ended(self, how: str) -> None:
+        if how and not self.tally.gone:
+            self._event("gone", at=self._world.clock.now(), what=one_line(how, 300))

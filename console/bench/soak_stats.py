@@ -1,0 +1,308 @@
+"""A soak as its lines, added up: figures, drift, growth, what is shown live. Pure.
+
+A line is what `STEP.ATTEMPT.soak.jsonl` holds; `t` is in seconds since the soak began. Time in
+which nobody looked (no runner lived, or it stood still) is a gap on that axis; every figure is over
+observed time, which has no gaps:
+
+- a request, written at its end: `ok`, `error` (its class), `words`, `tok_s`, `ttft_s`, `e2e_s`,
+  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments), `retries`
+  (an empty 400 came first, and it was sent once more);
+- a look at the server: `rss`, `anon`, `vram` in bytes or null; `up`: its start could be told;
+  `log`: its log could be read;
+- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed
+  moments while the last request was out), `end`.
+
+The same lines read back give the same figures: that is how a soak goes on under a new runner.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.bench.soak_trend import (
+    DRIFT_SAMPLES,
+    GROWTH_LOOKS,
+    drift,
+    drift_interval,
+    ends,
+    growth,
+)
+from console.bench.statistics import finite, mean, median, std
+from console.common.text import clean
+
+Line = dict[str, Any]
+
+UNITS = {
+    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
+    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+}  # fmt: skip
+CRITICAL_KEPT = 20
+MOST_SAMPLES = 400
+"""Of single requests' figures in the journal, where a gate may resample them."""
+LONGEST_GAP_S = 60.0
+"""Looks come every 5 s, those at /metrics every 30: what was not seen for longer may have changed
+unseen, and is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: `t` its end in observed seconds, `error` its class or ""; rates are None where
+    they are not usable."""
+
+    t: float
+    error: str
+    tok_s: float | None
+    ttft_s: float | None
+
+
+@dataclass(slots=True)
+class Seen:
+    """When something was looked at, in observed seconds since the soak began."""
+
+    count: int = 0
+    last: float = 0.0
+    longest: float = 0.0
+    """The longest time between two looks, and from the beginning to the first."""
+
+    def look(self, t: float) -> None:
+        self.longest = max(self.longest, t - self.last)
+        self.count, self.last = self.count + 1, t
+
+    def unsure(self, now: float, *, always: bool = True) -> str:
+        """Why it is not known at `now`; "" when it is. `always`: it has to be seen all the time,
+        else it is enough to have seen it of late."""
+        gap = max(now - self.last, self.longest if always else 0.0)
+        return f"not read for {gap:.0f} s in a row" if gap > LONGEST_GAP_S else ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Everything a soak's lines say so far. `t` and `gaps` in seconds since it began, which was at
+    `began` (Unix time); requests and looks are in observed time."""
+
+    t: float = 0.0
+    began: float = 0.0
+    ended: str = ""
+    requests: list[Asked] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    last_error: str = ""
+    late: int = 0
+    missed: int = 0
+    transport_retries: int = 0
+    """Requests that were sent twice: the first time the server answered 400 with nothing."""
+    rss: list[tuple[float, float]] = field(default_factory=list)
+    anon: list[tuple[float, float]] = field(default_factory=list)
+    vram: list[tuple[float, float]] = field(default_factory=list)
+    start: dict[str, str] = field(default_factory=dict)
+    """When the server started, by each source that can tell; to be compared, not to be read."""
+    seen: dict[str, Seen] = field(
+        default_factory=lambda: {name: Seen() for name in ("rss", "vram", "up", "log")}
+    )
+    gaps: list[list[float]] = field(default_factory=list)
+    gap_s: float = 0.0
+    restarts: list[dict[str, Any]] = field(default_factory=list)
+    hangs: list[dict[str, Any]] = field(default_factory=list)
+    critical: list[str] = field(default_factory=list)
+    critical_count: int = 0
+    gone: str = ""
+
+    @property
+    def good(self) -> int:
+        return len(self.requests) - sum(self.errors.values())
+
+    @property
+    def observed(self) -> float:
+        """Seconds in which somebody looked."""
+        return self.t - self.gap_s
+
+    @property
+    def moments(self) -> int:
+        """What there was to serve: requests, and fixed moments at which none could be sent."""
+        return len(self.requests) + self.missed
+
+    @property
+    def restarted(self) -> int:
+        """Restarts without the crash after which it did not come back."""
+        return len(self.restarts) - bool(self.gone)
+
+    @property
+    def hanging(self) -> bool:
+        """Whether nothing was answered since the last silence."""
+        return bool(self.hangs) and "until" not in self.hangs[-1]
+
+    def take(self, line: Line) -> None:
+        """Add one line. Lines of an unknown kind are passed over."""
+        self.t = max(self.t, float(line.get("t", 0.0)))
+        if "ok" in line:
+            self._request(line)
+        elif "rss" in line:
+            self._look(line)
+        else:
+            handler = getattr(self, f"_on_{line.get('event', '')}", None)
+            if handler is not None:
+                handler(line)
+
+    def _request(self, line: Line) -> None:
+        error = str(line.get("error", ""))
+        asked = Asked(line["t"] - self.gap_s, error, line.get("tok_s"), line.get("ttft_s"))
+        self.requests.append(asked)
+        self.late += bool(line.get("late"))
+        self.missed += int(line.get("missed", 0))
+        self.transport_retries += bool(line.get("retries"))
+        if error:
+            self.errors[error] = self.errors.get(error, 0) + 1
+            self.last_error = str(line.get("words", ""))
+        elif self.hanging:
+            self.hangs[-1]["until"] = line["t"]
+
+    def _look(self, line: Line) -> None:
+        t = line["t"] - self.gap_s
+        for name, into in (("rss", self.rss), ("anon", self.anon), ("vram", self.vram)):
+            if line.get(name) is not None:
+                into.append((t, float(line[name])))
+        for name, seen in self.seen.items():
+            value = line.get(name)
+            if value is not None and value is not False:
+                seen.look(t)
+
+    def _on_began(self, line: Line) -> None:
+        self.began = float(line["at"])
+
+    def _on_server(self, line: Line) -> None:
+        self.start = dict(line["start"])
+
+    def _on_restart(self, line: Line) -> None:
+        self.restarts.append({key: line.get(key) for key in ("t", "at", "what")})
+
+    def _on_gone(self, line: Line) -> None:
+        """The server ended: a crash counts as a restart, whether or not anybody starts it again."""
+        self._on_restart(line)
+        self.gone = str(line["what"])
+
+    def _on_hang(self, line: Line) -> None:
+        """A silence goes on until a request is answered again; each request it costs is counted."""
+        if self.hanging:
+            self.hangs[-1]["requests"] += 1
+        else:
+            self.hangs.append({key: line.get(key) for key in ("t", "at", "what")} | {"requests": 1})
+
+    def _on_critical(self, line: Line) -> None:
+        self.critical_count += int(line["n"])
+        room = CRITICAL_KEPT - len(self.critical)
+        self.critical += [clean(str(text), 400) for text in line.get("lines", [])[:room]]
+
+    def _on_missed(self, line: Line) -> None:
+        self.missed += int(line["n"])
+
+    def _on_gap(self, line: Line) -> None:
+        self.gaps.append([float(line["from"]), float(line["to"])])
+        self.gap_s += self.gaps[-1][1] - self.gaps[-1][0]
+
+    def _on_end(self, line: Line) -> None:
+        self.ended = str(line.get("why", "")) or "ended"
+
+    # -- figures -------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> list[tuple[float, float]]:
+        """(observed seconds, tok/s) of every request whose rate counts, in order."""
+        return [(r.t, r.tok_s) for r in self.requests if r.tok_s is not None and r.tok_s > 0]
+
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Every metric of UNITS as a gate reads it; `n` is the number of samples behind it.
+
+        What could not be seen is None, and `why` says so: a server without a card has no
+        `vram_peak`, and a growth across a restart is none, because it compares two processes.
+        `stability` is over moments: a fixed one that passed while nothing could be sent was not
+        served. `low` and `high` are the ends of a 95 % interval.
+        """
+        asked, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
+        up, log = self.seen["up"], self.seen["log"]
+        # of these the newest look counts all there was since the one before
+        no_start, no_log = (one.unsure(self.observed, always=False) for one in (up, log))
+        served = self.good / self.moments if asked else None
+        none = "no request was sent"
+        found = {
+            "requests": _metric("requests", asked, asked),
+            "errors": _metric("errors", bad if asked else None, asked, why=none),
+            "error_rate": _metric("error_rate", bad / asked if asked else None, asked, why=none),
+            "stability": _metric("stability", served, asked, why=none),
+            "tok_s": self._described("tok_s"),
+            "ttft_s": self._described("ttft_s"),
+            "tok_s_drift": self._drift(),
+            "observed_s": _metric("observed_s", self.observed if asked else None, asked, why=none),
+            "restarts": _metric(
+                "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
+                why=f"when the server started was {no_start}" if up.count else
+                "nothing told when the server started",
+            ),
+            "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
+            "critical_lines": _metric(
+                "critical_lines",
+                self.critical_count if log.count and (self.critical_count or not no_log) else None,
+                log.count, why=f"its log was {no_log}" if log.count else "its log was not read",
+            ),
+        }  # fmt: skip
+        return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
+
+    def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
+        """Peak and growth of one kind of memory."""
+        unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
+        unsure = self.seen[name].unsure(self.observed) if seen else unseen[name]
+        most = None if unsure else max(size for _, size in seen)
+        grown = None if unsure or self.restarted else growth(seen, self.observed)
+        few = unsure or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
+        if self.restarted and seen:
+            few = "the server was started anew in between"
+        return {
+            f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
+            f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=unsure),
+        }
+
+    def void_figures(self, why: str) -> dict[str, dict[str, Any]]:
+        """The same of a soak that did not run to its end: to be read, not to be judged by.
+
+        Whatever is behind a figure is void, so a gate finds no valid sample and holds: an error
+        that was not waited for, and growth that had no time, would look like a good server.
+        """
+        found = self.figures()
+        for figure in found.values():
+            for key in ("samples", "low", "high"):
+                figure.pop(key, None)
+            own = f"; {figure['why']}" if figure.get("why") else ""
+            figure |= {"n": 0, "void": figure["n"] + figure["void"], "why": why + own}
+        return found
+
+    def _described(self, name: str) -> dict[str, Any]:
+        """A figure of single requests: their median, and how they spread."""
+        values = finite(getattr(request, name) for request in self.requests)
+        found = _metric(name, median(values), len(values), why="no request gave one")
+        found |= {
+            "void": len(self.requests) - len(values), "headline": "median", "mean": mean(values),
+            "std": std(values), "median": median(values), "min": min(values, default=None),
+            "max": max(values, default=None),
+        }  # fmt: skip
+        return found | ({"samples": values} if 0 < len(values) <= MOST_SAMPLES else {})
+
+    @property
+    def anon_growth(self) -> float | None:
+        """Growth of the memory that no file backs: of RSS growth, what is no paged-in model."""
+        return None if self.restarted else growth(self.anon, self.observed)
+
+    def _drift(self) -> dict[str, Any]:
+        ratio, count = drift(self.rates, self.observed)
+        first, last = (len(part) for part in ends(self.rates, self.observed))
+        why = f"{first} rates in the first sixth and {last} in the last, {DRIFT_SAMPLES} are needed"
+        found = _metric("tok_s_drift", ratio, count, why=why)
+        between = drift_interval(self.rates, self.observed)
+        return found | ({"low": between[0], "high": between[1]} if between is not None else {})
+
+
+def _metric(name: str, value: float | None, n: int, *, why: str = "") -> dict[str, Any]:
+    sure = value if value is not None and math.isfinite(value) else None
+    told = {"value": sure, "unit": UNITS[name], "n": n if sure is not None else 0, "void": 0}
+    return told | ({"why": why} if why and sure is None else {})

@@ -1,0 +1,1 @@
+"""Verdicts before anything is paid for: files, models, images, this machine."""

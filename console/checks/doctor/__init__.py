@@ -1,0 +1,1 @@
+"""What this machine has and what is missing, each check with a deadline."""

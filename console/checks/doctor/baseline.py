@@ -1,0 +1,311 @@
+"""The site file, and whether the baseline it names is there, serves and is known well enough."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from console.checks.doctor.facts import ASK_S, Facts
+from console.checks.doctor.model import Check, Finding, Level
+from console.checks.doctor.once import each
+from console.common import paths
+from console.common.text import decode, one_line
+from console.common.units import format_duration
+from console.host import bounded
+from console.runtime.engine_api import NoSuchContainer
+
+if TYPE_CHECKING:
+    from console.config.site.site import Site
+    from console.host.process_spec import ProcessSpec
+    from console.runtime.proxy import Relay
+    from console.runtime.spec import ComposeSpec
+
+PROBLEMS = 20
+RESTORE = "omni-console rollback brings the baseline back and proves it"
+EXAMPLE = """\
+a site file of your own, with your names in it:
+  schema: omni.site/v1
+  name: workstation
+  baseline:
+    container: deepseek-r1
+    url: http://127.0.0.1:8000
+    reference: {tok_s: 10.9}"""
+_SERVICE = "com.docker.compose.service"
+_PROJECT = "com.docker.compose.project"
+_FILES = "com.docker.compose.project.config_files"
+
+
+def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Found and valid; every problem is a finding of its own, with its line."""
+    file = facts.site_file()
+    if file.demo:
+        where = paths.default_site()
+        yield check.note(f"no site file: the demo site is used; {where} would be yours", EXAMPLE)
+    for problem in file.problems[:PROBLEMS]:
+        place = f"{problem.file}:{problem.line}:{problem.column}" if problem.line else problem.file
+        expected = f"; expected {problem.expected}" if problem.expected else ""
+        yield check.failed(f"{place}: {problem.what}{expected}", problem.hint or file.hint)
+    more = len(file.problems) - PROBLEMS
+    if more > 0:
+        yield check.failed(f"{more} more problems", f"omni-console lint {file.path}")
+    if file.site is not None and not file.demo:
+        yield check.ok(f"{file.path} ({file.source}), site {file.site.name}")
+
+
+def demo(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Without a site file: what the demo needs; its engine is loaded in another process."""
+    file = facts.site_file()
+    if not file.demo:
+        return
+    try:
+        code, _, error = bounded.run(
+            [sys.executable, "-P", "-c", "import xllamacpp"], ASK_S, env=os.environ
+        )
+    except subprocess.TimeoutExpired:
+        yield check.warning(f"the demo engine did not load within {ASK_S:g} s")
+        return
+    if code:
+        said = decode(error).strip().splitlines()
+        why = one_line(said[-1]) if said else f"exit code {code}"
+        yield check.warning(
+            f"the demo engine does not load: {why}", "pip install 'omni-console[demo]'"
+        )
+        return
+    made = "" if file.site else "; models and site file are made at the first `omni-console demo`"
+    yield check.ok(f"the demo engine (xllamacpp) loads{made}")
+
+
+def service(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The container, compose file or program that the baseline is."""
+    from console.host.process_spec import ProcessSpec
+    from console.runtime.spec import ComposeSpec, ExistingContainer
+
+    site = facts.site()
+    if site is None:
+        return
+    runs = site.baseline_spec().runs
+    if isinstance(runs, ProcessSpec):
+        yield _program(check, runs)
+    elif isinstance(runs, ExistingContainer):
+        yield _container(facts, check, runs.name)
+    elif isinstance(runs, ComposeSpec):
+        missing = [str(file) for file in runs.files if not file.is_file()]
+        if missing:
+            yield check.failed(
+                f"the compose file {missing[0]} is not there", "correct the site file"
+            )
+        else:
+            yield _composed(facts, check, runs)
+
+
+def models(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Every model of the baseline; no run starts without."""
+    site = facts.site()
+    if site is None or not site.model.baseline.models:
+        return
+    named = [str(site.base / name) for name in site.model.baseline.models]
+    found = each(check.id, named, os.path.exists, ASK_S)
+    for path, there in found:
+        if there is None:
+            yield check.failed(f"{path}: no answer within {ASK_S:g} s", "a dead mount? findmnt -T")
+        elif not there and not _is_demo(facts):
+            yield check.failed(
+                f"{path} is not there", "no run starts without; correct the site file"
+            )
+        elif not there:
+            yield check.note(f"{path} is made by `omni-console demo`")
+    if all(there for _, there in found):
+        yield check.ok(f"{named[0]} is there" if len(named) == 1 else f"all {len(named)} are there")
+
+
+def health(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether it serves at this moment; a live run may have taken it down on purpose."""
+    from console.runtime import probe, proxy
+
+    site = facts.site()
+    if site is None:
+        return
+    spec = site.baseline_spec()
+    switched = proxy.at(spec.url)
+    if switched is not None:
+        yield _cut_over(check, switched, spec.url)
+        return
+    state, words = probe.health(spec.url, spec.ready.path, ASK_S)
+    if state is probe.Health.SERVING:
+        yield _serving(site, check)
+        return
+    if state is probe.Health.REFUSED:
+        said = f"nothing answers at {spec.url} ({words.rpartition(': ')[2].lower()})"
+    else:
+        said = f"does not serve at {spec.url}: {state} ({words})"
+    live = facts.live()
+    if live is not None:
+        yield check.note(
+            f"{said}; {live.run_id} is on", "omni-console attach shows where it stands"
+        )
+    elif state is probe.Health.LOADING:
+        yield check.warning(said, "wait; omni-console doctor again")
+    elif _is_demo(facts):
+        yield check.note(f"{said}; `omni-console demo` starts it")
+    else:
+        yield check.failed(said, RESTORE)
+
+
+def _cut_over(check: Check, found: Relay, url: str) -> Finding:
+    """A candidate has the production port; the baseline itself is stopped."""
+    from console.recovery.rollback import promotion
+
+    accepted = promotion.read(paths.runs_dir() / found.run)
+    words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
+    return check.warning(
+        f"CUT OVER: {found.service} answers at {url}, by {found.run or 'a relay'}; {words}; no "
+        "run starts meanwhile",
+        RESTORE + ("" if accepted else "; omni-console promote accepts"),
+    )
+
+
+def _serving(site: Site, check: Check) -> Finding:
+    """Serving, and whether a run could stop it: only a process that the console has started."""
+    from console.host import process
+    from console.host.ports import listener
+    from console.host.process_spec import BASELINE_COOKIE, ProcessSpec
+
+    spec = site.baseline_spec()
+    runs = spec.runs
+    if not isinstance(runs, ProcessSpec):
+        return check.ok(f"serves at {spec.url}")
+    if process.known(paths.records_dir(site.name), "baseline", runs, BASELINE_COOKIE) is None:
+        who = listener(spec.url)
+        what = f"process {who.pid}" if who else "a process"
+        return check.warning(
+            f"{what} serves at {spec.url}, which the console did not start as the site file has "
+            "it now: no run will start",
+            f"{f'kill {who.pid}' if who else 'end it'}, then omni-console rollback",
+        )
+    return check.ok(f"serves at {spec.url}")
+
+
+def restore(facts: Facts, check: Check) -> Iterator[Finding]:
+    """How long a restore took lately."""
+    from console.recovery.rollback.restore import expected
+
+    site = facts.site()
+    if site is None:
+        return
+    seconds = expected(paths.restore_file(site.name), "baseline")
+    if seconds is None:
+        yield check.note(
+            "no restore was measured yet: a plan cannot say how long the way back takes",
+            "the first run that takes the baseline down measures it",
+        )
+    else:
+        yield check.ok(f"back in {format_duration(seconds)}, as measured lately")
+
+
+def proof(facts: Facts, check: Check) -> Iterator[Finding]:
+    """When it last answered a completion."""
+    from console.recovery.rollback.proof import last, proof_file
+
+    site = facts.site()
+    if site is None:
+        return
+    proven = last(proof_file(site.name))
+    if proven is None:
+        yield check.note("no completion was asked for yet; every run asks before it begins")
+        return
+    words = f"answered a completion {format_duration(max(0.0, time.time() - proven.at))} ago"
+    words += f", {proven.tok_s:.1f} tok/s" if proven.tok_s is not None else ""
+    if proven.degraded:
+        yield check.warning(
+            f"{words}: DEGRADED, below its reference", "omni-console bench measures"
+        )
+    else:
+        yield check.ok(words)
+
+
+def reference(facts: Facts, check: Check) -> Iterator[Finding]:
+    """What it is known to do; without it nothing notices that it came back slow."""
+    site = facts.site()
+    if site is None or _is_demo(facts):
+        return
+    known = site.model.baseline.reference
+    if known is None:
+        yield check.note(
+            "none: nothing notices when the baseline comes back slower",
+            "reference: {tok_s: 10.9}   under `baseline:`, with the figure of "
+            f"omni-console bench {site.model.baseline.url}",
+        )
+    else:
+        yield check.ok(f"{known.tok_s:g} tok/s, {known.tolerance * 100:g} % tolerance")
+
+
+def _program(check: Check, runs: ProcessSpec) -> Finding:
+    program = runs.argv[0]
+    if not os.path.isdir(runs.cwd):
+        return check.failed(f"its directory {runs.cwd} is not there", "correct the site file")
+    if "/" in program:
+        path: str | None = os.path.join(runs.cwd, program)
+        usable = os.path.isfile(str(path)) and os.access(str(path), os.X_OK)
+    else:
+        path = shutil.which(program, path=os.environ.get("PATH"))
+        usable = path is not None
+    if not usable:
+        words = f"the program {program} " + ("cannot be run" if path else "is not in PATH")
+        return check.failed(words, "argv[0] of the baseline's process; correct the site file")
+    return check.ok(f"the program {path}")
+
+
+def _container(facts: Facts, check: Check, name: str) -> Finding:
+    engine = facts.engine()
+    facts.version()  # an engine that is silent is not asked twice
+    try:
+        found = engine.inspect(name)
+    except NoSuchContainer:
+        return check.failed(
+            f"the container {name} does not exist",
+            "docker ps -a lists what there is; correct the site file",
+        )
+    state = found.get("State")
+    words = str(state.get("Status", "unknown")) if isinstance(state, dict) else "unknown"
+    image = str(found.get("Image", ""))
+    if image and not engine.image_exists(image):
+        return check.failed(
+            f"the image of the container {name} is gone ({image[:19]})",
+            "without it the container cannot be started again; pull or build it first",
+        )
+    return check.ok(f"the container {name} is there, {words}")
+
+
+def _composed(facts: Facts, check: Check, runs: ComposeSpec) -> Finding:
+    facts.version()
+    wanted = {_SERVICE: runs.service, **({_PROJECT: runs.project} if runs.project else {})}
+    files = {str(file.resolve()) for file in runs.files}
+    for found in facts.engine().list_containers(wanted, running_only=False):
+        made_from = found.labels.get(_FILES, "").split(",")
+        if runs.project or not files.isdisjoint(made_from):
+            return check.ok(f"the container {found.name} of {runs.service} is there, {found.state}")
+    return check.failed(
+        f"the compose service {runs.service} has no container",
+        f"docker compose -f {runs.files[0]} up -d {runs.service}",
+    )
+
+
+def _is_demo(facts: Facts) -> bool:
+    return facts.site_file().demo
+
+
+CHECKS = (
+    Check("baseline.site", "site file", site_file),
+    Check("baseline.demo", "demo engine", demo, Level.WARNING),
+    Check("baseline.service", "service", service),
+    Check("baseline.models", "models", models),
+    Check("baseline.health", "health", health),
+    Check("baseline.restore", "restore", restore, Level.WARNING),
+    Check("baseline.proof", "last proof", proof, Level.WARNING),
+    Check("baseline.reference", "reference", reference, Level.WARNING),
+)

@@ -1,0 +1,235 @@
+"""What several checks need, asked once and waited for with a limit: site, cards, engine, runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from console.checks.doctor.model import Level
+from console.checks.doctor.once import begun
+from console.common import paths
+from console.common.errors import ConsoleError, EngineError, InvalidFile, Problem
+from console.common.paths import module_argv
+from console.common.text import decode, one_line
+from console.host import bounded
+from console.runtime.engine_api import RawEngine
+
+if TYPE_CHECKING:
+    from console.config.site.service import ServiceModel
+    from console.config.site.site import BaselineModel, Site
+    from console.host.gpu.vram import Vram
+    from console.journal.run_dir import RunDir
+    from console.journal.run_view import RunView
+    from console.recovery.rollback.records import Pointer
+
+T = TypeVar("T")
+
+ASK_S = 2.0
+"""How long one question to an engine, a server, a program or a disk may take, seconds."""
+SHARED_S = 2.7
+"""How long a check waits for a shared answer: a question that follows another, and a bit."""
+RUNS = 8
+"""Newest runs that are looked at."""
+RUNS_S = 1.5
+
+
+class Silent(ConsoleError):
+    """Something another check is asking has not answered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """The site file in use; `site` is None where it cannot be used, or where the demo's is not
+    made yet. `source` says who named it."""
+
+    path: Path
+    source: str
+    demo: bool = False
+    site: Site | None = None
+    problems: tuple[Problem, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """What NVML said: cards by UUID, or words. `there`: a driver is installed, working or not."""
+
+    cards: dict[str, Vram]
+    words: str = ""
+    there: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run as its journal tells it; `trouble` where it cannot be read, or not all."""
+
+    run: RunDir
+    view: RunView | None
+    alive: bool
+    trouble: str = ""
+
+
+class Docker(RawEngine):
+    """The engine client, with the two questions that only a doctor asks."""
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A JSON object of the engine. Raises EngineError."""
+        value = self._json(f"GET {path}", self._call(f"GET {path}", "GET", path))
+        if not isinstance(value, dict):
+            raise EngineError("the container engine answered nonsense", f"{path} is no object")
+        return value
+
+
+class Facts:
+    """Shared answers. Every method may be called from any check's thread; each waits at most
+    SHARED_S and raises Silent then. `root` is where /proc and /sys are."""
+
+    def __init__(self, site_given: str | None = None, root: Path = Path("/")) -> None:
+        self.site_given = site_given
+        self.root = root
+        self._lock = threading.Lock()
+        self._begun: dict[str, Future[Any]] = {}
+
+    def site_file(self) -> SiteFile:
+        return self._shared("the site file", lambda: _site_file(self.site_given))
+
+    def site(self) -> Site | None:
+        """The site, None where there is none that can be used."""
+        try:
+            return self.site_file().site
+        except Silent:
+            return None
+
+    def cards(self) -> Cards:
+        return self._shared("NVML", _cards)
+
+    def engine(self) -> Docker:
+        """A client for the site's engine. Raises EngineError where its address is unusable."""
+        site = self.site()
+        return Docker(site.model.engine.host if site else "", call_s=ASK_S)
+
+    def version(self) -> dict[str, Any]:
+        """`/version` of the engine. Raises EngineError."""
+        return self._shared("the container engine", lambda: self.engine().get("/version"))
+
+    def info(self) -> dict[str, Any]:
+        """`/info` of the engine. Raises EngineError."""
+        return self._shared("the engine's settings", lambda: self.engine().get("/info"))
+
+    def runs(self) -> list[Seen]:
+        """The newest runs, newest first; fewer where their journals take long to read."""
+        return self._shared("the run directory", _runs)
+
+    def live(self) -> Pointer | None:
+        """The run that is on at this moment, whoever started it."""
+        return self._shared("the pointers", _live)
+
+    def engine_need(self) -> Level:
+        """How bad a missing engine is: the site may do without one."""
+        site = self.site()
+        if site is None:
+            return Level.NOTE
+        return Level.NOTE if set(kinds(site)) == {"process"} else Level.FAILED
+
+    def _shared(self, what: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            future: Future[T] = self._begun.get(what) or begun(what, call)
+            self._begun[what] = future
+        try:
+            return future.result(SHARED_S)
+        except TimeoutError:
+            if future.done():  # the call's own error, or an answer in the last moment
+                return future.result()
+            raise Silent("not known", f"{what} did not answer") from None
+
+
+def kinds(site: Site) -> list[str]:
+    """What the baseline and each service are: container, compose or process."""
+    model = site.model
+    every: list[BaselineModel | ServiceModel] = [model.baseline, *model.services.values()]
+    return [
+        "compose" if one.compose else "process" if one.process else "container" for one in every
+    ]
+
+
+def _site_file(given: str | None) -> SiteFile:
+    from console.config.site.load import find_site, load_site
+
+    path = find_site(given)
+    demo = path is None
+    path = path or paths.demo_dir() / "site.yaml"
+    source = "the embedded demo" if demo else _source(given)
+    if demo and not path.exists():
+        return SiteFile(path, source, demo)
+    try:
+        return SiteFile(path, source, demo, load_site(path))
+    except InvalidFile as error:
+        return SiteFile(path, source, demo, None, tuple(error.problems), error.hint)
+
+
+def _source(given: str | None) -> str:
+    if given:
+        return "named by --site"
+    return "named by OMNI_SITE" if os.environ.get("OMNI_SITE") else "this user's"
+
+
+def _cards() -> Cards:
+    argv = module_argv("console.host.gpu.vram")
+    try:
+        code, out, error = bounded.run(argv, ASK_S, env=os.environ)
+    except subprocess.TimeoutExpired:
+        return Cards({}, f"NVML gave no answer within {ASK_S:g} s")
+    words = one_line(decode(error).removeprefix("No GPU driver answers: "))
+    try:
+        table = json.loads(decode(out)) if out.strip() else {}
+    except ValueError:
+        return Cards({}, "NVML's answer cannot be read")
+    if not code:
+        return Cards(table)
+    absent = any(sign in words for sign in ("Library Not Found", "cannot be loaded"))
+    return Cards(table, words or f"exit code {code}", there=not absent)
+
+
+def _live() -> Pointer | None:
+    from console.host import process
+    from console.recovery.rollback import records
+
+    for found in records.find_all():
+        if process.alive(found.pid, found.start):
+            return found
+    return None
+
+
+def _runs() -> list[Seen]:
+    from console.journal.run_dir import all_runs
+
+    until = time.monotonic() + RUNS_S
+    seen = []
+    for run in all_runs()[:RUNS]:
+        if time.monotonic() > until:
+            break
+        seen.append(_seen(run))
+    return seen
+
+
+def _seen(run: RunDir) -> Seen:
+    from console.journal.liveness import runner_alive
+    from console.journal.run_view import fold
+    from console.journal.store import Reader
+
+    reader = Reader(cast(Path, run.journal))
+    try:
+        view = fold(reader.since(0))
+    except ConsoleError as error:
+        return Seen(run, None, runner_alive(run), str(error))
+    finally:
+        reader.close()
+    return Seen(run, view, runner_alive(run), one_line(next(iter(view.trouble), ""), 160))

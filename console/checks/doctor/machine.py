@@ -1,0 +1,211 @@
+"""What the machine has at this moment: memory, disks, kernel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from console.checks.doctor.facts import ASK_S, Facts
+from console.checks.doctor.model import Check, Finding, Level
+from console.checks.doctor.once import each
+from console.common import paths
+from console.common.units import format_bytes
+from console.host import bounded
+from console.host.machine import numa_nodes
+
+SCARCE_MEMORY = 0.05
+BUSY_SWAP = 0.5
+PRESSURE_PERCENT = 10.0
+"""Share of the last ten seconds in which everything waited for memory."""
+SCARCE_DISK = 1 << 30
+FULL_DISK = 50 << 20
+"""Less than this, and a run's journal may not be written."""
+OLDEST_KERNEL = (5, 3)
+LADDER_SCORE = -900
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+
+
+def memory(facts: Facts, check: Check) -> Iterator[Finding]:
+    """RAM that can be had now."""
+    table = meminfo(facts)
+    total, available = table.get("MemTotal", 0), table.get("MemAvailable")
+    if not total or available is None:
+        yield check.warning("the kernel does not say how much memory there is")
+        return
+    words = f"{format_bytes(available)} of {format_bytes(total)} available"
+    if available < SCARCE_MEMORY * total:
+        yield check.warning(words, "ps aux --sort=-rss | head shows who has it")
+    else:
+        yield check.ok(words)
+
+
+def swap(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Swap that is in use now."""
+    table = meminfo(facts)
+    total = table.get("SwapTotal")
+    if total is None:
+        yield check.note("the kernel does not say how much swap there is")
+    elif not total:
+        yield check.note("none: where memory runs out, the kernel kills at once")
+    else:
+        used = total - table.get("SwapFree", total)
+        words = f"{format_bytes(used)} of {format_bytes(total)} used"
+        if used > BUSY_SWAP * total:
+            yield check.warning(
+                words, "a model that was swapped out answers slowly; free memory first"
+            )
+        else:
+            yield check.ok(words)
+
+
+def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Memory pressure (PSI), as the kernel's ten-second average."""
+    try:
+        text = (facts.root / "proc/pressure/memory").read_text()
+        found = re.search(r"^full avg10=([\d.]+)", text, re.MULTILINE)
+    except OSError:
+        found = None
+    if found is None:
+        yield check.note(
+            "the kernel does not tell memory pressure (PSI)", "boot it with psi=1 where it has PSI"
+        )
+        return
+    full = float(found[1])
+    words = f"{full:g} % of the last ten seconds everything waited for memory"
+    if full >= PRESSURE_PERCENT:
+        yield check.warning(words, "the machine is thrashing: end what is not needed")
+    else:
+        yield check.ok(words)
+
+
+def home(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The home directory."""
+    yield _space(check, Path.home(), Level.WARNING)
+
+
+def runs(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The disk that journals and logs go to."""
+    yield _space(check, paths.state_dir(), Level.FAILED)
+
+
+def models(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The directories of the baseline's models: where downloads go."""
+    site = facts.site()
+    if site is None:
+        return
+    named = [site.base / os.path.expanduser(name) for name in site.model.baseline.models]
+    places = sorted({str(path.parent) for path in named})
+
+    def look(place: str) -> Finding | None:
+        # A directory that is missing is told by the baseline's own check.
+        return _space(check, Path(place), Level.NOTE) if os.path.isdir(place) else None
+
+    for place, finding in each(check.id, places, lambda place: [look(place)], ASK_S):
+        if finding is None:
+            hint = "a dead mount? `findmnt -T` names it"
+            yield check.failed(f"{place}: no answer within {ASK_S:g} s", hint)
+        elif finding[0] is not None:
+            yield finding[0]
+
+
+def oom(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether the waiting ladder can be kept from the OOM killer; tried in another process."""
+    argv = ["sh", "-c", f"echo {LADDER_SCORE} > /proc/self/oom_score_adj"]
+    code, _, _ = bounded.run(argv, ASK_S, env=os.environ)
+    if code:
+        yield check.note(
+            "the waiting ladder may be killed when memory runs out (oom_score_adj is not writable)",
+            "with CAP_SYS_RESOURCE it is protected; omni-console rollback works without it too",
+        )
+    else:
+        yield check.ok("the waiting ladder is protected (oom_score_adj is writable)")
+
+
+def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The running kernel."""
+    name, release = platform.system(), platform.release()
+    found = _RELEASE.match(release)
+    if name != "Linux":
+        yield check.failed(f"{name} {release}", "the console needs Linux")
+    elif found and (int(found[1]), int(found[2])) < OLDEST_KERNEL:
+        yield check.warning(f"Linux {release}", "5.3 or newer can name a process for good (pidfd)")
+    else:
+        yield check.ok(f"Linux {release}, {platform.machine()}, {os.cpu_count()} CPUs")
+
+
+def numa(facts: Facts, check: Check) -> Iterator[Finding]:
+    """NUMA nodes: a model that spans them is read across dies (lesson S-005)."""
+    count = numa_nodes(facts.root)
+    if count is None:
+        yield check.note("the kernel does not list NUMA nodes")
+    elif count > 1:
+        yield check.note(
+            f"{count} nodes: a model in RAM that spans them decodes slower (S-005: 5.2 against "
+            "10.9 tok/s)",
+            "one socket: set NPS1 in the BIOS, then numactl --hardware says `1 nodes`",
+        )
+    else:
+        yield check.ok("1 node")
+
+
+def meminfo(facts: Facts) -> dict[str, int]:
+    """/proc/meminfo in bytes."""
+    table = {}
+    for row in (facts.root / "proc/meminfo").read_text().splitlines():
+        name, _, value = row.partition(":")
+        words = value.split()
+        if words and words[0].isdigit():
+            table[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
+    return table
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest directory above it that is there."""
+    while not os.path.exists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def refusal(path: Path) -> str:
+    """Why nothing can be written there, "" where it can; a file without a name is tried.
+
+    A path that is not there yet is judged by the directory it would be made in.
+    """
+    try:
+        tempfile.TemporaryFile(dir=existing(path)).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _space(check: Check, path: Path, refused: Level) -> Finding:
+    """Free space, and whether this user may write; `refused` is the level where not."""
+    info = os.statvfs(existing(path))
+    free, total = info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize
+    words = f"{path}: {format_bytes(free)} of {format_bytes(total)} free"
+    why = refusal(path)
+    if why:
+        return check.found(
+            refused, f"{path} cannot be written: {why}", f"ls -ld {path}; findmnt -T {path}"
+        )
+    hint = f"du -sh {path}/* shows what is large"
+    if free < FULL_DISK and refused is Level.FAILED:
+        return check.failed(words, hint)
+    return check.warning(words, hint) if free < SCARCE_DISK else check.ok(words)
+
+
+CHECKS = (
+    Check("machine.memory", "memory", memory, Level.WARNING),
+    Check("machine.swap", "swap", swap, Level.WARNING),
+    Check("machine.pressure", "pressure", pressure, Level.WARNING),
+    Check("machine.runs", "disk: runs", runs),
+    Check("machine.home", "disk: home", home),
+    Check("machine.models", "disk: models", models),
+    Check("machine.oom", "OOM killer", oom, Level.NOTE),
+    Check("machine.kernel", "kernel", kernel, Level.WARNING),
+    Check("machine.numa", "NUMA", numa, Level.NOTE),
+)

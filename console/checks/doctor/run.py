@@ -1,0 +1,113 @@
+"""All checks at the same time, each with its own deadline: one that hangs holds up nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from functools import partial
+
+from console.checks.doctor import (
+    baseline,
+    declared,
+    gpu,
+    guard,
+    machine,
+    own,
+    preflight,
+    runtime,
+    user,
+)
+from console.checks.doctor.facts import Facts
+from console.checks.doctor.model import Answer, Check, Finding, Level
+from console.checks.doctor.once import begun
+from console.common.errors import ConsoleError
+from console.common.text import one_line
+
+DEADLINE_S = 3.0
+"""What a check may take; the whole takes little more, whatever hangs."""
+
+CHECKS: tuple[Check, ...] = (
+    *user.CHECKS, *machine.CHECKS, *declared.CHECKS, *preflight.CHECKS, *gpu.CHECKS, *guard.CHECKS,
+    *runtime.CHECKS, *baseline.CHECKS, *own.CHECKS,
+)  # fmt: skip
+"""The page, in its order."""
+
+
+def run(site_given: str | None = None) -> list[Finding]:
+    """Every finding in the order of the page; takes about DEADLINE_S at most, never raises."""
+    return [finding for answer in in_order(iterate(site_given)) for finding in answer.findings]
+
+
+def iterate(
+    site_given: str | None = None,
+    *,
+    checks: Sequence[Check] = CHECKS,
+    facts: Facts | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Iterator[Answer]:
+    """Answers as they come, one a check; a check that is silent at the deadline is answered for.
+
+    Its thread is left behind; it is a daemon's, and what it still finds is thrown away.
+    """
+    shared = facts or Facts(site_given)
+    until = time.monotonic() + deadline_s
+    waiting = {
+        begun(check.id, partial(_look, check, shared)): position
+        for position, check in enumerate(checks)
+    }
+    while waiting:
+        done, _ = wait(waiting, max(0.0, until - time.monotonic()), FIRST_COMPLETED)
+        if not done:
+            break
+        for future in done:
+            position = waiting.pop(future)
+            yield Answer(position, checks[position], future.result())
+    for position in waiting.values():
+        check = checks[position]
+        words = f"no answer within {deadline_s:g} s"
+        yield Answer(position, check, (check.found(check.silent, words, _hint(check)),))
+
+
+def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:
+    """The same answers in the order of the page, each as soon as those before it are there."""
+    early: dict[int, Answer] = {}
+    following = 0
+    for answer in answers:
+        early[answer.position] = answer
+        while following in early:
+            yield early.pop(following)
+            following += 1
+
+
+def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
+    """A check's findings; what it raises is a finding too."""
+    found: list[Finding] = []
+    try:
+        found.extend(check.look(facts, check))
+    except ConsoleError as error:
+        found.append(check.found(check.silent, str(error), error.hint))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        found.append(check.found(check.silent, f"{where}{error.strerror or error}"))
+    except Exception as error:  # a broken check must not take the page along
+        words = f"this check broke: {type(error).__name__}: {error}"
+        found.append(check.found(check.silent, one_line(words)))
+    return tuple(found)
+
+
+def _hint(check: Check) -> str:
+    return HANGS.get(check.id.partition(".")[0], "")
+
+
+HANGS = {
+    "gpu": "a driver that hangs usually needs a reboot; dmesg tells more",
+    "engine": "is dockerd frozen? `docker ps` shows whether it answers",
+    "machine": "a dead mount? `findmnt -t nfs,nfs4,cifs,fuse` lists what can hang",
+}
+
+
+def counts(findings: Iterable[Finding]) -> tuple[int, int]:
+    """How many failed, and how many are warnings."""
+    levels = [finding.level for finding in findings]
+    return levels.count(Level.FAILED), levels.count(Level.WARNING)

@@ -1,0 +1,1 @@
+"""The faults of the lessons in playbooks, Dockerfiles, compose files and shell."""

@@ -1,0 +1,395 @@
+"""A Dockerfile → its instructions with the place of every character, and then a unit.
+
+Continued lines, comments between them, here-documents, the escape directive and the JSON form are
+read as BuildKit reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
+
+from console.checks.lint import shell
+from console.checks.lint.commands import Scene, add_argv, add_script, joined
+from console.checks.lint.finding import Place
+from console.checks.lint.snippet import Segment, Snippet, whole
+from console.checks.lint.unit import (
+    Broken,
+    Comment,
+    Health,
+    Image,
+    Source,
+    Stage,
+    Unit,
+    Variable,
+    Where,
+    Word,
+)
+
+_KEYWORD = re.compile(r"\s*(\S*)(?:\s+|$)")
+_FLAG = re.compile(r"\s*(--[a-z-]+(?:=\S*)?)(?:\s+|$)")
+_HEREDOC = re.compile(r"<<(-|[ \t]+)?(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+"""With a space only some builders read it, and `$((1 << N))` is none: its end has to be there."""
+_DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*$")
+_REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+LONGEST = 4096
+"""Characters of an expanded value; a longer one stays as it is written."""
+KEYWORDS = frozenset(
+    {"FROM", "RUN", "CMD", "ENV", "ARG", "ENTRYPOINT", "WORKDIR", "HEALTHCHECK", "SHELL", "COPY",
+     "ADD"}
+)  # fmt: skip
+"""Instructions that say what runs and what is there; the others are passed over."""
+OTHERS = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "USER", "VOLUME"})
+_HALF_LIST = re.compile(r"\[(?!\[|\s+\S)|\[\s+([\"'])[^\"']*\1\s*,")
+"""The beginning of a list, and not of the shell's `[ … ]`."""
+_TEMPLATE = ("{", "<%", "@@")
+"""A line of a template's own language begins so."""
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One instruction. `args` is what stands behind the keyword and its flags, on one line."""
+
+    keyword: str
+    place: Place
+    args: Snippet
+    flags: tuple[str, ...]
+    heredocs: list[Snippet] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    last_line: int = 0
+    closed: bool = True
+    """Every here-document ends."""
+
+
+def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
+    """(instructions, comments, escape character)."""
+    lines = text.split("\n")
+    found: list[Instruction] = []
+    comments: list[Comment] = []
+    escape, at = _escape(lines), 0
+    source = whole(text)
+    starts = [one[0] for one in source.segments]
+    while at < len(lines):
+        stripped = lines[at].strip()
+        if stripped.startswith("#"):
+            comments.append(_comment(lines[at], at))
+        if not stripped or stripped.startswith("#"):
+            at += 1
+            continue
+        flat, last = _joined(lines, at, escape, comments)
+        made = _instruction(flat)
+        if made.keyword in ("RUN", "COPY", "ADD"):
+            for how, name in _heredocs(made.args.text):
+                begin, dash = last + 1, how == "-"
+                if how.isspace() and name not in (line.rstrip("\r") for line in lines[begin:]):
+                    continue
+                made.names.append(name)
+                while last + 1 < len(lines) and not _ends(lines[last + 1], name, dash):
+                    last += 1
+                made.closed = made.closed and last + 1 < len(lines)
+                if begin < len(lines):
+                    end = starts[last] + len(lines[last]) + 1 if last >= begin else starts[begin]
+                    made.heredocs.append(source.part(starts[begin], min(end, len(text))))
+                last += 1
+        made.last_line = min(last + 1, len(lines))
+        found.append(made)
+        at = last + 1
+    return found, comments, escape
+
+
+def _escape(lines: list[str]) -> str:
+    for line in lines:
+        directive = _DIRECTIVE.match(line.strip())
+        if directive is None:
+            return "\\"
+        if directive[1] == "escape":
+            return directive[2][:1]
+    return "\\"
+
+
+def _comment(line: str, at: int) -> Comment:
+    column = len(line) - len(line.lstrip()) + 1
+    return Comment(line.strip(), Place(at + 1, column), own=True)
+
+
+def _joined(lines: list[str], at: int, escape: str, comments: list[Comment]) -> tuple[Snippet, int]:
+    """The logical line that begins at `at`, and the index of its last physical line."""
+    parts: list[str] = []
+    segments: list[Segment] = []
+    length, first = 0, at
+    while at < len(lines):
+        line = lines[at].rstrip("\r")
+        skipped = at > first and (not line.strip() or line.lstrip().startswith("#"))
+        if skipped and line.strip():
+            comments.append(_comment(line, at))
+        goes_on = line.rstrip(" \t").endswith(escape)
+        if not skipped:
+            kept = line.rstrip(" \t")[:-1] if goes_on else line
+            segments.append((length, at + 1, 1))
+            parts.append(kept)
+            length += len(kept)
+        if not goes_on and not skipped:
+            break
+        at += 1
+    return Snippet("".join(parts), segments), min(at, len(lines) - 1)
+
+
+def _instruction(flat: Snippet) -> Instruction:
+    keyword = _KEYWORD.match(flat.text)
+    assert keyword is not None  # a line with something in it
+    place, at = flat.at(keyword.start(1)), keyword.end()
+    flags: list[str] = []
+    name = keyword[1].upper()
+    while name != "CMD" and (flag := _FLAG.match(flat.text, at)):
+        flags.append(flag[1])
+        at = flag.end()
+    return Instruction(name, place, flat.part(at, len(flat.text)), tuple(flags))
+
+
+def _heredocs(text: str) -> Iterator[tuple[str, str]]:
+    """(dash, space or nothing; name) of every `<<NAME` that stands outside quotes."""
+    quote, at = "", 0
+    while at < len(text):
+        char = text[at]
+        if quote:
+            at += 2 if char == "\\" and quote == '"' else 1
+            quote = "" if char == quote else quote
+            continue
+        if char in "'\"":
+            quote = char
+        elif char == "\\":
+            at += 1
+        elif text.startswith("<<<", at):
+            at += 2
+        elif (match := _HEREDOC.match(text, at)) is not None and _begins_word(text, at):
+            yield match[1] or "", match[3]
+            at = match.end()
+            continue
+        at += 1
+
+
+def _begins_word(text: str, at: int) -> bool:
+    """Not `$((1<<N))`: only a descriptor may stand before it."""
+    before = text[max(0, at - 3) : at].rstrip("0123456789")
+    return not before or before[-1] in " \t"
+
+
+def _ends(line: str, name: str, dash: bool) -> bool:
+    return (line.lstrip("\t") if dash else line).rstrip("\r") == name
+
+
+def json_words(snippet: Snippet) -> tuple[Word, ...] | None:
+    """The elements of `["a", "b"]`; None where it is no list of strings."""
+    text, words = snippet.text.rstrip(), list[Word]()
+    at = len(text) - len(text.lstrip()) + 1
+    if not text.lstrip().startswith("[") or not text.endswith("]"):
+        return None
+    while at < len(text) - 1:
+        if text[at] in " \t,":
+            at += 1
+            continue
+        if text[at] != '"':
+            return None
+        try:
+            value, end = scanstring(text, at + 1)
+        except JSONDecodeError:
+            return None
+        plain = "\\" not in text[at + 1 : end - 1]
+        inner = snippet.part(at + 1, end - 1)
+        place = snippet.at(at)
+        inner = inner if plain else Snippet(value, [(0, place.line, place.column)], False)
+        words.append(Word(value, place, inner))
+        at = end
+    return tuple(words)
+
+
+def expanded(text: str, values: dict[str, str]) -> str:
+    """`$NAME`, `${NAME}` and `${NAME:-default}` replaced where the value is known."""
+
+    def value(match: re.Match[str]) -> str:
+        known = values.get(match[1] or match[3])
+        return known if known is not None else match[2] if match[2] is not None else match[0]
+
+    found = _REFERENCE.sub(value, text)
+    return found if len(found) <= LONGEST else text
+
+
+def unit_of(source: Source) -> Unit:
+    return _Build(source).unit
+
+
+def _broken(found: list[Instruction]) -> Iterator[Broken]:
+    """What no builder takes: the first of its kind, for the rest may follow from it."""
+    first = next((one for one in found if one.keyword != "ARG"), None)
+    if first is None:
+        yield Broken(Place(1, 1), "no FROM: this is no Dockerfile")
+    for one in found:
+        if not one.keyword or one.keyword.startswith(_TEMPLATE):
+            continue
+        if one.keyword not in KEYWORDS | OTHERS:
+            yield Broken(one.place, f"{one.keyword} is no instruction of a Dockerfile")
+            return
+        if wrong := _wrong(one):
+            yield Broken(one.place, f"{one.keyword} {wrong}")
+    if first is not None and first.keyword in (KEYWORDS | OTHERS) - {"FROM"}:
+        yield Broken(first.place, f"{first.keyword} before any FROM")
+
+
+def _wrong(one: Instruction) -> str:
+    """Why an instruction cannot be taken, "" where it can."""
+    text = one.args.text.strip()
+    if not text and one.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
+        return "without anything behind it"
+    if one.keyword == "FROM" and len(text.split()) not in (1, 3):
+        return "wants IMAGE, or IMAGE AS NAME, and nothing else"
+    if not one.closed:
+        return "with a here-document that does not end"
+    if one.keyword == "HEALTHCHECK":
+        text = re.sub(r"CMD\s+", "", text, count=1, flags=re.IGNORECASE)
+    listed = one.keyword in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK")
+    if listed and _HALF_LIST.match(text) and json_words(whole(text)) is None:
+        return "with a list that is not JSON: double quotes, commas and both brackets"
+    if one.keyword == "SHELL" and json_words(whole(text)) is None:
+        return 'wants a list, like ["/bin/bash", "-c"]'
+    return ""
+
+
+class _Build:
+    """Walks the instructions: which stage, which directory, which values are known."""
+
+    def __init__(self, source: Source) -> None:
+        self.unit = Unit(source)
+        self.values: dict[str, str] = {}
+        self.scope = self.folder = ""
+        self.base = ""
+        self.shell = True
+        found, comments, escape = instructions(source.text)
+        self.unit.comments += comments
+        self.shell_at_all = escape == "\\"
+        self.unit.broken += _broken(found)
+        for one in found:
+            self.unit.spans.append((one.place.line, one.last_line))
+            if one.keyword in KEYWORDS:
+                getattr(self, f"_{one.keyword.lower()}")(one)
+
+    def _scene(self, where: Where, one: Instruction | None = None) -> Scene:
+        device = one is not None and any(flag.startswith("--device") for flag in one.flags)
+        return Scene(where, self.scope, self.base, self.folder, wrappers=("device",) * device)
+
+    def _from(self, one: Instruction) -> None:
+        parts = one.args.text.split()
+        if not parts:
+            return
+        ref = expanded(parts[0], self.values)
+        name = parts[2] if len(parts) > 2 and parts[1].lower() == "as" else ""
+        below = self.unit.stage(ref)
+        self.scope = name or f"stage {len(self.unit.stages)}"
+        self.base = below.base if below else ref
+        self.folder, self.shell = "", True
+        roots = (*below.roots, below.name) if below else ()
+        place = one.args.at(one.args.text.find(parts[0]))
+        self.unit.stages.append(Stage(self.scope, self.base, place, roots))
+        if below is None:
+            self.unit.images.append(Image(ref, place, self.scope, by="FROM"))
+
+    def _arg(self, one: Instruction) -> None:
+        self._set(one)
+
+    def _env(self, one: Instruction) -> None:
+        self._set(one)
+
+    def _set(self, one: Instruction) -> None:
+        text = one.args.text
+        first = text.split(None, 1)
+        if first and "=" not in first[0] and len(first) == 2 and one.keyword == "ENV":
+            place = one.args.at(text.find(first[1], len(first[0])))
+            found = [Variable(first[0], first[1].strip(), place)]
+        else:
+            found = shell.parse(one.args).variables
+        for variable in found:
+            value = expanded(variable.value, self.values)
+            self.values[variable.name] = value
+            self.unit.variables.append(Variable(variable.name, value, variable.place, self.scope))
+
+    def _copy(self, one: Instruction) -> None:
+        words = [*one.flags, *one.args.text.split()]
+        self.unit.copied.setdefault(self.scope, []).extend(words)
+
+    def _add(self, one: Instruction) -> None:
+        self._copy(one)
+
+    def _workdir(self, one: Instruction) -> None:
+        self.folder = joined(self.folder, expanded(one.args.text.strip(), self.values))
+
+    def _shell(self, one: Instruction) -> None:
+        words = json_words(one.args) or ()
+        self.shell = bool(words) and words[0].text.rsplit("/", 1)[-1] in (
+            "sh", "bash", "ash", "dash", "zsh",
+        )  # fmt: skip
+
+    def _run(self, one: Instruction) -> None:
+        scene = self._scene(Where.BUILD, one)
+        if (words := json_words(one.args)) is not None:
+            add_argv(self.unit, words, scene)
+            return
+        if not (self.shell and self.shell_at_all):
+            return
+        if not one.heredocs:
+            self.folder_after(add_script(self.unit, one.args, scene))
+        elif _HEREDOC.fullmatch(one.args.text.strip()):
+            self._body(one.heredocs[0], scene)
+        else:
+            self._with_stdin(one, scene)
+
+    def _body(self, body: Snippet, scene: Scene) -> None:
+        first = body.text.split("\n", 1)[0]
+        if not first.startswith("#!") or re.search(r"\b(ba|da|z)?sh\b", first):
+            add_script(self.unit, body, scene)
+
+    def _with_stdin(self, one: Instruction, scene: Scene) -> None:
+        """`RUN python3 <<EOF`: command and here-documents as the shell gets them."""
+        text, segments = one.args.text + "\n", list(one.args.segments)
+        for body, name in zip(one.heredocs, one.names, strict=False):
+            segments += [(at + len(text), line, column) for at, line, column in body.segments]
+            text += body.text + ("" if body.text.endswith("\n") else "\n") + name + "\n"
+        add_script(self.unit, Snippet(text, segments), scene)
+
+    def folder_after(self, folder: str) -> None:
+        """A `cd` ends with its RUN; only WORKDIR lasts."""
+
+    def _cmd(self, one: Instruction) -> None:
+        self._start(one)
+
+    def _entrypoint(self, one: Instruction) -> None:
+        self._start(one)
+
+    def _start(self, one: Instruction) -> None:
+        scene = self._scene(Where.START)
+        words = json_words(one.args)
+        if words is not None:
+            add_argv(self.unit, words, scene)
+            return
+        if self.unit.stages:
+            stage = self.unit.stages[-1]
+            self.unit.stages[-1] = Stage(
+                stage.name, stage.base, stage.place, stage.roots, (*stage.shell_form, one.place)
+            )
+        if self.shell and self.shell_at_all:
+            add_script(self.unit, one.args, scene)
+
+    def _healthcheck(self, one: Instruction) -> None:
+        match = re.match(r"CMD\s+", one.args.text, re.IGNORECASE)
+        if match is None:
+            return
+        args = one.args.part(match.end(), len(one.args.text))
+        words = json_words(args)
+        before = len(self.unit.commands)
+        scene = self._scene(Where.HEALTH)
+        if words is not None:
+            add_argv(self.unit, words, scene)
+        else:
+            add_script(self.unit, args, scene)
+        programs = tuple(command.words[0] for command in self.unit.commands[before:])
+        self.unit.healths.append(Health(one.place, self.base, words is None, programs, self.scope))

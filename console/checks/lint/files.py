@@ -1,0 +1,75 @@
+"""What a file is, by its name and content; and its text, bounded and never blocking."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from console.checks.lint.unit import Kind
+
+MOST_BYTES = 1024 * 1024
+
+_DOCKERFILE = re.compile(r"(?:.+\.)?(?:dockerfile|containerfile)(?:[.-].+)?", re.IGNORECASE)
+_NOT_DOCKERFILE = (".md", ".txt", ".yaml", ".yml", ".json", ".dockerignore", ".py", ".sh", ".j2")
+_SHEBANG = re.compile(r"#!\s*\S*/(?:env\s+(?:-S\s+)?)?(?:ba|da|z|k)?sh\b")
+SHELL_ENDS = (".sh", ".bash", ".zsh", ".ksh")
+YAML_ENDS = (".yaml", ".yml")
+
+
+class Unreadable(Exception):
+    """A file that cannot be looked at, in a few words."""
+
+
+def read(path: Path) -> str:
+    """UTF-8 text of a regular file of at most MOST_BYTES. Raises Unreadable."""
+    try:
+        # O_NONBLOCK: opening a FIFO nobody writes to must not hang
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unreadable(f"cannot be read: {words}") from error
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise Unreadable("not a regular file")
+        if info.st_size > MOST_BYTES:
+            raise Unreadable(f"{info.st_size} bytes; at most {MOST_BYTES} are looked at")
+        data = os.read(fd, MOST_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(fd)
+    if b"\0" in data:
+        raise Unreadable("not text: it has NUL bytes")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 at byte {error.start}") from error
+
+
+def kind_by_name(path: Path) -> Kind | None:
+    """A Dockerfile or a script by its name alone; YAML has to be read."""
+    name = path.name.lower()
+    if name.endswith(SHELL_ENDS):
+        return Kind.SHELL
+    if _DOCKERFILE.fullmatch(name) and not name.endswith(_NOT_DOCKERFILE):
+        return Kind.DOCKERFILE
+    return None
+
+
+def is_yaml(path: Path) -> bool:
+    return path.name.lower().endswith(YAML_ENDS)
+
+
+def kind_by_text(text: str) -> Kind | None:
+    """A script by its first line, a Dockerfile by its first instruction."""
+    if _SHEBANG.match(text):
+        return Kind.SHELL
+    for line in text.splitlines()[:200]:
+        line = line.strip()
+        if line and not line.startswith("#"):
+            first = line.split(None, 1)
+            return Kind.DOCKERFILE if first[0] in ("FROM", "ARG") and len(first) == 2 else None
+    return None

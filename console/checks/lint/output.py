@@ -1,0 +1,144 @@
+"""Findings as lines for a person, as values for a program, and the rules as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from console.checks.lint.finding import BLOCKER, Finding, Severity
+from console.checks.lint.rule import Rule, rules
+from console.checks.lint.run import BROKEN
+from console.checks.lint.suppress import BAD, FORM, UNUSED
+from console.common.text import clean
+
+NOT_RULES = (
+    ("F-005", "more models than memory", "a sum over services: `check checkpoint`, guards"),
+    ("F-006B", "a Node version of a command line tool", "on no path of a playbook"),
+    ("F-007", "httpx.AsyncClient against llama.cpp", "in Python programs, which are not read"),
+    ("S-002", "the CPU executor", "a configuration that works, not a fault"),
+    ("S-004", "an internal network", "a configuration that works, not a fault"),
+    ("S-005", "NPS1 in the BIOS", "a fact of the machine: `check host` and a `host` step"),
+    ("S-006", "a field of a graph's state", "in Python programs, which are not read"),
+    ("S-007", "an allow-list of another tool", "not on this machine"),
+    ("S-008", "CUDA 12.8, nightly wheels, full clone", "the other side of F-012, F-001, F-013"),
+    ("S-009", "swap for large operations", "a remedy; guards judge what it does"),
+    ("S-011", "a container that was renamed", "history, no text to find"),
+    ("S-013", "a quarterly audit", "a date: lessons that are due for a recheck"),
+    ("S-014", "20 tok/s on two equal cards", "an expectation, not a fault"),
+    ("P-001 … P-004", "what was replaced by what", "decisions, no text to find"),
+)  # fmt: skip
+"""Lessons that cannot be told from a file, and why."""
+
+
+def lines(found: Iterable[Finding]) -> Iterator[str]:
+    """Each finding with its fix; what is behind a rule is said where it first appears."""
+    told: set[str] = set()
+    for one in found:
+        yield clean(one.text, 1000)
+        rule = rules().get(one.rule)
+        if rule is not None and one.rule not in told:
+            yield clean(f"    {rule.why}", 1000)
+        told.add(one.rule)
+        if one.fix:
+            yield clean(f"    fix: {one.fix}", 1000)
+
+
+def as_json(one: Finding) -> dict[str, Any]:
+    rule = rules().get(one.rule)
+    return {
+        "file": one.file, "line": one.line, "column": one.column, "rule": one.rule,
+        "severity": str(one.severity), "lessons": list(one.lessons), "what": one.what,
+        "why": rule.why if rule is not None else "", "fix": one.fix, "suppressed": one.suppressed,
+    }  # fmt: skip
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    return {
+        "rule": rule.id, "severity": str(rule.severity), "lessons": list(rule.lessons),
+        "title": rule.title, "why": rule.why, "fix": rule.fix, "needs": rule.needs,
+    }  # fmt: skip
+
+
+def count(found: list[Finding]) -> str:
+    """`2 errors, 1 warning, 3 infos; 1 suppressed`."""
+    still = [one for one in found if not one.suppressed]
+    parts = []
+    for severity in Severity:
+        number = sum(one.severity is severity for one in still)
+        if number:
+            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
+    said = ", ".join(parts) or "no problems"
+    silent = len(found) - len(still)
+    return f"{said}; {silent} suppressed" if silent else said
+
+
+def document() -> str:
+    """docs/lint.md, from the rules themselves."""
+    return "\n".join([*_HEAD, "", *_rules(), *_TAIL, *_not_rules(), ""])
+
+
+_HEAD = f"""\
+# Lint
+
+<!-- omni-console lint --rules prints this page -->
+
+`omni-console lint PATH…` reads playbooks, Dockerfiles, compose files and shell scripts, and looks
+for the faults of the lessons registry. Directories are walked: YAML by what is in it, Dockerfiles
+and scripts by their names; a script that is named itself may also be known by its first line.
+Every text is parsed: shell in RUN, CMD, `script:`, `command:` and health checks as well as in
+files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. A file that cannot be
+read, or is named and of no kind that lint knows, is said (exit code 2), and the rest is looked at.
+What no builder and no shell takes is an error of its own (`{BROKEN}`): an instruction that does not
+exist, half a list, a quote or an `if` that does not end. Of shell, bash is asked (`bash -n`).
+
+Errors and warnings end with exit code 9; info alone does not. `--json` prints one object, `--sarif`
+SARIF 2.1.0. What is known of the machine comes from the site file: a rule that needs it is silent
+without, unless it says otherwise.
+
+`omni-console run` lints the playbook, and the Dockerfiles, compose files and scripts that it names
+or its steps run. An error stops it, unless `--override RULE=reason` is given: that is kept with the
+run and stands in its report; the console asks for the reason. Warnings are told.
+
+A run also asks about known blockers: a lesson that the playbook names, that still is blocked,
+deferred or rejected, and that bears on a step that acts. `--override {BLOCKER}=reason` goes on.
+The plan shows them from the start ([lessons.md](lessons.md)).
+
+## In place
+
+    {FORM}
+
+on the line, or in a comment above the line, instruction or value. The lesson is one of the rule's
+own. Without it or the reason it counts for nothing (`{BAD}`, warning); one that
+nothing needs is said, too (`{UNUSED}`, info).
+
+## Rules
+""".splitlines()
+
+_TAIL = [
+    "## Not rules",
+    "",
+    "Lessons that no text shows:",
+    "",
+    "| lesson | what | why not |",
+    "|---|---|---|",
+]
+
+
+def _rules() -> Iterator[str]:
+    for rule in rules().values():
+        yield f"### {rule.id}"
+        yield ""
+        yield f"{rule.title} ({rule.severity}; {', '.join(rule.lessons)})."
+        yield ""
+        yield f"{rule.why}"
+        yield ""
+        if rule.needs:
+            yield f"Needs: {rule.needs}."
+            yield ""
+        yield f"Fix: {rule.fix}."
+        yield ""
+
+
+def _not_rules() -> Iterator[str]:
+    for lesson, what, why in NOT_RULES:
+        yield f"| {lesson} | {what} | {why} |"

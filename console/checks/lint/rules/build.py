@@ -1,0 +1,358 @@
+"""Faults of builds: flags that cost speed, sources that are not whole, missing packages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+
+from console.checks.lint import shell, vocabulary
+from console.checks.lint.facts import Facts
+from console.checks.lint.finding import Hit, Severity
+from console.checks.lint.rule import rule
+from console.checks.lint.snippet import spot
+from console.checks.lint.unit import Command, Kind, Stage, Unit, Variable, Where, Word
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+_NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
+_TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")
+"""Programs whose words are only words."""
+_CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
+_PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
+          "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
+_KT = re.compile(r"(?:ktransformers|kt[-_]kernel)(?:$|[\[=<>~!@ ])|git\+\S*/ktransformers\b")
+_ASKS = frozenset(
+    {"torch.cuda.get_arch_list", "torch.cuda.is_available", "torch.cuda.device_count",
+     "torch.cuda.get_device_name", "torch.cuda.get_device_properties", "torch.cuda.init",
+     "torch.cuda.current_device", "torch.cuda.get_device_capability", "torch.cuda.mem_get_info",
+     "tensorflow.config.list_physical_devices", "tf.config.list_physical_devices",
+     "cupy.cuda.runtime.getDeviceCount", "cp.cuda.runtime.getDeviceCount"}
+)  # fmt: skip
+
+
+@rule(
+    "ggml-cuda-no-vmm", ERROR, "F-003",
+    title="CUDA virtual memory is built out of llama.cpp",
+    why="Without VMM the transfers between cards lost two thirds of the speed: 10.75 tok/s fell to "
+    "3.68. It is set to get past a linker error in an image build.",
+    fix="leave it out; build on the host with its driver and package the binary",
+)  # fmt: skip
+def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        for name, value, word in vocabulary.define_words(command.words):
+            if command.name in _TELLS:
+                break
+            if name in _NO_VMM and vocabulary.truthy(value):
+                yield Hit(word.place, f"{name}={value}")
+    variables = [*unit.variables, *(one for command in unit.commands for one in command.env)]
+    for variable in variables:
+        if variable.name in _NO_VMM and vocabulary.truthy(variable.value):
+            yield Hit(variable.place, f"{variable.name}={variable.value}")
+        elif any(name in variable.value for name in _NO_VMM):
+            for name, value, _ in vocabulary.define_words(_words(variable)):
+                if name in _NO_VMM and vocabulary.truthy(value):
+                    yield Hit(variable.place, f"{variable.name} carries {name}={value}")
+
+
+@rule(
+    "cuda-build-inside-image", WARNING, "F-003 S-001",
+    title="llama.cpp is compiled for CUDA inside an image build",
+    why="An image build has no driver: it ends in linker errors, or in the flag that cures them "
+    "and costs two thirds of the speed. What serves was built on the host and packaged.",
+    fix="build on the host, COPY the binary into the image; or link against the CUDA stubs, and "
+    "measure before it replaces anything",
+)  # fmt: skip
+def inside_image(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        if command.where is not Where.BUILD or command.name not in ("cmake", "make"):
+            continue
+        for name, value, word in vocabulary.define_words(command.args):
+            if name in _CUDA_ON and vocabulary.truthy(value):
+                yield Hit(word.place, f"{command.name} with {name}={value} in an image build")
+    for variable in _carriers(unit):
+        for name, value, _ in vocabulary.define_words(_words(variable)):
+            if name in _CUDA_ON and vocabulary.truthy(value):
+                yield Hit(variable.place, f"{variable.name} with {name}={value} in an image build")
+
+
+def _carriers(unit: Unit) -> Iterator[Variable]:
+    """CMAKE_ARGS of a Dockerfile, by which pip builds llama-cpp-python."""
+    if unit.source.kind is Kind.DOCKERFILE:
+        own = [one for command in unit.commands for one in command.env]
+        yield from (one for one in [*unit.variables, *own] if one.name == "CMAKE_ARGS")
+
+
+def _words(variable: Variable) -> tuple[Word, ...]:
+    """A variable's value as the words that a shell makes of it."""
+    try:
+        texts = shlex.split(variable.value)
+    except ValueError:
+        texts = variable.value.split()
+    return tuple(Word(text, variable.place, spot(text, variable.place)) for text in texts)
+
+
+@rule(
+    "shallow-clone-with-submodules", ERROR, "F-013",
+    title="A shallow clone of a repository with submodules",
+    why="Submodules are pinned to commits that a shallow history does not have: the build fails "
+    "later, or an image without its engine is exported.",
+    fix="git clone --recursive, without --depth",
+)  # fmt: skip
+def shallow_clone(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    fetches = [one for one in unit.commands if _git(one) == "submodule"][:50]
+    for command in unit.commands:
+        verb = _git(command)
+        shallow = command.has("--depth", "--shallow-since", "--shallow-exclude")
+        if verb == "submodule" and command.has("--depth"):
+            yield Hit(command.place, "submodules are fetched with --depth", WARNING)
+        if verb != "clone":
+            continue
+        recursive = command.has("--recursive", "--recurse-submodules")
+        if command.has("--shallow-submodules"):
+            yield Hit(command.place, "--shallow-submodules")
+        elif not shallow:
+            continue
+        elif recursive:
+            yield Hit(command.place, "--depth together with submodules", WARNING)
+        elif _fetched_later(fetches, command):
+            yield Hit(command.place, "--depth, and its submodules are fetched afterwards", INFO)
+        elif any("kvcache-ai/ktransformers" in word.text.lower() for word in command.args):
+            yield Hit(command.place, "ktransformers is cloned with --depth; it has submodules")
+
+
+def _fetched_later(fetches: list[Command], clone: Command) -> bool:
+    """Whether `git submodule` runs in the clone, in the same script."""
+    words = [word.text for word in clone.args if not word.text.startswith("-")]
+    folder = words[-1].rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
+    return any(
+        folder in (*one.folder.split("/"), *(word.text for word in one.args))
+        for one in fetches
+        if one.script == clone.script
+    )
+
+
+def _git(command: Command) -> str:
+    """The subcommand of git."""
+    if command.name != "git":
+        return ""
+    skip = False
+    for word in command.args:
+        if skip or word.text.startswith("-"):
+            skip = not skip and word.text in ("-C", "-c")
+        else:
+            return word.text
+    return ""
+
+
+@rule(
+    "build-time-gpu-validation", ERROR, "F-014",
+    title="An image build asks for the GPU",
+    why="There is no GPU while an image is built: get_arch_list() is empty there whatever the "
+    "wheel was compiled for, and an assertion on it fails every build.",
+    fix="ask in CMD or ENTRYPOINT, which run with --gpus all",
+)  # fmt: skip
+def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        if command.where is not Where.BUILD or "device" in command.wrappers:
+            continue
+        if command.name == "nvidia-smi" and not command.tolerated:
+            yield Hit(command.place, "nvidia-smi in an image build")
+        code = vocabulary.python_code(command)
+        if code is None:
+            continue
+        nodes, aliases = ast.walk(code[0]), _aliases(code[0])
+        asked = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
+        if asked:
+            grave = None if _insists(code[0]) and not command.tolerated else WARNING
+            yield Hit(command.place, f"{asked[0]}() in an image build", grave)
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    """What names stand for by the imports."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {one.asname: one.name for one in node.names if one.asname}
+    return found
+
+
+def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
+    """`a.b.c` of an attribute or a name, "" for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([aliases.get(node.id, node.id), *reversed(names)])
+
+
+def _insists(tree: ast.Module) -> bool:
+    """Whether the code fails on the answer."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    ends = {"exit", "sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
+            "torch.cuda.get_device_name", "torch.cuda.get_device_properties"}  # fmt: skip
+    aliases = _aliases(tree)
+    return any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree)) or any(
+        _dotted(call, aliases) in ends for call in calls
+    )
+
+
+def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
+    """Commands that build a part of the ktransformers repository, in a Dockerfile's stage."""
+    cloned = any("ktransformers" in word.text for c in unit.commands for word in c.args)
+    for command in unit.commands:
+        stage = unit.stage(command.scope)
+        folder = vocabulary.built_folder(command).rstrip("/")
+        if stage is None or command.where is not Where.BUILD or not folder:
+            continue
+        parts = folder.split("/")
+        if part in parts and (cloned or "ktransformers" in folder or part == "kt-kernel"):
+            yield command, stage
+
+
+def _grave(stage: Stage) -> Severity:
+    """A base that is a plain system has no such package; another may."""
+    base = (
+        stage.base.split("@")[0]
+        .rsplit(":", 1)[0]
+        .removeprefix("docker.io/")
+        .removeprefix("library/")
+    )
+    return ERROR if base in _PLAIN else WARNING
+
+
+@rule(
+    "kt-kernel-without-hwloc", ERROR, "F-015",
+    title="kt-kernel is built without hwloc and pkg-config",
+    why="Its CMakeLists asks FindHWLOC, which needs pkg-config and hwloc.pc; minimal images have "
+    "neither.",
+    fix="apt-get install pkg-config libhwloc-dev before it",
+)  # fmt: skip
+def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command, stage in _kt_builds(unit, "kt-kernel"):
+        if lacks := _lacks_hwloc(unit, command):
+            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _grave(stage))
+    for command in unit.commands:
+        if unit.stage(command.scope) is None or command.where is not Where.BUILD:
+            continue
+        for word in vocabulary.pip_words(command):
+            if _KT.match(word.text) and (lacks := _lacks_hwloc(unit, command)):
+                words = f"{word.text} is compiled where no wheel fits, and {lacks} not installed"
+                yield Hit(word.place, words, WARNING)
+
+
+def _lacks_hwloc(unit: Unit, command: Command) -> str:
+    """Which of the two packages a command's stage does not install, "" where it has both."""
+    there = vocabulary.installed(unit, command.scope)
+    pairs = (
+        ("pkg-config", {"pkg-config", "pkgconf", "pkgconf-pkg-config"}),
+        ("libhwloc-dev", {"libhwloc-dev", "hwloc-devel", "hwloc-dev"}),
+    )
+    return " and ".join(name for name, names in pairs if not names & there)
+
+
+@rule(
+    "ktransformers-archive-without-cmake", ERROR, "F-016",
+    title="The archive package of ktransformers is built without cmake",
+    why="Model loading, server and command line moved to archive/, which compiles C++ extensions "
+    "and calls cmake.",
+    fix="apt-get install cmake before it",
+)  # fmt: skip
+def archive_cmake(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command, stage in _kt_builds(unit, "archive"):
+        pips = [
+            word.text for one in unit.within(command.scope) for word in vocabulary.pip_words(one)
+        ]
+        if "cmake" not in vocabulary.installed(unit, command.scope) and "cmake" not in pips:
+            yield Hit(command.place, "archive/ is built and cmake not installed", _grave(stage))
+
+
+@rule(
+    "ktransformers-archive-third-party", ERROR, "F-017",
+    title="The archive package of ktransformers does not find third_party",
+    why="Its CMake files look for ../../third_party, which stayed at the top of the repository.",
+    fix="rm -rf archive/third_party && cp -r third_party archive/ before it",
+)  # fmt: skip
+def third_party(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command, _ in _kt_builds(unit, "archive"):
+        copied = any(
+            one.name in ("cp", "ln", "mv", "rsync")
+            and any("third_party" in word.text for word in one.args)
+            for one in unit.within(command.scope)
+        )
+        if not copied:
+            yield Hit(command.place, "archive/ is built and third_party not copied into it")
+
+
+@rule(
+    "kt-kernel-without-main-package", ERROR, "F-011 F-016",
+    title="The ktransformers command without its package",
+    why="kt-kernel brings kernels, not model loading: an image with it alone ends in "
+    "ModuleNotFoundError: No module named 'ktransformers'.",
+    fix="install archive/ as well, or serve through SGLang",
+)  # fmt: skip
+def main_package(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if unit.source.kind is not Kind.DOCKERFILE or not list(_kt_builds(unit, "kt-kernel")):
+        return
+    whole = [word.text for one in unit.commands for word in vocabulary.pip_words(one)]
+    if list(_kt_builds(unit, "archive")) or any(one.startswith("ktransformers") for one in whole):
+        return
+    for command in unit.commands:
+        ran = vocabulary.module(command)
+        if command.where is Where.START and (ran or command.name).startswith("ktransformers"):
+            yield Hit(command.place, f"{ran or command.name} runs, and only kt-kernel is installed")
+
+
+@rule(
+    "kt-kernel-cuda-archs", WARNING, "F-011",
+    title="kt-kernel is built for other cards",
+    why="Its setup.py takes the architectures from CPUINFER_CUDA_ARCHS, by default 80;86;89;90, "
+    "and not from CMAKE_CUDA_ARCHITECTURES.",
+    fix='ENV CPUINFER_CUDA_ARCHS="120" before it',
+    needs="cards of compute 12.0",
+)  # fmt: skip
+def kt_archs(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if not vocabulary.for_sm120(unit, facts):
+        return
+    for command, _ in _kt_builds(unit, "kt-kernel"):
+        given = [one.value for one in unit.settings(command, "CPUINFER_CUDA_ARCHS")]
+        if not any("120" in one for one in given):
+            said = f"is {given[-1]}" if given else "is not set"
+            yield Hit(command.place, f"kt-kernel is built and CPUINFER_CUDA_ARCHS {said}")
+
+
+@rule(
+    "commented-out-install", INFO, "F-011",
+    title="An installation that is commented out",
+    why="A phase 1 image whose engine was a comment was taken for the whole one: "
+    "ModuleNotFoundError in phase 2.",
+    fix="take the comment out, or install it, and tag the image by its phase",
+)  # fmt: skip
+def commented_out(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if unit.source.kind is not Kind.DOCKERFILE:
+        return
+    before = {one.place.line: one.text.lower() for one in unit.comments}
+    for comment in unit.comments:
+        text = comment.text.lstrip("# \t")
+        if not text.startswith("RUN "):
+            continue
+        read = shell.parse(spot(text.removeprefix("RUN ").rstrip("\\ "), comment.place))
+        commands = [Command(one.words, Where.BUILD) for one in read.commands]
+        if not any(_installs(one) for one in commands):
+            continue
+        said = text.rstrip(" &\\")
+        above = before.get(comment.place.line - 1, "")
+        grave = any(word in above for word in ("placeholder", "todo", "phase", "later", "runtime"))
+        yield Hit(comment.place, f"commented out: {said}", WARNING if grave else None)
+
+
+def _installs(command: Command) -> bool:
+    return (
+        bool(vocabulary.pip_words(command) or vocabulary.packages(command))
+        or _git(command) == "clone"
+    )

@@ -1,0 +1,176 @@
+"""Faults of what an engine is started or fed with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from console.checks.lint import vocabulary
+from console.checks.lint.facts import Facts
+from console.checks.lint.finding import Hit, Severity
+from console.checks.lint.rule import rule
+from console.checks.lint.unit import Command, Unit
+from console.common.units import format_bytes
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+_WHOLE_BYTES = 642 << 30
+_WHOLE = re.compile(
+    r"deepseek-ai/deepseek-(?:r1|r1-0528|v3|v3-0324|v3-base)"
+    r"|meituan/deepseek-r1-(?:block|channel)-int8", re.IGNORECASE,
+)  # fmt: skip
+_CHAIN = ("ktransformers.local_chat", "ktransformers.server", "ktransformers.models.custom_cache")
+
+
+@rule(
+    "fp8-kv-on-sm120", ERROR, "F-009",
+    title="An FP8 KV cache on compute 12.0",
+    why="It is broken there: SGLang and vLLM have to keep the cache in BF16.",
+    fix="--kv-cache-dtype bf16",
+    needs="cards of compute 12.0; told as info without",
+)  # fmt: skip
+def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    sm120 = vocabulary.for_sm120(unit, facts)
+    if sm120 is False:
+        return
+    for command in unit.commands:
+        for value, word in command.options("--kv-cache-dtype"):
+            if value.startswith("fp8"):
+                said = f"--kv-cache-dtype {value}"
+                if sm120 is None:
+                    yield Hit(word.place, f"{said}: broken where cards are of compute 12.0", INFO)
+                else:
+                    yield Hit(word.place, said)
+
+
+@rule(
+    "sglang-kernels-on-sm120", WARNING, "F-009 D-003",
+    title="SGLang with kernels that compute 12.0 does not have",
+    why="FlashInfer ends there with `out of shared memory`, FlashMLA and DeepGEMM do not know the "
+    "card, FP8 GEMM has no kernel; the defaults choose them.",
+    fix="--attention-backend triton --fp8-gemm-backend triton, SGLANG_ENABLE_JIT_DEEPGEMM=false",
+    needs="cards of compute 12.0",
+)  # fmt: skip
+def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if not vocabulary.for_sm120(unit, facts):
+        return
+    for command in unit.commands:
+        if vocabulary.engine(command) != "sglang":
+            continue
+        lacks = [
+            option
+            for option in ("--attention-backend", "--fp8-gemm-backend")
+            if not any(value == "triton" for value, _ in command.options(option))
+        ]
+        if "--attention-backend" in lacks and command.has("--attention-backend"):
+            value, word = next(command.options("--attention-backend"))
+            if value in ("flashinfer", "flashmla", "fa3"):
+                yield Hit(word.place, f"--attention-backend {value}")
+        elif lacks:
+            yield Hit(command.place, f"sglang without {' and '.join(f'{x} triton' for x in lacks)}")
+
+
+@rule(
+    "gguf-into-kt-kernel", ERROR, "F-023 D-002",
+    title="GGUF as input for kt-kernel or SGLang",
+    why="kt-kernel converts safetensors (BF16, FP16, FP8) only, and the loader of transformers "
+    "does not know deepseek2 in GGUF.",
+    fix="safetensors of the same model, if they fit at all; llama.cpp for the GGUF",
+)  # fmt: skip
+def gguf_input(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        if _converts(command):
+            for option in ("--input-path", "--input-type"):
+                for value, word in command.options(option):
+                    if vocabulary.names_gguf(value):
+                        yield Hit(word.place, f"{option} {value}")
+        elif vocabulary.engine(command) == "sglang":
+            if any("LLAMAFILE" in value.upper() for value, _ in command.options("--kt-method")):
+                continue
+            for option in ("--kt-weight-path", "--model", "--model-path"):
+                for value, word in command.options(option):
+                    if vocabulary.names_gguf(value):
+                        yield Hit(word.place, f"{option} {value}")
+
+
+def _converts(command: Command) -> bool:
+    return vocabulary.is_python(command) and any(
+        word.text.removesuffix(".py").endswith("convert_cpu_weights") for word in command.args
+    )
+
+
+@rule(
+    "kt-kernel-fp8-conversion", ERROR, "F-019",
+    title="Weights are converted from FP8 by kt-kernel",
+    why="It ends in a segmentation fault at the first layer of experts, with any number of "
+    "threads; from BF16 it takes two days of swap.",
+    fix="weights that were quantised by their publisher",
+)  # fmt: skip
+def fp8_conversion(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        if _converts(command):
+            for value, word in command.options("--input-type"):
+                if value.lower().startswith("fp8"):
+                    yield Hit(word.place, f"--input-type {value}")
+
+
+@rule(
+    "checkpoint-larger-than-memory", ERROR, "F-022 F-020 P-005",
+    title="A checkpoint that is loaded whole and does not fit",
+    why="SGLang and vLLM hold every weight in memory before they place any. 642 GiB took "
+    "377 GB of RAM, then swap, then SSH; INT8 in the name says nothing about the size.",
+    fix="`omni-console check checkpoint`; a GGUF with llama.cpp, which streams from the disk",
+    needs="RAM and swap; told as info without",
+)  # fmt: skip
+def too_large(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        name = vocabulary.model_name(command).partition("@")[0]
+        if vocabulary.engine(command) not in ("sglang", "vllm") or not _WHOLE.fullmatch(name):
+            continue
+        word = next((one for one in command.words if name in one.text), command.words[0])
+        words = f"{name} is {format_bytes(_WHOLE_BYTES)}, loaded whole"
+        if facts.ram_bytes is None:
+            yield Hit(word.place, words, INFO)
+        elif facts.ram_bytes + facts.swap_bytes < _WHOLE_BYTES:
+            there = format_bytes(facts.ram_bytes + facts.swap_bytes)
+            yield Hit(word.place, f"{words}; RAM and swap are {there}")
+        elif facts.ram_bytes < _WHOLE_BYTES:
+            yield Hit(word.place, f"{words}; RAM is {format_bytes(facts.ram_bytes)}", WARNING)
+
+
+@rule(
+    "ktransformers-without-sched-ext", WARNING, "F-018 F-023 F-027",
+    title="A part of ktransformers that imports sched_ext",
+    why="local_chat and the server import balance_serve whatever they are asked for: a C++ "
+    "extension with a long chain of dependencies that no wheel has.",
+    fix="serve through SGLang, or build balance_serve (USE_BALANCE_SERVE=1); `omni-console check "
+    "imports` shows the chain",
+)  # fmt: skip
+def sched_ext(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if any(
+        "balance_serve" in word.text for command in unit.commands for word in command.args
+    ) or any(
+        one.name == "USE_BALANCE_SERVE" and vocabulary.truthy(one.value) for one in unit.variables
+    ):
+        return
+    for command in unit.commands:
+        ran = vocabulary.module(command)
+        scripts = [word.text for word in command.args] if vocabulary.is_python(command) else []
+        if ran.startswith(_CHAIN):
+            yield Hit(command.place, f"python -m {ran}")
+        elif any(one.endswith("ktransformers/local_chat.py") for one in scripts):
+            yield Hit(command.place, "ktransformers/local_chat.py")
+
+
+@rule(
+    "exllamav3-with-deepseek", ERROR, "F-026",
+    title="ExLlamaV3 with a DeepSeek model",
+    why="Its mixtures of experts are Mixtral, ERNIE 4.5, GLM 4 and Qwen 3; the architecture "
+    "deepseek2 is not among them.",
+    fix="llama.cpp",
+)  # fmt: skip
+def exllama(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        line = command.line.lower()
+        if "exllamav3" in line and re.search(r"deepseek[-_/.]*(?:v[234]|r1)(?!.*distill)", line):
+            yield Hit(command.place, "exllamav3 with a DeepSeek model")

@@ -1,0 +1,163 @@
+"""Files → findings. A file that cannot be looked at is said, and the next one is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from console.checks.lint import (
+    dockerfile,
+    files,
+    playbook,
+    pool,
+    suppress,
+    walk,
+    yaml_files,
+    yaml_tree,
+)
+from console.checks.lint.commands import Scene, add_script
+from console.checks.lint.facts import Facts
+from console.checks.lint.finding import RANK, Finding, Severity
+from console.checks.lint.rule import findings, rules
+from console.checks.lint.snippet import whole
+from console.checks.lint.unit import Kind, Source, Unit, Where
+from console.common.errors import Problem
+
+CUT = "text-too-long"
+BROKEN = "text-not-readable"
+NO_KIND = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
+SCHEMA_HINT = "a playbook begins with `schema: omni.playbook/v1`"
+_SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """`findings` are in order, suppressed ones included; `refused` could not be looked at;
+    `strict` are files and their schemas for the strict reader, which reports in its own words."""
+
+    findings: list[Finding] = field(default_factory=list)
+    refused: list[Problem] = field(default_factory=list)
+    strict: list[tuple[Path, str]] = field(default_factory=list)
+    looked: int = 0
+
+    @property
+    def open(self) -> list[Finding]:
+        return [one for one in self.findings if not one.suppressed]
+
+    def worst(self) -> Severity | None:
+        return min((one.severity for one in self.open), key=RANK.__getitem__, default=None)
+
+
+def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
+    """Everything under some paths."""
+    outcome = Outcome()
+    todo: dict[Path, bool] = {}
+    for given in paths:
+        for path, wrong in _files(given, outcome):
+            if wrong:
+                outcome.refused.append(Problem(str(path), 0, 0, wrong))
+            else:
+                todo.setdefault(path, path == given)
+    for one in pool.each(partial(_one, facts), list(todo.items())):
+        outcome.findings += one.findings
+        outcome.refused += one.refused
+        outcome.strict += one.strict
+        outcome.looked += one.looked
+    outcome.findings.sort(key=lambda one: one.order)
+    return outcome
+
+
+def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
+    if not given.is_dir():
+        yield given, ""
+        return
+    try:
+        yield from walk.files(given)
+    except walk.TooMany as error:
+        outcome.refused.append(Problem(str(given), 0, 0, str(error)))
+
+
+def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
+    """One file, and whether it was named and has to be of a kind; in a directory it may be
+    anything."""
+    (path, asked), outcome = item, Outcome()
+    name = str(path)
+    try:
+        text = files.read(path)
+    except files.Unreadable as error:
+        return Outcome(refused=[Problem(name, 0, 0, str(error))])
+    try:
+        unit, schema = unit_of(path, name, text)
+    except yaml_tree.NotYaml as error:
+        if asked:
+            written = _SCHEMA.search(text)
+            return Outcome(strict=[(path, written[1] if written else "")], looked=1)
+        if "services:" in text or "omni." in text:  # a template of another tool is none of ours
+            place = error.place
+            words = f"not YAML: {error}"
+            outcome.refused.append(Problem(name, place.line, place.column, words))
+        return outcome
+    if schema is not None and (asked or schema):
+        outcome.strict.append((path, schema))
+    elif unit is None:
+        if asked:
+            hint = SCHEMA_HINT if files.is_yaml(path) else ""
+            outcome.refused.append(Problem(name, 0, 0, NO_KIND, hint=hint))
+        return outcome
+    outcome.looked = 1
+    if unit is not None:
+        outcome.findings += of_unit(unit, facts)
+    return outcome
+
+
+def unit_of(
+    path: Path, name: str, text: str, given: Mapping[str, str] | None = None
+) -> tuple[Unit | None, str | None]:
+    """(what rules look at, the schema where the strict reader has to see it too: "" where only
+    its keys tell that it is a playbook). Raises NotYaml."""
+    kind = files.kind_by_name(path)
+    if kind is None and files.is_yaml(path):
+        return _yaml(path, name, text, given)
+    kind = kind or files.kind_by_text(text)
+    if kind is None:
+        return None, None
+    made = Source(name, text, kind, path)
+    return (dockerfile.unit_of(made) if kind is Kind.DOCKERFILE else shell_unit(made)), None
+
+
+def _yaml(
+    path: Path, name: str, text: str, given: Mapping[str, str] | None
+) -> tuple[Unit | None, str | None]:
+    read = yaml_tree.parse(text)
+    schema, phases = read.root.said("schema"), read.root.get("phases")
+    if schema.startswith("omni.playbook/"):
+        return playbook.unit_of(Source(name, text, Kind.PLAYBOOK, path), read, given), schema
+    if schema.startswith("omni."):
+        return None, schema
+    if yaml_files.looks_like_one(read.root):
+        return yaml_files.unit_of(Source(name, text, Kind.COMPOSE, path), read), None
+    return None, "" if phases is not None and phases.items is not None else None
+
+
+def shell_unit(made: Source) -> Unit:
+    unit = Unit(made)
+    add_script(unit, whole(made.text), Scene(Where.HOST))
+    return unit
+
+
+def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
+    """Each finding once, suppressions applied, in order."""
+    found = dict.fromkeys(findings(unit, facts))
+    if unit.cut:
+        words = "too long: the end of it is not looked at"
+        found[Finding(unit.source.name, 1, 1, CUT, Severity.WARNING, words, "split it")] = None
+    for one in unit.broken:
+        place, words = one.place, "mend it: nothing behind it may have been understood"
+        hit = Finding(
+            unit.source.name, place.line, place.column, BROKEN, Severity.ERROR, one.what, words
+        )
+        found[hit] = None
+    return sorted(suppress.apply(unit, found, rules()), key=lambda one: one.order)

@@ -1,0 +1,239 @@
+"""Shell text → simple commands, assignments and comments, by tree-sitter's grammar of bash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from console.checks.lint.finding import Place
+from console.checks.lint.snippet import Segment, Snippet
+from console.checks.lint.unit import Comment, Variable, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MOST_NODES = 200_000
+"""Of one text; what stands behind is not looked at."""
+
+MOST_COMMANDS = 20_000
+
+_INPUT = re.compile(r"\$\{\{[^{}\n]*\}\}")
+"""A playbook's input, which is filled in before any shell reads it."""
+_CONDITIONS = ("if_statement", "elif_clause", "while_statement")
+_LOOPS = ("while_statement", "until_statement", "for_statement", "c_style_for_statement")
+_QUIET = ("heredoc_redirect", "file_redirect", "herestring_redirect")
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A command as it stands: its words, what is set before it, what it reads."""
+
+    words: tuple[Word, ...]
+    env: tuple[Variable, ...]
+    looped: bool
+    tolerated: bool
+    stdin: Snippet | None
+
+
+@dataclass(slots=True)
+class Script:
+    """All of a text, in its order. `cut`: it was too long to be read to its end."""
+
+    commands: list[Simple] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    cut: bool = False
+    wrong: Place | None = None
+    """Where the grammar first does not understand it; it does not know all of bash."""
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse(snippet: Snippet) -> Script:
+    """Never fails: what the grammar does not understand is passed over."""
+    masked = _INPUT.sub(lambda found: "x" * len(found[0]), snippet.text)
+    data = masked.encode("utf-8", "replace")
+    root = _parser().parse(data).root_node
+    reader = _Reader(snippet, data)
+    read = reader.read(root)
+    read.wrong = reader.wrong(root) if root.has_error else None
+    return read
+
+
+class _Reader:
+    def __init__(self, snippet: Snippet, data: bytes) -> None:
+        self.snippet = snippet
+        self.data = data
+        self.plain = snippet.text.isascii()
+        self.script = Script()
+        self.stdin: dict[int, Snippet] = {}
+
+    def read(self, root: Node) -> Script:
+        """The tree without recursion, in the order of the text."""
+        stack: list[tuple[Node, str, bool, bool]] = [(root, "", False, False)]
+        seen = 0
+        while stack:
+            node, above, looped, tolerated = stack.pop()
+            seen += 1
+            if seen > MOST_NODES or len(self.script.commands) >= MOST_COMMANDS:
+                self.script.cut = True
+                break
+            self._take(node, above, looped, tolerated)
+            looped = looped or node.type in _LOOPS
+            if node.type not in ("raw_string", "word", "string_content", "heredoc_body"):
+                below = [(one, node.type, looped, fine) for one, fine in _excused(node, tolerated)]
+                stack += reversed(below)
+        return self.script
+
+    def _take(self, node: Node, above: str, looped: bool, tolerated: bool) -> None:
+        if node.type == "command":
+            self._command(node, looped, tolerated)
+        elif node.type == "comment":
+            self._comment(node)
+        elif node.type == "redirected_statement":
+            self._redirected(node)
+        elif node.type == "variable_assignment" and above != "command":
+            self.script.variables += self._variable(node)
+
+    def _command(self, node: Node, looped: bool, tolerated: bool) -> None:
+        env: list[Variable] = []
+        words: list[Word] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                env += self._variable(child)
+            elif child.type == "command_name":
+                words += [self.word(one) for one in child.children[:1]]
+            elif child.type not in _QUIET and child.is_named:
+                words.append(self.word(child))
+        if words:
+            stdin = self.stdin.get(node.id)
+            self.script.commands.append(Simple(tuple(words), tuple(env), looped, tolerated, stdin))
+            self.script.spans.append((self._place(node).line, self._end(node)))
+
+    def _redirected(self, node: Node) -> None:
+        """What `<<EOF` brings belongs to the command before it, and to what it is piped into."""
+        for redirect in node.children_by_field_name("redirect"):
+            body = next((c for c in redirect.children if c.type == "heredoc_body"), None)
+            if body is None:
+                continue
+            text = self.snippet.part(self._at(body.start_byte), self._at(body.end_byte))
+            readers = [node.child_by_field_name("body")]
+            for child in redirect.children:
+                readers += [child, *child.children]
+            for reader in readers:
+                if reader is not None and reader.type == "command":
+                    self.stdin[reader.id] = text
+
+    def _variable(self, node: Node) -> Iterator[Variable]:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None or value is None or name.type != "variable_name":
+            return
+        nodes = value.children if value.type == "array" else [value]
+        for one in nodes:
+            if one.is_named:
+                word = self.word(one)
+                yield Variable(self._text(name), word.text, word.place)
+
+    def _comment(self, node: Node) -> None:
+        text = self._text(node)
+        start = self._at(node.start_byte)
+        before = self.snippet.text[self.snippet.text.rfind("\n", 0, start) + 1 : start]
+        self.script.comments.append(Comment(text, self.snippet.at(start), not before.strip()))
+
+    def wrong(self, root: Node) -> Place:
+        """The first node that the grammar made up or could not place."""
+        stack, node = [root], root
+        while stack:
+            node = stack.pop()
+            if node.is_error or node.is_missing:
+                break
+            stack += reversed([one for one in node.children if one.has_error or one.is_missing])
+        last = max(len(self.snippet.text.rstrip()) - 1, 0)
+        return self.snippet.at(min(self._at(node.start_byte), last))
+
+    # words
+
+    def word(self, node: Node) -> Word:
+        """An argv element with its quotes taken away; what is expanded stays as it is written."""
+        pieces = list(self._pieces(node))
+        text, segments = "", list[Segment]()
+        for start, end in pieces:
+            part = self.snippet.part(start, end)
+            segments += [(at + len(text), line, column) for at, line, column in part.segments]
+            text += part.text
+        place = self._place(node)
+        inner = Snippet(text, segments or [(0, place.line, place.column)], self.snippet.exact)
+        return Word(text, place, inner)
+
+    def _pieces(self, node: Node) -> Iterator[tuple[int, int]]:
+        """The (start, end) of what is left of a node when its quotes are gone."""
+        if node.type == "concatenation":
+            for child in node.children:
+                yield from self._pieces(child)
+            return
+        start, end = self._at(node.start_byte), self._at(node.end_byte)
+        if node.type == "raw_string":
+            yield start + 1, end - 1
+        elif node.type == "ansi_c_string":
+            yield start + 2, end - 1
+        elif node.type == "string":
+            yield from self._unescaped(start + 1, end - 1, '"\\$`\n')
+        elif node.type == "word":
+            yield from self._unescaped(start, end, "")
+        else:
+            yield start, end
+
+    def _unescaped(self, start: int, end: int, only: str) -> Iterator[tuple[int, int]]:
+        """Stretches between backslashes; `only` are the characters that one escapes ("": all)."""
+        text, at = self.snippet.text, start
+        while (slash := text.find("\\", at, end)) >= 0:
+            after = text[slash + 1 : slash + 2]
+            if slash + 1 < end and (not only or after in only):
+                if slash > start:
+                    yield start, slash
+                start = slash + 2 if after == "\n" else slash + 1
+            at = slash + 2
+        if start < end:
+            yield start, end
+
+    # places
+
+    def _at(self, byte: int) -> int:
+        return byte if self.plain else len(self.data[:byte].decode("utf-8", "replace"))
+
+    def _place(self, node: Node) -> Place:
+        return self.snippet.at(self._at(node.start_byte))
+
+    def _end(self, node: Node) -> int:
+        return self.snippet.at(max(self._at(node.end_byte) - 1, 0)).line
+
+    def _text(self, node: Node) -> str:
+        return (node.text or b"").decode("utf-8", "replace")
+
+
+def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
+    """Children, and whether somebody has thought of their failure: `|| …`, a condition."""
+    children = parent.children
+    if parent.type == "list":
+        after = any(one.type == "||" for one in children)
+        for child in children:
+            after = after and child.type != "||"
+            yield child, tolerated or after
+    elif parent.type in _CONDITIONS:
+        inside = True
+        for child in children:
+            inside = inside and child.type not in ("then", "do_group")
+            yield child, inside
+    else:
+        kept = tolerated and parent.type in ("pipeline", "redirected_statement", "negated_command")
+        yield from ((child, kept) for child in children)

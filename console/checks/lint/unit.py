@@ -1,0 +1,250 @@
+"""What rules look at: a file as commands, variables, images and containers, each with its place.
+
+Dockerfile, compose file, playbook and shell all become this; a rule is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from console.checks.lint.finding import Place
+from console.checks.lint.snippet import Snippet
+
+
+class Kind(StrEnum):
+    """What a file is."""
+
+    DOCKERFILE = "Dockerfile"
+    COMPOSE = "compose file"
+    PLAYBOOK = "playbook"
+    SITE = "site file"
+    SHELL = "shell script"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file as text. `path` is None for a text that is in no file."""
+
+    name: str
+    text: str
+    kind: Kind
+    path: Path | None = None
+
+
+class Where(StrEnum):
+    """When and where a command runs."""
+
+    HOST = "host"
+    BUILD = "image build"
+    START = "container"
+    HEALTH = "health check"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One element of an argv, without its quotes; `inner` is its text with places."""
+
+    text: str
+    place: Place
+    inner: Snippet
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable, a build argument or a shell variable that is set."""
+
+    name: str
+    value: str
+    place: Place
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command. `words[0]` is the program behind sudo, env, timeout and their like, which
+    stand in `wrappers`. `script` numbers the text it came from: commands of one script share it.
+    `scope` names the stage, service or step; `env` is set for this command alone."""
+
+    words: tuple[Word, ...]
+    where: Where
+    scope: str = ""
+    script: int = 0
+    image: str = ""
+    env: tuple[Variable, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    looped: bool = False
+    tolerated: bool = False
+    """Its failure ends nothing: `|| …` follows, or it is a condition."""
+    stdin: Snippet | None = None
+    folder: str = ""
+    """Where `cd` and WORKDIR led to before it."""
+
+    @property
+    def place(self) -> Place:
+        return self.words[0].place
+
+    @property
+    def name(self) -> str:
+        """The program without its directory."""
+        return self.words[0].text.rsplit("/", 1)[-1]
+
+    @property
+    def args(self) -> tuple[Word, ...]:
+        """Everything behind the program; all of it where an image's entrypoint is the program."""
+        return self.words if self.words[0].text.startswith("-") else self.words[1:]
+
+    @property
+    def line(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    def has(self, *options: str) -> bool:
+        return any(True for _ in self.options(*options))
+
+    def options(self, *names: str) -> Iterator[tuple[str, Word]]:
+        """(value, where) of every `--name value`, `--name=value` or `"--name value"`; the value
+        of a flag at the end is ""."""
+        for at, word in enumerate(self.args):
+            name, sign, value = word.text.partition("=")
+            if name in names and sign:
+                yield value, word
+            elif word.text in names:
+                after = self.args[at + 1] if at + 1 < len(self.args) else None
+                yield (after.text if after else "", word)
+            elif " " in word.text and word.text.partition(" ")[0] in names:
+                yield word.text.partition(" ")[2].strip(), word
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is used or made here; `made`: it is built under this name."""
+
+    ref: str
+    place: Place
+    scope: str = ""
+    made: bool = False
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container as a compose service, a `docker run` or a playbook's service sets it up.
+    `gpus` and `runtime` are where that is said, or None."""
+
+    name: str
+    place: Place
+    image: str = ""
+    builds: bool = False
+    runtime: str = ""
+    runtime_place: Place | None = None
+    gpus: Place | None = None
+    env: tuple[Variable, ...] = ()
+    mounts: tuple[Word, ...] = ()
+    dockerfile: str = ""
+    """Path of the Dockerfile it is built from, relative to the file; "" where it is not built."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A health check: in a shell (`CMD-SHELL`, a plain string) or as an argv."""
+
+    place: Place
+    image: str
+    shell: bool
+    programs: tuple[Word, ...]
+    scope: str = ""
+    built: str = ""
+    """Dockerfile of the image, where it is built."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a Dockerfile. `roots` are the stages it is built upon, itself last; `base` is the
+    image below all of them. `shell_form`: places of CMD and ENTRYPOINT that need a shell."""
+
+    name: str
+    base: str
+    place: Place
+    roots: tuple[str, ...] = ()
+    shell_form: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment, its `#` included. `own`: nothing else is on its line."""
+
+    text: str
+    place: Place
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Where a text cannot be understood, and why."""
+
+    place: Place
+    what: str
+
+
+@dataclass
+class Unit:
+    """One file, read. `spans` are (first, last) lines that a comment above the first covers.
+    `copied` are the words of COPY and ADD, by their stage."""
+
+    source: Source
+    commands: list[Command] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
+    healths: list[Health] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    steps: Sequence[PlaybookStep] = ()
+    files: list[str] = field(default_factory=list)
+    """What a playbook builds from, composes with and runs, relative to it."""
+    scripts: int = 0
+    cut: bool = False
+    """A text in it was too long to be read to its end."""
+    broken: list[Broken] = field(default_factory=list)
+    copied: dict[str, list[str]] = field(default_factory=dict)
+    packages: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What the commands of a scope install; kept by console.checks.lint.vocabulary."""
+
+    def next_script(self) -> int:
+        self.scripts += 1
+        return self.scripts
+
+    def stage(self, name: str) -> Stage | None:
+        return next((one for one in self.stages if one.name == name), None)
+
+    def scopes(self, scope: str) -> tuple[str, ...]:
+        """The stages whose files a stage has, itself included; else the scope alone."""
+        stage = self.stage(scope)
+        return (*stage.roots, scope) if stage else (scope,)
+
+    def within(self, scope: str) -> Iterator[Command]:
+        """Commands that worked on the same file system."""
+        scopes = self.scopes(scope)
+        return (one for one in self.commands if one.scope in scopes)
+
+    def settings(self, command: Command, name: str) -> Iterator[Variable]:
+        """What a variable was set to for a command: before it on its line, else by the file."""
+        scopes = (*self.scopes(command.scope), "")
+        yield from (one for one in command.env if one.name == name)
+        for one in self.variables:
+            if one.name == name and one.scope in scopes:
+                yield one
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookStep:
+    """What rules ask of a step: its kind, its place, and whether it names a timeout."""
+
+    id: str
+    kind: str
+    place: Place
+    timed: bool
+    data: object = None

@@ -1,0 +1,247 @@
+"""What commands mean: installations, downloads, launches of engines, models by their names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from console.checks.lint.facts import Facts
+from console.checks.lint.finding import Place
+from console.checks.lint.unit import Command, Unit, Word
+
+_PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
+_MOE = re.compile(
+    r"deepseek[-_]?(?:coder-)?(?:v2|v3|v4|r1)|mixtral|mi[sx]tral-.*8x|qwen\S*-a\d+b|kimi-?k2|"
+    r"minimax-?m[12]|gpt-oss|llama-?4|dbrx|grok|glm-?4\.[5-9]|ernie-4\.5-\d+b-a|olmoe|\d+x\d+b|"
+    r"-a\d+b\b|qwen\d*-?moe", re.IGNORECASE,
+)  # fmt: skip
+_DENSE = re.compile(
+    r"distill|llama-?[23]|qwen2(?:\.5)?-(?!moe)|gemma|phi-?[234](?!\.5-moe)|mistral-(?:7b|small|nemo)"
+    r"|qwen3-(?:0\.6|1\.7|4|8|14|32)b", re.IGNORECASE,
+)  # fmt: skip
+_GGUF = re.compile(r"\.gguf\b|gguf|(?:^|[-_./])I?Q[2-8]_(?:K(?:_[SMLX]+)?|[01]|XX?S|NL)\b", re.I)
+_ARCH = re.compile(r"(?:^|[^0-9])(?:sm_|compute_)?12(?:0a?|\.0)(?:[^0-9]|$)")
+_ARCH_NAMES = (
+    "CMAKE_CUDA_ARCHITECTURES", "CPUINFER_CUDA_ARCHS", "TORCH_CUDA_ARCH_LIST", "CUDA_DOCKER_ARCH",
+    "CUDA_ARCH", "CUDA_ARCHITECTURES",
+)  # fmt: skip
+_APT = {"apt-get": "install", "apt": "install", "aptitude": "install", "apk": "add",
+        "dnf": "install", "yum": "install", "microdnf": "install", "zypper": "install",
+        "conda": "install", "mamba": "install", "micromamba": "install"}  # fmt: skip
+_VALUED = ("-t", "-o", "-c", "-n", "--target-release", "--virtual", "-p", "--name", "--prefix")
+
+
+def is_python(command: Command) -> bool:
+    return _PYTHON.fullmatch(command.name) is not None
+
+
+def module(command: Command) -> str:
+    """What `python -m` runs; "" for anything else."""
+    if not is_python(command):
+        return ""
+    texts = [word.text for word in command.args]
+    return texts[texts.index("-m") + 1] if "-m" in texts[:-1] else ""
+
+
+def python_code(command: Command) -> tuple[ast.Module, Place] | None:
+    """The code of `python -c CODE` or of a here-document it reads."""
+    if not is_python(command):
+        return None
+    texts = [word.text for word in command.args]
+    if "-c" in texts[:-1]:
+        word = command.args[texts.index("-c") + 1]
+        code, place = word.text, word.place
+    elif command.stdin is not None and (not texts or texts == ["-"]):
+        code, place = command.stdin.text, command.place
+    else:
+        return None
+    try:
+        return ast.parse(code), place
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def packages(command: Command) -> tuple[Word, ...]:
+    """What apt-get, apk, dnf or conda is told to install."""
+    verb = _APT.get(command.name)
+    texts = [word.text for word in command.args]
+    if verb is None or verb not in texts:
+        return ()
+    found: list[Word] = []
+    skip = False
+    for word in command.args[texts.index(verb) + 1 :]:
+        if skip or word.text.startswith("-"):
+            skip = not skip and word.text in _VALUED
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def installed(unit: Unit, scope: str) -> frozenset[str]:
+    """Package names that a stage's commands install, without their versions."""
+    if scope not in unit.packages:
+        unit.packages[scope] = _installed(unit, scope)
+    return unit.packages[scope]
+
+
+def _installed(unit: Unit, scope: str) -> frozenset[str]:
+    return frozenset(
+        re.split(r"[=:<>~]", word.text, maxsplit=1)[0]
+        for command in unit.within(scope)
+        for word in packages(command)
+    )
+
+
+def pip_words(command: Command) -> tuple[Word, ...]:
+    """Requirements and paths of a `pip install`, `python -m pip install` or `uv pip install`."""
+    texts = [word.text for word in command.words]
+    pip = _PIP.fullmatch(command.name) or module(command) == "pip"
+    if not (pip or (command.name == "uv" and "pip" in texts[:3])) or "install" not in texts:
+        return ()
+    found: list[Word] = []
+    valued = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--target",
+              "-c", "--constraint", "--requirement", "-t", "--prefix", "--root",
+              "--timeout", "--config-settings", "-C", "--trusted-host", "--python"}  # fmt: skip
+    skip = False
+    for word in command.words[texts.index("install") + 1 :]:
+        if skip:
+            skip = False
+        elif word.text.startswith("-"):
+            skip = word.text in valued
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def built_folder(command: Command) -> str:
+    """The directory that `pip install .` or `python setup.py …` builds from, "" where none is."""
+    for word in pip_words(command):
+        if word.text.startswith((".", "/")) or "/" in word.text.split("://")[0]:
+            step = re.sub(r"\[.*\]$", "", word.text)
+            return command.folder if step in (".", "./") else f"{command.folder}/{step}"
+    if is_python(command) and any(word.text.endswith("setup.py") for word in command.args):
+        return command.folder
+    return ""
+
+
+def is_download(command: Command) -> bool:
+    """A file or a checkpoint comes from the network, and is kept."""
+    texts = [word.text for word in command.args]
+    if hub_repo(command) or command.name in ("wget", "aria2c"):
+        return "--spider" not in texts
+    if command.name == "modelscope":
+        return "download" in texts
+    if command.name == "git" and "clone" in texts:
+        return any("huggingface.co" in one for one in texts)
+    kept = ("-O", "-o", "--output", "--remote-name")
+    short = (one for one in texts if one.startswith("-") and not one.startswith("--"))
+    return command.name == "curl" and (
+        any(one in kept for one in texts) or any("O" in one for one in short)
+    )
+
+
+def hub_words(command: Command) -> tuple[Word, ...]:
+    """Repository and files of a `huggingface-cli download` or `hf download`."""
+    texts = [word.text for word in command.args]
+    if command.name not in ("huggingface-cli", "hf") or texts[:1] != ["download"]:
+        return ()
+    found: list[Word] = []
+    several = skip = False
+    for word in command.args[1:]:
+        if word.text.startswith("-"):
+            several = word.text in ("--include", "--exclude")
+            skip = "=" not in word.text and word.text not in ("--quiet", "--force-download")
+        elif skip:
+            skip = several
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def hub_repo(command: Command) -> str:
+    words = hub_words(command)
+    return words[0].text if words else ""
+
+
+def engine(command: Command) -> str:
+    """`sglang`, `vllm` or `llama` for a command that starts such a server or benchmark."""
+    texts = [word.text for word in command.words[:4]]
+    ran = module(command)
+    image = command.image.lower()
+    bare = command.words[0].text.startswith("-")
+    if ran.startswith("sglang.launch_server") or texts[:2] == ["sglang", "serve"]:
+        return "sglang"
+    if ran.startswith("vllm.entrypoints") or (command.name == "vllm" and "serve" in texts):
+        return "vllm"
+    if bare and ("vllm" in image or "sglang" in image):
+        return "vllm" if "vllm" in image else "sglang"
+    if command.name.startswith("llama-") or (bare and "llama" in image):
+        return "llama"
+    return "llama" if bare and command.has("--n-gpu-layers", "-ngl") else ""
+
+
+def model_name(command: Command) -> str:
+    """The model a server is told to load: path or repository."""
+    names = ["--model", "--model-path", "--hf-repo", "-hf", "-hfr"]
+    if not is_python(command):  # whose -m is a module
+        names.append("-m")
+    found = next((value for value, _ in command.options(*names)), "")
+    if not found and command.name == "vllm" and len(command.args) > 1:
+        found = next((w.text for w in command.args[1:] if not w.text.startswith("-")), "")
+    return found
+
+
+def is_moe(name: str) -> bool | None:
+    """Whether a model of that name is a mixture of experts; None where the name does not say."""
+    if _DENSE.search(name):
+        return False
+    return True if _MOE.search(name) else None
+
+
+def names_gguf(text: str) -> bool:
+    """A GGUF file, or a quantisation that only GGUF has, by its name."""
+    return _GGUF.search(text) is not None
+
+
+def for_sm120(unit: Unit, facts: Facts) -> bool | None:
+    """Whether this is for a card of compute 12.0: as the site says, else by the file's settings."""
+    if facts.sm120 is not None:
+        return facts.sm120
+    for variable in unit.variables:
+        if variable.name in _ARCH_NAMES and _ARCH.search(variable.value):
+            return True
+    for command in unit.commands:
+        for name, value in defines(command):
+            if name in _ARCH_NAMES and _ARCH.search(value):
+                return True
+    return None
+
+
+def defines(command: Command) -> Iterator[tuple[str, str]]:
+    """(name, value) of `-DNAME=VALUE`, `-D NAME:TYPE=VALUE` and make's `NAME=VALUE`."""
+    for name, value, _ in _defines(command.args):
+        yield name, value
+
+
+def define_words(words: tuple[Word, ...]) -> Iterator[tuple[str, str, Word]]:
+    return _defines(words)
+
+
+def _defines(words: tuple[Word, ...]) -> Iterator[tuple[str, str, Word]]:
+    after = False
+    for word in words:
+        text = word.text
+        if text == "-D":
+            after = True
+            continue
+        if text.startswith("-D") or after or (text[:1].isalpha() and "=" in text):
+            name, sign, value = text.removeprefix("-D").partition("=")
+            if sign:
+                yield name.partition(":")[0], value, word
+        after = False
+
+
+def truthy(value: str) -> bool:
+    return value.strip().strip("\"'").upper() in ("1", "ON", "TRUE", "YES", "Y")

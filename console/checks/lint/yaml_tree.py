@@ -1,0 +1,270 @@
+"""YAML as a tree in which every value knows its place, anchors and merges resolved.
+
+Compose files use what a playbook may not; libyaml's events are quick enough for thousands of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.checks.lint.finding import Place
+from console.checks.lint.snippet import Segment, Snippet, spot
+from console.checks.lint.unit import Comment, Word
+
+MOST_NODES = 50_000
+DEEPEST = 100
+
+
+class NotYaml(Exception):
+    """The text is no YAML that can be used; `place` is where reading stopped."""
+
+    def __init__(self, words: str, place: Place) -> None:
+        super().__init__(words)
+        self.place = place
+
+
+@dataclass(slots=True)
+class Node:
+    """A value: text, a list or a mapping. `keys` are the places of a mapping's keys."""
+
+    place: Place
+    text: str | None = None
+    items: list[Node] | None = None
+    fields: dict[str, Node] | None = None
+    keys: dict[str, Place] = field(default_factory=dict)
+    inner: Snippet | None = None
+    last_line: int = 0
+
+    def get(self, *path: str) -> Node | None:
+        """The value under keys, or None."""
+        node: Node | None = self
+        for key in path:
+            node = (node.fields or {}).get(key) if node is not None else None
+        return node
+
+    def said(self, *path: str) -> str:
+        """The text under keys, "" where there is none."""
+        found = self.get(*path)
+        return found.text or "" if found is not None else ""
+
+    def each(self) -> Iterator[Node]:
+        return iter(self.items or ())
+
+    def pairs(self) -> Iterator[tuple[str, Node]]:
+        return iter((self.fields or {}).items())
+
+    @property
+    def word(self) -> Word:
+        text = self.text or ""
+        return Word(text, self.place, self.inner or spot(text, self.place))
+
+    def words(self) -> tuple[Word, ...]:
+        """The elements of a list of texts."""
+        return tuple(one.word for one in self.each() if one.text is not None)
+
+
+@dataclass(slots=True)
+class Tree:
+    root: Node
+    comments: list[Comment]
+    spans: list[tuple[int, int]]
+
+
+def parse(text: str) -> Tree:
+    """The first document of a text. Raises NotYaml."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    builder = _Builder(text)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if not builder.feed(event):
+                break
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+        raise NotYaml(str(error.problem or error.context or "not YAML"), place) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise NotYaml(str(error), Place(1, 1)) from error
+    if builder.root is None:
+        raise NotYaml("an empty file", Place(1, 1))
+    return Tree(builder.root, _comments(text, builder.covered), builder.spans)
+
+
+class _Builder:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+        self.starts = _starts(self.lines)
+        self.root: Node | None = None
+        self.stack: list[tuple[Node, str | None, Place]] = []
+        self.anchors: dict[str, Node] = {}
+        self.covered: list[tuple[int, int]] = []
+        self.spans: list[tuple[int, int]] = []
+        self.nodes = 0
+
+    def feed(self, event: Any) -> bool:
+        """Take one event; False where the first document ends."""
+        kind = type(event).__name__
+        if kind in ("ScalarEvent", "MappingStartEvent", "SequenceStartEvent", "AliasEvent"):
+            self._node(kind, event)
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            node, _, opened = self.stack.pop()
+            node.last_line = self._last(event, node)
+            if node.items is not None and all(one.text is not None for one in node.items):
+                self.spans.append((opened.line, node.last_line))
+            if node.fields is not None:
+                _merge(node)
+        return kind != "DocumentEndEvent"
+
+    def _last(self, event: Any, node: Node) -> int:
+        below = [one.last_line for one in (node.items or [])]
+        below += [one.last_line for one in (node.fields or {}).values()]
+        return max(below, default=int(event.start_mark.line) + 1)
+
+    def _node(self, kind: str, event: Any) -> None:
+        place = Place(event.start_mark.line + 1, event.start_mark.column + 1)
+        self.nodes += 1
+        if self.nodes > MOST_NODES or len(self.stack) > DEEPEST:
+            raise NotYaml("too many values, or nested too deep", place)
+        if kind == "AliasEvent":
+            known = self.anchors.get(event.anchor)
+            if known is None:
+                raise NotYaml("an alias of nothing", place)
+            self._hang(known, place)
+            return
+        node = Node(place, last_line=place.line)
+        if kind == "ScalarEvent":
+            start, end = self._extent(event)
+            self.covered.append((start, end))
+            node.text, node.inner = event.value, None
+            if not self._is_key():
+                node.inner = self._inner(event, start, end, place)
+            node.last_line = max(place.line, self.text.count("\n", 0, max(end - 1, 0)) + 1
+                                 if event.style in ("|", ">") or "\n" in event.value
+                                 else event.end_mark.line + 1)  # fmt: skip
+        elif kind == "MappingStartEvent":
+            node.fields = {}
+        else:
+            node.items = []
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        opened = self.stack[-1][2] if self.stack and self.stack[-1][1] is not None else place
+        self._hang(node, place)
+        if kind != "ScalarEvent":
+            self.stack.append((node, None, opened))
+
+    def _is_key(self) -> bool:
+        return (
+            bool(self.stack) and self.stack[-1][0].fields is not None and self.stack[-1][1] is None
+        )
+
+    def _hang(self, node: Node, place: Place) -> None:
+        if not self.stack:
+            self.root = node
+            return
+        top, key, key_place = self.stack[-1]
+        if top.items is not None:
+            top.items.append(node)
+            return
+        assert top.fields is not None
+        if key is None:
+            self.stack[-1] = (top, node.text if node.text is not None else "?", place)
+            return
+        top.fields[key] = node
+        top.keys[key] = key_place
+        self.stack[-1] = (top, None, place)
+        if node.text is not None:
+            self.spans.append((key_place.line, node.last_line))
+
+    def _extent(self, event: Any) -> tuple[int, int]:
+        """Offsets of a scalar as it is written; a block's header line is not part of it."""
+        start = self._offset(event.start_mark)
+        end = self._offset(event.end_mark)
+        if event.style in ("|", ">"):
+            newline = self.text.find("\n", start)
+            start = newline + 1 if newline >= 0 else end
+        return start, max(start, end)
+
+    def _offset(self, mark: Any) -> int:
+        if mark.line >= len(self.starts):
+            return len(self.text)
+        at: int = self.starts[mark.line] + mark.column
+        return min(at, len(self.text))
+
+    def _inner(self, event: Any, start: int, end: int, place: Place) -> Snippet:
+        """Folding and quoting change only blanks: the other characters are found again in their
+        order. Where an escape hides them, the whole text stands at its beginning."""
+        value = event.value
+        if not value or (event.style == '"' and "\\" in self.text[start:end]):
+            return spot(value, place)
+        segments: list[Segment] = []
+        at = start + (1 if event.style in ("'", '"') else 0)
+        offset = 0
+        for piece in value.split():
+            offset = value.index(piece, offset)
+            found = self.text.find(piece, at, end)
+            if found < 0:
+                return spot(value, place)
+            line = self.text.count("\n", at, found)
+            base = (
+                segments[-1][1]
+                if segments
+                else place.line + self.text.count("\n", self._offset(event.start_mark), at)
+            )
+            segments.append((offset, base + line, found - self.text.rfind("\n", 0, found)))
+            offset, at = offset + len(piece), found + len(piece)
+        if not segments:
+            return spot(value, place)
+        first = segments[0]
+        return Snippet(
+            value, [(0, first[1], max(1, first[2] - first[0])), *segments[first[0] == 0 :]]
+        )
+
+
+def _starts(lines: list[str]) -> list[int]:
+    starts, at = [], 0
+    for line in lines:
+        starts.append(at)
+        at += len(line) + 1
+    return starts
+
+
+def _merge(node: Node) -> None:
+    """`<<: *defaults`: what is not there comes from it."""
+    assert node.fields is not None
+    merged = node.fields.get("<<")
+    if merged is None:
+        return
+    for source in merged.items if merged.items is not None else [merged]:
+        for key, value in (source.fields or {}).items():
+            if key not in node.fields:
+                node.fields[key] = value
+                node.keys[key] = source.keys.get(key, value.place)
+    del node.fields["<<"]
+
+
+def _comments(text: str, covered: list[tuple[int, int]]) -> list[Comment]:
+    """Every `# …` that is no part of a value."""
+    found: list[Comment] = []
+    at, next_covered = 0, 0
+    line_start, number = 0, 1
+    covered = sorted(covered)
+    while (hash_at := text.find("#", at)) >= 0:
+        number += text.count("\n", line_start, hash_at)
+        line_start = max(line_start, text.rfind("\n", 0, hash_at) + 1)
+        while next_covered < len(covered) and covered[next_covered][1] <= hash_at:
+            next_covered += 1
+        inside = next_covered < len(covered) and covered[next_covered][0] <= hash_at
+        if inside or (hash_at > line_start and text[hash_at - 1] not in " \t"):
+            at = hash_at + 1
+            continue
+        end = text.find("\n", hash_at)
+        end = len(text) if end < 0 else end
+        own = not text[line_start:hash_at].strip()
+        place = Place(number, hash_at - line_start + 1)
+        found.append(Comment(text[hash_at:end].rstrip(), place, own))
+        at = end
+    return found

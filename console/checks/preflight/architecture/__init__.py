@@ -1,0 +1,1 @@
+"""Whether the installed build loads a model, asked of the build itself."""

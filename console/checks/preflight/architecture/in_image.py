@@ -1,0 +1,271 @@
+"""Asking the build inside an image: the service's own program, in a container of a moment.
+
+No card is given to it. A build that cannot even start without the driver's library gets that
+library, and still no card, from the NVIDIA runtime where the engine has one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import posixpath
+import tarfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+
+from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.names import Library, Scan
+from console.checks.preflight.architecture.support import Identity
+from console.checks.preflight.architecture.witnesses import Said, call, read, version
+from console.checks.preflight.image import Image, look
+from console.common.errors import EngineError, ServiceError
+from console.common.text import one_line
+from console.host.deadline import within
+from console.models.gguf.write import probe
+from console.runtime.docker import oneoff
+from console.runtime.docker.client import NotFound, ask, send
+from console.runtime.docker.images import pull_hint
+from console.runtime.docker.oneoff import FILES, Moment, Outcome
+
+if TYPE_CHECKING:
+    import docker
+
+T = TypeVar("T")
+
+ASK_S = 30.0
+SCAN_S = 60.0
+"""All reading of files out of an image for one scan, seconds."""
+PORT = 8080
+"""Inside the container, where nobody else listens."""
+LINKS = 8
+STAT = "X-Docker-Container-Path-Stat"
+GO_TYPE = 0x8F280000
+"""The engine's bits for folders, links, devices, pipes and sockets: Go's os.ModeType."""
+AT_ONCE = 4
+DRIVER = ("libcuda.so", "libnvidia-ml.so")
+NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "none", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+"""`none`: the driver's libraries, no card."""
+PROGRAM = "llama-server"
+"""Asked where neither service nor image names a program."""
+
+
+class ImageBuild:
+    """The build in a local image. `entrypoint`, `command` and `env` are the service's own; empty
+    means the image's."""
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        ref: str,
+        *,
+        entrypoint: Sequence[str] = (),
+        command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self.client = client
+        self.ref = ref
+        self.env = dict(env or {})
+        self.labels = dict(labels or {})
+        self._given = (tuple(entrypoint), tuple(command))
+        self._image: Image | None = None
+        self._runtime = ""
+        self._survey: Library | None = None
+        self._surveyed = False
+
+    def identity(self) -> Identity:
+        image = self._found()
+        found = call(self._words(), "", PORT)
+        program = " ".join((found.program or found.argv) if found else ())
+        name = f"{one_line(program, 60)} of image {image.ref}"
+        return Identity(name, image.id, key=f"{image.id} {program}")
+
+    def build(self) -> str:
+        found = call(self._words(), "", PORT)
+        if found is None or not found.program:
+            return ""
+        return version(self._run((*found.program, "--version"), {}, None).lines)
+
+    def ask(
+        self, architectures: Sequence[str], cancelled: threading.Event | None = None
+    ) -> dict[str, Said]:
+        found = call(self._words(), f"{FILES}/probe.gguf", PORT)
+        assert found is not None  # PROGRAM stands where nothing is known
+        argv = found.argv
+
+        def one(name: str) -> Said:
+            ended = self._run(argv, {"probe.gguf": probe(name)}, cancelled)
+            said = read(ended.lines, name)
+            if said.accepted is None and ended.code is None:
+                return Said(None, f"it did not end; its last words: {said.line}")
+            if said.accepted is None and ended.oom:
+                return Said(None, "it ran out of the memory it was given")
+            return said
+
+        with ThreadPoolExecutor(AT_ONCE, "probe") as pool:
+            return dict(zip(architectures, pool.map(one, architectures), strict=True))
+
+    def scan(self, name: str) -> Scan | None:
+        def reading(place: ImagePlace) -> Scan | None:
+            library = self._library(place)
+            if library is None:
+                return None
+            found = names.find(place.read(library.path), name)
+            return Scan(f"{library.path} in the image", found)
+
+        return self._within(reading)
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        def reading(place: ImagePlace) -> tuple[str, ...]:
+            library = self._library(place)
+            return names.near(place.read(library.path), name) if library else ()
+
+        return self._within(reading)
+
+    def _found(self) -> Image:
+        if self._image is None:
+            self._image = look(self.client, self.ref)
+        if self._image is None:
+            raise ServiceError(
+                f"The image {one_line(self.ref)} is not on this machine",
+                "its build cannot be asked",
+                pull_hint(self.ref),
+            )
+        return self._image
+
+    def _words(self) -> list[str]:
+        """What the service runs; PROGRAM where that is no llama.cpp program and no model."""
+        words = self._found().argv(*self._given)
+        return words if call(words, "", PORT) else [PROGRAM]
+
+    def _run(
+        self,
+        argv: tuple[str, ...],
+        files: Mapping[str, bytes],
+        cancelled: threading.Event | None,
+    ) -> Outcome:
+        env = {key: value for key, value in self.env.items() if not key.startswith("LLAMA_ARG_")}
+        moment = Moment(self._found().id, argv, {**env, **oneoff.NO_GPU}, files, labels=self.labels)
+        if not self._runtime:
+            ended = oneoff.run(self.client, moment, ASK_S, cancelled=cancelled)
+            if not needs_driver(ended.lines) or "nvidia" not in runtimes(self.client):
+                return ended
+            self._runtime = "nvidia"
+        with_driver = Moment(
+            moment.image, argv, {**moment.env, **NVIDIA}, files, "nvidia", labels=self.labels
+        )
+        return oneoff.run(self.client, with_driver, ASK_S, cancelled=cancelled)
+
+    def _within(self, reading: Callable[[ImagePlace], T]) -> T:
+        """What `reading` finds in the files of a container that is never started."""
+        moment = Moment(self._found().id, ("true",), labels=self.labels)
+        with oneoff.created(self.client, moment) as container:
+            place = ImagePlace(self.client, container)
+            return within(SCAN_S, "Reading files out of the image", lambda: reading(place))
+
+    def _library(self, place: ImagePlace) -> Library | None:
+        if not self._surveyed:
+            found = call(self._words(), "", PORT)
+            path = self._program(place, (found.program or found.argv[:1])[-1]) if found else None
+            if path is not None:
+                self._survey = names.survey(place, path, {**self._found().env, **self.env})
+            self._surveyed = True
+        return self._survey
+
+    def _program(self, place: ImagePlace, name: str) -> str | None:
+        if "/" in name:
+            return name
+        folders = self._found().env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+        paths = [posixpath.join(one, name) for one in folders if one.startswith("/")]
+        return next((path for path in paths if place.has(path)), None)
+
+
+class ImagePlace:
+    """The files of a container, whether it runs or not."""
+
+    def __init__(self, client: docker.DockerClient, container: str) -> None:
+        self.client = client
+        self.container = container
+
+    def has(self, path: str) -> bool:
+        return self._real(path) is not None
+
+    def read(self, path: str) -> Iterator[bytes]:
+        real = self._real(path)
+        if real is None:
+            return
+        # The library's own `get_archive` leaves its connection open when reading stops early.
+        response = ask("Reading a file of the image", lambda: self._asked("get", real, stream=True))
+        try:
+            yield from _one_file(response.iter_content(names.CHUNK))
+        finally:
+            response.close()
+
+    def _real(self, path: str) -> str | None:
+        """Where the links of a path lead to; None where that is no regular file."""
+        for _ in range(LINKS):
+            looking = partial(self._asked, "head", path)
+            try:
+                head = ask("Looking for a file of the image", looking)
+                stat = json.loads(base64.b64decode(head.headers[STAT]))
+                mode, target = int(stat["mode"]), str(stat["linkTarget"])
+            except NotFound:
+                return None
+            except (ValueError, KeyError, TypeError) as error:
+                words = one_line(str(error))
+                raise EngineError("The engine's answer cannot be read", words) from None
+            if not target:
+                return None if mode & GO_TYPE else path
+            path = target
+        return None
+
+    def _asked(self, method: str, path: str, **more: Any) -> Any:
+        archive = f"/containers/{self.container}/archive"
+        return send(self.client, method, archive, params={"path": path}, **more)
+
+
+def _one_file(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of the one file of an archive, as it streams. Raises EngineError."""
+    try:
+        with tarfile.open(fileobj=cast(IO[bytes], _Stream(pieces)), mode="r|") as tar:
+            entry = tar.next()
+            file = tar.extractfile(entry) if entry else None
+            while file is not None and (block := file.read(names.CHUNK)):
+                yield block
+    except tarfile.TarError as error:
+        raise EngineError("The engine's archive is damaged", one_line(str(error))) from None
+
+
+class _Stream:
+    """Pieces of any size as a file that is read once, from beginning to end."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        parts, have = [self._rest], len(self._rest)
+        while have < size and (piece := next(self._pieces, b"")):
+            parts.append(piece)
+            have += len(piece)
+        data = b"".join(parts)
+        self._rest = data[size:]
+        return data[:size]
+
+
+def needs_driver(lines: Iterable[str]) -> bool:
+    """Whether a program could not start for want of the NVIDIA driver's own library."""
+    signs = ("error while loading shared libraries", "cannot open shared object")
+    return any(
+        any(sign in line for sign in signs) and any(name in line for name in DRIVER)
+        for line in lines
+    )
+
+
+def runtimes(client: docker.DockerClient) -> tuple[str, ...]:
+    """The engine's runtimes by name. Raises EngineError."""
+    found: dict[str, Any] = ask("Asking the engine's runtimes", client.api.info)
+    return tuple(map(str, found.get("Runtimes") or ()))

@@ -1,0 +1,233 @@
+"""Asking a build on this machine: a program, or a libllama in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.names import HostPlace, Library, Scan
+from console.checks.preflight.architecture.support import Identity
+from console.checks.preflight.architecture.witnesses import Said, call, read, version
+from console.common.errors import ServiceError
+from console.common.paths import module_argv
+from console.common.text import clean_lines, decode, one_line
+from console.common.units import format_duration
+from console.host import bounded
+from console.host.deadline import Cancelled
+from console.models.gguf.write import probe
+from console.runtime.docker.oneoff import NO_GPU
+
+ASK_S = 20.0
+"""One start of a program, seconds: it ends within a tenth of one, unless its disk is slow."""
+ALLOWED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
+MARK = "@@ "
+"""Before each file, the child that loads a library names it on a line of its own."""
+
+
+class HostProgram:
+    """The program of a process service: its argv, with the probe as its model.
+
+    `libraries` name the files that hold its table where the program itself does not lead there (a
+    Python package).
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        libraries: Sequence[str] = (),
+    ) -> None:
+        self.argv = tuple(argv)
+        self.env = _environment(env or {})
+        self._libraries = tuple(libraries)
+        self._survey: Library | None = None
+        self._surveyed = False
+
+    def identity(self) -> Identity:
+        program = _program(self.argv, self.env)
+        library = self._library()
+        files = (program, *(library.files if library else ()))
+        name = one_line(os.path.basename(self.argv[0]), 60)
+        if library is None:
+            # Its library may change beneath it: nothing is remembered of it.
+            return Identity(name, _digest(files))
+        beside = os.path.basename(library.path)
+        name = name if library.path == program else f"{name} with {beside}"
+        return Identity(name, digest := _digest(files), key=digest)
+
+    def build(self) -> str:
+        found = call(self.argv, "", 0)
+        if found is None or not found.program:
+            return ""
+        return version(_output([*found.program, "--version"], self.env))
+
+    def ask(
+        self, architectures: Sequence[str], cancelled: threading.Event | None = None
+    ) -> dict[str, Said]:
+        answers = {}
+        with tempfile.TemporaryDirectory(prefix="omni-probe-") as folder:
+            for at, name in enumerate(architectures):
+                if cancelled is not None and cancelled.is_set():
+                    raise Cancelled("the architecture check")
+                path = Path(folder) / f"{at}.gguf"
+                path.write_bytes(probe(name))
+                found = call(self.argv, str(path), _free_port())
+                if found is None:
+                    raise ServiceError(
+                        f"{one_line(self.argv[0])} is not known as a llama.cpp program",
+                        "none of its words is llama-server or a model that ends in .gguf",
+                    )
+                answers[name] = read(_output(found.argv, self.env), name)
+        return answers
+
+    def scan(self, name: str) -> Scan | None:
+        return _scan(self._library(), name)
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        return _similar(self._library(), name)
+
+    def _library(self) -> Library | None:
+        if not self._surveyed:
+            starts = self._libraries or (_program(self.argv, self.env),)
+            found = (names.survey(HostPlace(), start, self.env) for start in starts)
+            self._survey = next((one for one in found if one is not None), None)
+            self._surveyed = True
+        return self._survey
+
+
+class HostLibrary:
+    """A libllama, or any library that has its functions (xllamacpp's). All names are asked in one
+    process; the library's own code runs there, as it would in the engine."""
+
+    def __init__(self, path: Path, env: Mapping[str, str] | None = None) -> None:
+        self.path = path
+        self.env = _environment(env or {})
+
+    def identity(self) -> Identity:
+        return Identity(self.path.name, digest := _digest((str(self.path),)), key=digest)
+
+    def build(self) -> str:
+        return ""
+
+    def ask(
+        self, architectures: Sequence[str], cancelled: threading.Event | None = None
+    ) -> dict[str, Said]:
+        with tempfile.TemporaryDirectory(prefix="omni-probe-") as folder:
+            files = [Path(folder) / f"{at}.gguf" for at in range(len(architectures))]
+            for path, name in zip(files, architectures, strict=True):
+                path.write_bytes(probe(name))
+            child = module_argv("console.checks.preflight.architecture.libllama_child")
+            lines = _output([*child, str(self.path.resolve()), *map(str, files)], self.env)
+        told = _divided(lines, [str(path) for path in files])
+        return {
+            name: read(told.get(str(path), lines[-1:]), name)
+            for path, name in zip(files, architectures, strict=True)
+        }
+
+    def scan(self, name: str) -> Scan | None:
+        return _scan(Library(str(self.path), ()), name)
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        return _similar(Library(str(self.path), ()), name)
+
+
+def package_library(package: str = "xllamacpp") -> Path | None:
+    """The compiled module of an installed Python package, without importing it; None if missing."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    found = (path for place in places for path in sorted(Path(place).glob("*.so")))
+    return next(found, None)
+
+
+def _divided(lines: Sequence[str], files: Sequence[str]) -> dict[str, list[str]]:
+    """The child's lines by the file they are about; one it did not get to has none."""
+    told: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines:
+        if line.startswith(MARK) and line.removeprefix(MARK) in files:
+            current = told.setdefault(line.removeprefix(MARK), [])
+        else:
+            current.append(line)
+    return told
+
+
+def _output(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """What a command wrote, clean. Raises ServiceError where it cannot be run or does not end."""
+    shown = one_line(os.path.basename(argv[0]), 60)
+    try:
+        code, out, _ = bounded.run(argv, ASK_S, env=env, merge=True)
+    except subprocess.TimeoutExpired:
+        raise ServiceError(
+            f"{shown} did not end within {format_duration(ASK_S)}",
+            "it was killed",
+            "is its disk slow, or does it serve whatever model it is given?",
+        ) from None
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise ServiceError(f"{shown} cannot be run", one_line(words or "")) from None
+    lines = [line for line in clean_lines(decode(out), most=2000) if line.strip()]
+    return lines if lines or code == 0 else [_ended(code)]
+
+
+def _ended(code: int) -> str:
+    return f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key in ALLOWED}
+    return {**kept, **env, **NO_GPU}
+
+
+def _program(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """The file that is run. Raises ServiceError where there is none."""
+    found = shutil.which(argv[0], path=env.get("PATH", os.defpath)) if argv else None
+    if found is None:
+        named = one_line(argv[0] if argv else "", 80)
+        raise ServiceError(f"There is no program {named}", "not here, and not in PATH")
+    return posixpath.realpath(found)
+
+
+def _digest(files: Sequence[str]) -> str:
+    try:
+        return names.digest(files)
+    except OSError as error:
+        raise ServiceError("The build cannot be read", one_line(str(error))) from None
+
+
+def _scan(library: Library | None, name: str) -> Scan | None:
+    if library is None:
+        return None
+    return Scan(library.path, names.find(HostPlace().read(library.path), name))
+
+
+def _similar(library: Library | None, name: str) -> tuple[str, ...]:
+    return names.near(HostPlace().read(library.path), name) if library else ()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def demo_engine(argv: Sequence[str] = ()) -> HostProgram | HostLibrary | None:
+    """The embedded demo's engine: the library of its package; None where it is not installed.
+
+    With its argv, the program is asked, as the service runs it.
+    """
+    library = package_library()
+    if library is None:
+        return None
+    return HostProgram(argv, libraries=(str(library),)) if argv else HostLibrary(library)

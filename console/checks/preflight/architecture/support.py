@@ -1,0 +1,276 @@
+"""Whether the build the operator runs accepts an architecture: asked of that very build.
+
+The first witness is its loader, given a probe; the second is a scan of its library. The `gguf`
+package's list, which lags behind engines, is named only where neither can be had. What no witness
+settles stays None.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from console.checks.preflight.architecture import verdict_store
+from console.checks.preflight.architecture.names import Presence, Scan
+from console.checks.preflight.architecture.witnesses import Said, is_name
+from console.common.errors import ConsoleError
+from console.common.finding import Finding, Level
+from console.common.text import one_line
+
+DOWNLOADED = ("F-008",)
+"""342 GB were downloaded, then: unknown model architecture."""
+PROJECTOR = "cannot be used as main model"
+CONFIRMED = 4
+"""Names like the refused one that the loader is asked about."""
+
+
+class Witness(StrEnum):
+    """Who spoke: the loader, the library's strings, the `gguf` package, nobody."""
+
+    LOADER = "loader"
+    LIBRARY = "library"
+    PACKAGE = "gguf package"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which build was asked. `digest` is the image's id, or the sha256 of program and library;
+    `build` is the build's own word. Verdicts are kept under `key`; none are where it is empty."""
+
+    name: str
+    digest: str = ""
+    build: str = ""
+    key: str = ""
+
+    @property
+    def text(self) -> str:
+        short = self.digest.removeprefix("sha256:")[:12]
+        more = ", ".join(part for part in (self.build, f"sha256 {short}" if short else "") if part)
+        return f"{self.name} ({more})" if more else self.name
+
+
+class Engine(Protocol):
+    """A build that can be asked. Calls are bounded in time; they raise ConsoleError and
+    Cancelled."""
+
+    def identity(self) -> Identity:
+        """Cheap, without `build`."""
+
+    def build(self) -> str:
+        """What the build calls itself; empty where it does not say."""
+
+    def ask(
+        self, architectures: Sequence[str], cancelled: threading.Event | None = None
+    ) -> Mapping[str, Said]:
+        """The loader's answers; a name may be missing."""
+
+    def scan(self, name: str) -> Scan | None:
+        """How the name stands in the build's library; None where that was not found."""
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        """Strings of the library like a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchVerdict:
+    """What is known of an architecture and a build.
+
+    `said` is the loader's own line, `second` what the library says, `agree` whether the two do
+    (None: there is no second). `knows` are names the loader does accept, the most alike first.
+    """
+
+    architecture: str
+    accepted: bool | None
+    witness: Witness
+    engine: Identity
+    words: str
+    said: str = ""
+    second: str = ""
+    agree: bool | None = None
+    knows: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+    remembered: bool = False
+
+    def finding(self) -> Finding:
+        """The verdict as a line of a preflight."""
+        level = {True: Level.OK, False: Level.FAIL, None: Level.UNKNOWN}[self.accepted]
+        if self.agree is False and level is Level.OK:
+            level = Level.WARN
+        words = f"{self.words}. {self.second}" if self.second else self.words
+        return Finding(level, f"architecture {self.architecture}", words, self.hint, self.lessons)
+
+    @property
+    def hint(self) -> str:
+        """What to do next; empty where it is accepted."""
+        if self.accepted:
+            return ""
+        if self.accepted is None:
+            return "load any small model of this architecture with the build before downloading"
+        if PROJECTOR in self.said:
+            return "this file goes beside a model, with --mmproj; name the model itself"
+        if self.knows:
+            names = ", ".join(self.knows)
+            return f"this build knows: {names}; take a file made as one of these, or a newer build"
+        return "do not download it: take a build that knows the name first"
+
+
+def accepts(
+    architecture: str,
+    engine: Engine,
+    *,
+    store: Path | None = None,
+    cancelled: threading.Event | None = None,
+) -> ArchVerdict:
+    """Whether the build accepts an architecture, from memory where it was asked before.
+
+    `store` is where verdicts are kept (default: the user's cache). Raises Cancelled; whatever else
+    goes wrong becomes a verdict that says so.
+    """
+    if not is_name(architecture):
+        shown, words = one_line(architecture, 60), "is no name a build can know"
+        nobody = Identity("no build")
+        return ArchVerdict(shown, False, Witness.NOBODY, nobody, f"'{shown}' {words}")
+    try:
+        identity = engine.identity()
+    except (ConsoleError, OSError) as error:
+        return _unasked(architecture, Identity("the build"), one_line(str(error)))
+    kept = verdict_store.recall(identity.key, architecture, store)
+    if kept is not None:
+        return kept
+    verdict = _asked(architecture, engine, identity, cancelled)
+    if verdict.accepted is not None and verdict.witness is Witness.LOADER:
+        verdict_store.keep(verdict, store)
+    return verdict
+
+
+def _asked(
+    architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
+) -> ArchVerdict:
+    answers, build, scan = _together(
+        lambda: _asked_twice(engine, architecture, cancelled),
+        engine.build,
+        lambda: engine.scan(architecture),
+    )
+    said, why = Said(None), ""
+    if isinstance(answers, ConsoleError):
+        why = str(answers)
+    else:
+        said = answers.get(architecture, said)
+        identity = replace(identity, build=build if isinstance(build, str) else "")
+    seen = None if isinstance(scan, ConsoleError) else scan
+    if said.accepted is None:
+        return _second_best(architecture, identity, why or said.line, seen)
+    second, agree = _compared(said.accepted, seen)
+    if said.accepted:
+        words = f"{identity.text} accepts '{architecture}'"
+        return ArchVerdict(
+            architecture, True, Witness.LOADER, identity, words, said.line, second, agree
+        )
+    words = f"{identity.text} refuses '{architecture}': {said.line}"
+    knows = _confirmed(engine, architecture, cancelled)
+    return ArchVerdict(
+        architecture, False, Witness.LOADER, identity, words, said.line, second, agree,
+        knows, DOWNLOADED,
+    )  # fmt: skip
+
+
+def _asked_twice(
+    engine: Engine, architecture: str, cancelled: threading.Event | None
+) -> Mapping[str, Said]:
+    """The loader's answer; where it said neither, its second one. llama.cpp writes its log from a
+    thread of its own, and a process that gives up may end before the line that says why."""
+    answers = engine.ask((architecture,), cancelled)
+    if answers.get(architecture, Said(None)).accepted is None:
+        answers = engine.ask((architecture,), cancelled)
+    return answers
+
+
+def _together(*calls: Callable[[], Any]) -> list[Any]:
+    """What each call returns, or the ConsoleError it raised; all at the same time."""
+    pool = ThreadPoolExecutor(len(calls), "oracle")
+    try:
+        futures = [pool.submit(call) for call in calls]
+        found = []
+        for future in futures:
+            try:
+                found.append(future.result())
+            except ConsoleError as error:
+                found.append(error)
+            except OSError as error:  # a full disk, a file that cannot be read to its end
+                found.append(ConsoleError(one_line(str(error))))
+        return found
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _compared(accepted: bool, scan: Scan | None) -> tuple[str, bool | None]:
+    """What the second witness says beside the first, and whether they agree.
+
+    A name in the tail of another string proves nothing either way.
+    """
+    if scan is None:
+        return "Its library was not found, so the name was not looked for there", None
+    if scan.presence is Presence.TAIL and not accepted:
+        return "", None
+    agree = accepted == (scan.presence is not Presence.ABSENT)
+    if agree:
+        return "", True
+    if accepted:
+        return f"Yet the name is not in {scan.path}: is that the library it uses?", False
+    words = "as a template's or tokenizer's name, or listed and not built: the loader decides"
+    return f"Yet the name stands in {scan.path}, {words}", False
+
+
+def _confirmed(
+    engine: Engine, architecture: str, cancelled: threading.Event | None
+) -> tuple[str, ...]:
+    """Names like the refused one that the loader accepts."""
+    try:
+        names = [one for one in engine.similar(architecture) if is_name(one)][:CONFIRMED]
+        answers = engine.ask(names, cancelled) if names else {}
+    except (ConsoleError, OSError):
+        return ()
+    return tuple(name for name in names if answers.get(name, Said(None)).accepted)
+
+
+def _second_best(architecture: str, identity: Identity, why: str, scan: Scan | None) -> ArchVerdict:
+    """Without the loader: an absent name is refused, anything else is not known."""
+    reason = f"the loader did not say ({why})" if why else "the loader did not say"
+    if scan is None:
+        return _unasked(architecture, identity, why)
+    if scan.presence is Presence.ABSENT:
+        words = f"{scan.path} of {identity.text} does not hold '{architecture}'; {reason}"
+        return ArchVerdict(
+            architecture, False, Witness.LIBRARY, identity, words, lessons=DOWNLOADED
+        )
+    words = f"{scan.path} of {identity.text} holds '{architecture}', which is no proof; {reason}"
+    return ArchVerdict(architecture, None, Witness.LIBRARY, identity, words)
+
+
+def _unasked(architecture: str, identity: Identity, why: str) -> ArchVerdict:
+    """Neither witness: the package's list, labelled as what it is."""
+    reason = f"{identity.text} could not be asked" + (f" ({why})" if why else "")
+    listed = package_list()
+    if listed is None:
+        return ArchVerdict(architecture, None, Witness.NOBODY, identity, reason)
+    version, names = listed
+    known = "lists it" if architecture in names else "does not list it"
+    words = f"{reason}; fallback, not your build: the gguf package {version} {known}"
+    return ArchVerdict(architecture, None, Witness.PACKAGE, identity, words)
+
+
+def package_list() -> tuple[str, frozenset[str]] | None:
+    """Version and architectures of the `gguf` package; None where it is not installed."""
+    try:
+        from importlib.metadata import version
+
+        from gguf.constants import MODEL_ARCH_NAMES
+    except ImportError:
+        return None
+    return version("gguf"), frozenset(MODEL_ARCH_NAMES.values())

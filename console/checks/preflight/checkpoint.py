@@ -1,0 +1,300 @@
+"""Whether a checkpoint is worth its download: what it holds, what it takes, what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from console.checks.preflight import checkpoint_checks as checks
+from console.checks.preflight.loader import Loader, fitting, plan_of
+from console.common.errors import Exit
+from console.common.finding import Finding, Level
+from console.common.text import one_line
+from console.host.capacity import Machine
+from console.models.gguf.cache import HeaderCache
+from console.models.gguf.errors import GgufError
+from console.models.gguf.read import Reading, read_header
+from console.models.gguf.shards import merged, read_shards
+from console.models.hub import local_files as here
+from console.models.hub import settings
+from console.models.hub.amount import download_time, seconds_for
+from console.models.hub.checkpoint import Contents, Format, WeightSet
+from console.models.hub.checkpoint import read as read_contents
+from console.models.hub.listing import Listing, RemoteFile, look_up
+from console.models.hub.local_files import Here
+from console.models.hub.model_config import fetch_config, fetch_index
+from console.models.hub.names import shard
+from console.models.hub.reference import LocalReference, RepoReference, parse
+from console.models.sizing import text as fit_text
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.model_facts import BadFacts, ModelFacts
+
+READ_S = 120.0
+"""Seconds for the headers of a whole split set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the operator wants to know. `what` as typed; `to` is where it would be downloaded;
+    `token` None takes the stored one; `beside`: the baseline goes on serving; `memory_read_bps`
+    is how fast the CPU reads RAM."""
+
+    what: str
+    loader: Loader = field(default_factory=Loader)
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    to: Path | None = None
+    token: str | None = None
+    beside: bool = False
+    memory_read_bps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The answer. `assessment` is None where too little is known; `why` then says what."""
+
+    contents: Contents
+    chosen: WeightSet
+    here: Here
+    machine: Machine
+    assessment: Assessment | None
+    findings: tuple[Finding, ...]
+    why: str = ""
+    architecture: str = ""
+    arguments: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """A check that failed is a NO-GO, whatever the memory says."""
+        if any(one.level is Level.FAIL for one in self.findings):
+            return Verdict.NO_GO
+        if self.assessment is None:
+            return Verdict.UNKNOWN
+        known = not checks.not_known(self.findings)
+        return (
+            self.assessment.verdict
+            if known
+            else max(self.assessment.verdict, Verdict.UNKNOWN, key=ORDER.index)
+        )
+
+    @property
+    def because(self) -> str:
+        """One sentence for the verdict."""
+        failed = [one for one in self.findings if one.level is Level.FAIL]
+        words = [f"{one.title}: {one.words}" for one in failed]
+        if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
+            words.append(self.assessment.because)
+        elif self.assessment is not None and not failed:
+            words.append(checks.not_known(self.findings) or self.assessment.because)
+        elif self.why and not failed:
+            words.append(self.why)
+        return "; ".join(words)
+
+    @property
+    def download_s(self) -> float | None:
+        return seconds_for(self.here.to_fetch, self.machine.line_bps)
+
+    def lines(self) -> list[str]:
+        """Files, disk and line, checks, then the arithmetic; at most 78 wide, clean."""
+        listing = self.contents.listing
+        pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
+        out = [f"{one_line(listing.repo, 60)}{pinned}"]
+        for one in [*self.contents.lines(), self.here.words, self._line()]:
+            out += fit_text.wrapped(f"  {one}", "    ") if one else []
+        if self.arguments:
+            out += fit_text.wrapped(f"  loaded as: {self.arguments}", "    ")
+        out.append("")
+        for finding in self.findings:
+            out += finding_lines(finding)
+        out.append("")
+        if self.assessment is not None:
+            out += fit_text.lines(self.assessment)
+        else:
+            out += fit_text.wrapped(f"memory: not worked out: {self.why}", "  ")
+        return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ")]
+
+    def _line(self) -> str:
+        origin = self.machine.given.get("line_bps", "")
+        return download_time(self.here.to_fetch, self.machine.line_bps, origin)
+
+    def to_json(self) -> dict[str, Any]:
+        found, listing = self.assessment, self.contents.listing
+        return {
+            "repo": listing.repo, "commit": listing.commit, "verdict": str(self.verdict),
+            "because": self.because, "architecture": self.architecture,
+            "set": {"label": self.chosen.label, "files": len(self.chosen.files),
+                    "bytes": self.chosen.size, "whole": self.chosen.whole},
+            "to_fetch": self.here.to_fetch, "download_s": self.download_s,
+            "findings": [{**asdict(one), "level": str(one.level)} for one in self.findings],
+            "terms": [asdict(one) for one in found.terms] if found else [],
+            "limits": [{**asdict(one), "short_by": one.short_by} for one in found.limits]
+            if found else [],
+            "would_make_it_go": list(found.would_make_it_go) if found else [],
+            "ceiling_tok_s": found.ceiling_tok_s if found else None,
+            "envelope": found.envelope.to_json() if found else None,
+        }  # fmt: skip
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """A finding with its hint, wrapped."""
+    out = fit_text.wrapped(finding.text, " " * 8)
+    if finding.hint:
+        out += fit_text.wrapped(f"        hint: {finding.hint}", " " * 14)
+    return out
+
+
+def preflight(
+    ask: Ask,
+    machine: Machine,
+    *,
+    reference: Callable[[str], Reference | None] = lambda model: None,
+    cache: HeaderCache | None = None,
+) -> Preflight:
+    """Look the checkpoint up and judge it. Raises ConsoleError where nothing can be said.
+
+    `reference` gives what was measured of a configuration that runs, for a file's name.
+    """
+    listing = listing_of(ask.what, ask.token)
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, ask.token)
+    chosen = contents.choose()
+    ask = replace(ask, loader=fitting(ask.loader, chosen.format))
+    found = here.look(listing, contents.files, ask.to)
+    findings = [
+        *checks.access(listing), *checks.whole(chosen), *checks.format_(ask.loader, chosen),
+        *checks.disk(ask.to, found, machine), *(checks.beside(machine) if ask.beside else ()),
+    ]  # fmt: skip
+    if listing.refused is not None or not chosen.whole:
+        why = "the hub shows the files of this repository, not what is in them"
+        why = why if listing.refused is not None else "a part of a set says too little"
+        return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
+    facts, why = None, ""
+    try:
+        readings = []
+        if chosen.format is Format.GGUF:
+            readings = shard_headers(listing, chosen, ask.token, cache)
+            findings += checks.shards(chosen, readings)
+        facts = facts_of(listing, chosen, ask.token, readings)
+    except (GgufError, BadFacts) as error:
+        why = "; ".join(part for part in (str(error), error.hint) if part)
+        if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
+            findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
+    assessment = None
+    if facts is not None:
+        findings += checks.table(ask.loader, chosen, facts, machine)
+        assessment = assess(
+            facts, plan_of(ask.loader, chosen.format), machine,
+            alternatives=_others(contents, chosen),
+            reference=reference(Path(chosen.files[0].path).name) if _as_served(ask) else None,
+            ram_read_bps=ask.memory_read_bps,
+        )  # fmt: skip
+    arguments = " ".join(ask.loader.args)
+    return Preflight(
+        contents, chosen, found, machine, assessment, tuple(findings), why,
+        facts.architecture if facts else "",
+        one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
+    )  # fmt: skip
+
+
+def _as_served(ask: Ask) -> bool:
+    """Whether it is asked about with the very flags that serve today."""
+    return ask.loader.own and ask.loader.ctx is None
+
+
+def listing_of(what: str, token: str | None = None) -> Listing:
+    """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
+    reference = parse(what)
+    if isinstance(reference, LocalReference):
+        return here.local(reference.path)
+    return look_up(reference.repo, reference.revision or "main", token=token)
+
+
+def within(what: str) -> tuple[str, ...]:
+    """The files that an address of a directory or file in a repository names, as patterns; one
+    shard stands for its set."""
+    reference = parse(what)
+    path = reference.path if isinstance(reference, RepoReference) else ""
+    if not path:
+        return ()
+    if path.rpartition("/")[2].count(".") == 0:
+        return (f"{path}/*",)
+    part = shard(path)
+    return (path,) if part is None else (f"{part[0]}-*-of-*{Path(path).suffix}", "*.json")
+
+
+def contents_of(
+    listing: Listing, include: Sequence[str], exclude: Sequence[str], token: str | None
+) -> Contents:
+    """The sets of weights, labelled by what config.json says where it can be read."""
+    if listing.refused is not None or not listing.commit:
+        return read_contents(listing, include, exclude)
+    config = fetch_config(listing, token=token)
+    return read_contents(
+        listing, include, exclude, config=config, index=fetch_index(listing, token=token)
+    )
+
+
+def facts_of(
+    listing: Listing, chosen: WeightSet, token: str | None, readings: Sequence[Reading]
+) -> ModelFacts:
+    """The model's facts: from the GGUF headers of all shards, else from config.json. Raises
+    BadFacts and HubError."""
+    if readings:
+        return from_gguf(merged([one.header for one in readings]))
+    config = _config(listing, token)
+    if config is None:
+        raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
+    if chosen.size is None:
+        raise BadFacts("the size of a file is not known", chosen.line)
+    return from_config(config, chosen.size)
+
+
+def shard_headers(
+    listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
+) -> list[Reading]:
+    """The headers of a set, in order; one that was read before costs nothing."""
+    sent = (token if token is not None else settings.token()) if listing.commit else ""
+    keys = {f.path: _key(f) for f in chosen.files if f.sha256} if cache else {}
+    kept = {path: cache.get(key) for path, key in keys.items()} if cache else {}
+    wanted = [file for file in chosen.files if kept.get(file.path) is None]
+    places = [_place(listing, file.path) for file in wanted]
+    if len(places) == 1:
+        fresh: Sequence[Reading] = [read_header(places[0], token=sent or "", deadline_s=READ_S)]
+    else:
+        fresh = read_shards(places, token=sent or "", deadline_s=READ_S)
+    for file, one in zip(wanted, fresh, strict=True):
+        kept[file.path] = one
+        if cache is not None and file.path in keys and one.file_bytes == file.size:
+            cache.put(keys[file.path], one)
+    return [found for file in chosen.files if (found := kept[file.path]) is not None]
+
+
+def _key(file: RemoteFile) -> str:
+    """What a header is kept under. The hash is no more than what a listing claims: a header of one
+    endpoint is never taken for that of another."""
+    return f"{settings.endpoint()} {file.size} {file.sha256}"
+
+
+def _place(listing: Listing, path: str) -> str:
+    return listing.url(path) if listing.commit else str(Path(listing.repo) / path)
+
+
+def _config(listing: Listing, token: str | None) -> Mapping[str, Any] | None:
+    if listing.commit:
+        return fetch_config(listing, token=token)
+    from console.models.hub.model_config import CONFIG, CONFIG_LIMIT
+    from console.models.hub.model_config import parse as parse_json
+
+    path = Path(listing.repo) / CONFIG
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return parse_json(CONFIG, file.read(CONFIG_LIMIT))
+
+
+def _others(contents: Contents, chosen: WeightSet) -> dict[str, int]:
+    return {one.label: one.size for one in contents.sets if one is not chosen and one.size}

@@ -1,0 +1,233 @@
+"""The compatibility table: what an engine takes, asked before anything is downloaded.
+
+The table is data (compatibility.yaml); this reads it strictly and applies it. A rule that would
+refuse, but for a fact that is not known here, gives `unknown`; so does what no rule speaks of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from console.common.errors import InvalidFile
+from console.common.finding import Finding, Level
+from console.config.validation import Strict, Text, validate
+from console.config.yaml import parse, read_text
+from console.host.capacity import Machine
+
+TITLE = "the compatibility table cannot be used"
+TABLE = Path(__file__).with_name("compatibility.yaml")
+EQUAL = 0.10
+"""Cards whose memories differ by less than this share of the larger one are equal."""
+ASKED = ("format", "architecture", "quantization", "method")
+"""What has to be covered by a rule where it is given."""
+
+Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
+Day = Annotated[str, StringConstraints(pattern=r"^20\d\d-[01]\d-[0-3]\d$")]
+Lesson = Annotated[str, StringConstraints(pattern=r"^[FSP]-\d{3}$")]
+Column = Literal[
+    "format", "architecture", "quantization", "method", "split", "compute", "cards", "imports"
+]  # fmt: skip
+
+
+class When(Strict):
+    """What has to be so; a list means one of these, `lacks` that one of these flags is missing."""
+
+    format: list[Text] = []
+    architecture: list[Text] = []
+    quantization: list[Text] = []
+    method: list[Text] = []
+    split: list[Text] = []
+    sm: list[Capability] = []
+    lacks: list[Text] = []
+    unequal_cards: bool | None = None
+
+
+class From(Strict):
+    """Where a row is from, and of which day that is."""
+
+    source: Text
+    date: Day
+    lessons: list[Lesson] = []
+
+
+class Rule(From):
+    engine: list[Text] = Field(min_length=1)
+    about: Column
+    when: When
+    level: Literal["ok", "warn", "fail"]
+    words: Text
+    hint: Text = ""
+
+
+class CardRow(From):
+    """The first CUDA toolkit and PyTorch release with kernels for a compute capability."""
+
+    sm: Capability
+    cuda: Version
+    pytorch: Version | None = None
+
+
+class DriverRow(From):
+    """The oldest driver for a major version of CUDA."""
+
+    cuda: int
+    driver: Version
+
+
+class Table(Strict):
+    schema_: Literal["omni.compatibility/v1"] = Field(alias="schema")
+    families: dict[Text, list[Text]]
+    cards: list[CardRow]
+    drivers: list[DriverRow]
+    rules: list[Rule]
+
+    def engines(self) -> list[str]:
+        """Every engine the table speaks of."""
+        return sorted({engine for rule in self.rules for engine in rule.engine})
+
+    def family(self, architecture: str) -> str:
+        """The one name of an architecture, its own where the table has no other."""
+        for name, members in self.families.items():
+            if architecture in members:
+                return name
+        return architecture
+
+
+@cache
+def table(path: Path = TABLE) -> Table:
+    """The table; raises InvalidFile with every problem in it."""
+    document = parse(read_text(path, TITLE), path.name, TITLE)
+    model, problems = validate(Table, document, document.data)
+    problems += document.problems
+    if model is None or problems:
+        raise InvalidFile(TITLE, problems, "reinstall omni-console")
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to run on what; empty means not known, and `machine` None likewise.
+
+    `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
+    `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
+    tensor, graph.
+    """
+
+    engine: str
+    format: str = ""
+    architecture: str = ""
+    quantization: str = ""
+    method: str = ""
+    split: str = ""
+    machine: Machine | None = None
+
+
+def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
+    """Everything the table says on it, the worst first; never empty."""
+    rows = rows or table()
+    engine = question.engine.lower()
+    if engine not in rows.engines():
+        known = ", ".join(rows.engines())
+        words = f"the table has no such engine; it knows {known}"
+        return (Finding(Level.UNKNOWN, f"engine {question.engine}", words),)
+    found: list[tuple[Rule, Finding]] = []
+    covered: dict[str, bool] = {}
+    untried: dict[str, int] = {}
+    for rule in (one for one in rows.rules if engine in one.engine):
+        facts = _facts(rule.when, question, rows)
+        if False in facts.values():
+            continue
+        missing = [name for name, holds in facts.items() if holds is None]
+        if not missing or (rule.level != "ok" and not set(missing) & {*ASKED, "split"}):
+            # Where a rule objects, "it has kernels for that" has nothing to add.
+            covered[rule.about] = covered.get(rule.about, False) or rule.level != "ok"
+            found.append((rule, _finding(question, rule, missing)))
+        elif rule.level == "fail":
+            untried |= {name: untried.get(name, 0) + 1 for name in missing if name in ASKED}
+    kept = [one for rule, one in found if rule.level != "ok" or not covered[rule.about]]
+    kept += _uncovered(question, covered, untried)
+    if not kept:
+        words = "the table has nothing that applies to what is known here"
+        return (Finding(Level.UNKNOWN, f"engine {engine}", words),)
+    order = (Level.FAIL, Level.WARN, Level.UNKNOWN, Level.OK)
+    return tuple(sorted(kept, key=lambda one: order.index(one.level)))
+
+
+def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None]:
+    """Each condition of a rule: so, not so, or not known (None)."""
+    facts: dict[str, bool | None] = {}
+    for name in (*ASKED, "split"):
+        wanted: list[str] = getattr(when, name)
+        given: str = getattr(question, name)
+        if wanted and name == "architecture":
+            names = {given, rows.family(given)}
+            facts[name] = bool(names & set(wanted)) if given else None
+        elif wanted:
+            facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
+    if when.sm:
+        facts["compute capability"] = _has_sm(question.machine, when.sm)
+    if when.lacks:
+        facts["processor flags"] = _lacks(question.machine, when.lacks)
+    if when.unequal_cards is not None:
+        unequal = _unequal(question.machine)
+        facts["cards' memory"] = None if unequal is None else unequal == when.unequal_cards
+    return facts
+
+
+def _has_sm(machine: Machine | None, wanted: Sequence[str]) -> bool | None:
+    known = [card.compute for card in machine.cards if card.compute] if machine else []
+    if any(f"{major}.{minor}" in wanted for major, minor in known):
+        return True
+    return None if machine is None or len(known) < len(machine.cards) else False
+
+
+def _lacks(machine: Machine | None, flags: Iterable[str]) -> bool | None:
+    if machine is None or not machine.cpu_flags:
+        return None
+    return bool(set(flags) - machine.cpu_flags)
+
+
+def _unequal(machine: Machine | None) -> bool | None:
+    if machine is None:
+        return None
+    sizes = [card.total for card in machine.cards if card.total]
+    if len(sizes) < len(machine.cards):
+        return None
+    return len(sizes) > 1 and min(sizes) < (1 - EQUAL) * max(sizes)
+
+
+def _title(question: Question, rule: Rule) -> str:
+    value = getattr(question, rule.about, "") if rule.about != "imports" else ""
+    return f"{question.engine}, {rule.about}" + (f" {value}" if value else "")
+
+
+def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
+    """What a rule says; `unknown` where it would object, but for facts of this machine."""
+    level, words = Level(rule.level), rule.words
+    if missing:
+        level, words = Level.UNKNOWN, f"{' and '.join(missing)} not known here, and then: {words}"
+    return Finding(
+        level, _title(question, rule), words, rule.hint, tuple(rule.lessons),
+        f"{rule.source}, {rule.date}",
+    )  # fmt: skip
+
+
+def _uncovered(
+    question: Question, covered: Iterable[str], untried: dict[str, int]
+) -> Iterable[Finding]:
+    """What was given and no rule speaks of; what was not given and a refusal asks for."""
+    for name in ASKED:
+        value = getattr(question, name)
+        title = f"{question.engine}, {name}" + (f" {value}" if value else "")
+        if value and name not in covered:
+            yield Finding(Level.UNKNOWN, title, "the table says nothing on it")
+        elif not value and untried.get(name):
+            words = f"not known, and {untried[name]} of the refusals in the table ask for it"
+            yield Finding(Level.UNKNOWN, title, words)

@@ -1,0 +1,208 @@
+"""What this machine has for a model, one function a question; each gives findings and never raises.
+
+Facts are handed in where they were asked already (`look()`, `cards.ask()`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from console.checks.preflight.compatibility import Question, check
+from console.common.errors import ConsoleError, EngineError, EngineTimeout
+from console.common.finding import Finding, Level
+from console.common.text import one_line
+from console.common.units import format_bytes
+from console.host.capacity import Machine
+from console.host.gpu.inventory import Cards
+from console.host.machine import disk_free
+from console.runtime.docker.client import ask, connect, engine_host
+from console.runtime.docker.compose_cli import compose
+
+SCHED_EXT = (6, 12)
+SPARE_SHARE = 0.05
+SPARE_BYTES = 20_000_000_000
+"""What stays free on a disk after a download: the larger of the two."""
+COMPOSE_S = 15.0
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_FEATURES = (
+    ("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_vnni", "AVX-512 VNNI"),
+    ("avx512_bf16", "AVX-512 BF16"), ("amx_tile", "AMX"), ("amx_int8", "AMX INT8"),
+    ("amx_bf16", "AMX BF16"),
+)  # fmt: skip
+
+
+def processor(machine: Machine, method: str = "") -> tuple[Finding, ...]:
+    """The processor's features, and whether kt-kernel's `method` has kernels for them."""
+    title = "processor"
+    if not machine.cpu_flags:
+        why = machine.given.get("cpu_flags", "nothing says them")
+        found = [Finding(Level.UNKNOWN, title, f"its features are not known: {why}")]
+    else:
+        has = [name for flag, name in _FEATURES if flag in machine.cpu_flags]
+        lacks = [name for flag, name in _FEATURES if flag not in machine.cpu_flags]
+        words = f"{machine.cpu_name or 'unnamed'}: {', '.join(has) or 'none of them'}"
+        words += f"; without {', '.join(lacks)}" if lacks else ""
+        found = [Finding(Level.OK, title, words)]
+    if method:
+        rules = check(Question("kt-kernel", method=method, machine=machine))
+        found += [one for one in rules if one.title.startswith("kt-kernel, method")]
+    return tuple(found)
+
+
+def kernel(
+    *, sched_ext: bool = False, root: Path = Path("/"), release: str | None = None
+) -> Finding:
+    """The running kernel; with `sched_ext`, whether it has that scheduler class."""
+    release = one_line(platform.release() if release is None else release, 60)
+    found = _RELEASE.match(release)
+    title = "kernel"
+    if not sched_ext:
+        return Finding(Level.OK, title, f"Linux {release}")
+    if (root / "sys/kernel/sched_ext").is_dir():
+        return Finding(Level.OK, title, f"Linux {release} has sched_ext")
+    new = found is not None and (int(found[1]), int(found[2])) >= SCHED_EXT
+    words = f"Linux {release} has no sched_ext: " + (
+        "it was built without CONFIG_SCHED_CLASS_EXT" if new else "6.12 is the first that can"
+    )
+    hint = (
+        "a mainline kernel breaks the NVIDIA driver's DKMS build; a Python module called sched_ext "
+        "is another thing, which no kernel brings: SGLang with kt-kernel needs neither"
+    )
+    return Finding(Level.FAIL, title, words, hint, ("F-018", "F-023"))
+
+
+def numa(machine: Machine) -> Finding:
+    """NUMA nodes: a model in RAM that spans them is read across dies."""
+    nodes, title = machine.numa_nodes, "NUMA"
+    if nodes is None:
+        return Finding(Level.UNKNOWN, title, "the kernel does not list its nodes")
+    if nodes == 1:
+        return Finding(Level.OK, title, "1 node", lessons=("S-005",))
+    words = f"{nodes} nodes: a model in RAM that spans them decoded at 5.2 instead of 10.9 tok/s"
+    hint = "one socket: set NPS1 in the BIOS, then `numactl --hardware` says 1 node"
+    return Finding(Level.WARN, title, words, hint, ("S-005",))
+
+
+def ports(wanted: Iterable[int], address: str = "127.0.0.1") -> tuple[Finding, ...]:
+    """Whether a server could listen there now."""
+    return tuple(_port(port, address) for port in wanted)
+
+
+def _port(port: int, address: str) -> Finding:
+    title = f"port {port}"
+    if not 0 < port < 65536:
+        return Finding(Level.FAIL, title, "is no port; ports are 1 to 65535")
+    try:
+        socket.create_server((address, port)).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            hint = f"`ss -ltnp 'sport = :{port}'` shows which process listens there"
+            return Finding(Level.FAIL, title, f"taken on {address}", hint)
+        return Finding(Level.UNKNOWN, title, f"cannot be tried: {error.strerror}")
+    return Finding(Level.OK, title, f"free on {address}")
+
+
+def disk(path: Path, need: int | None) -> Finding:
+    """Whether `need` bytes fit there and leave a margin; None is "not known how many"."""
+    title = f"disk {path}"
+    try:
+        free = disk_free(path)
+    except EngineTimeout as error:
+        return Finding(Level.FAIL, title, str(error), error.hint)
+    except OSError as error:
+        return Finding(Level.UNKNOWN, title, f"cannot be read: {error.strerror}")
+    return room(title, free, need)
+
+
+def room(title: str, free: int, need: int | None) -> Finding:
+    """`need` bytes against `free`, of a disk that was measured or declared."""
+    if need is None:
+        words = f"{format_bytes(free)} free; how much is needed is not known"
+        return Finding(Level.UNKNOWN, title, words)
+    spare = max(int(SPARE_SHARE * need), SPARE_BYTES)
+    words = f"{format_bytes(free)} free, {format_bytes(need)} needed"
+    if free < need:
+        short = f"{words}: {format_bytes(need - free)} short"
+        return Finding(Level.FAIL, title, short, "`du -sh` below it shows what is large")
+    if free < need + spare:
+        low = f"{words}: only {format_bytes(free - need)} would be left of {format_bytes(spare)}"
+        return Finding(Level.FAIL, title, low, "a full disk stops journals, logs and the engine")
+    return Finding(Level.OK, title, words)
+
+
+def cards_present(uuids: Sequence[str], found: Cards) -> tuple[Finding, ...]:
+    """Whether every card that is named is there."""
+    title, there = "cards", {card.uuid for card in found.cards}
+    if not uuids:
+        return ()
+    if found.words and not there:
+        return (Finding(Level.UNKNOWN, title, f"{len(uuids)} named; {found.words}"),)
+    listed = ", ".join(sorted(there)) or "none"
+    missing = [
+        Finding(
+            Level.FAIL, title, f"{uuid} is not on this machine",
+            f"`nvidia-smi -L` names those there are: {listed}",
+        )
+        for uuid in uuids
+        if uuid not in there
+    ]  # fmt: skip
+    return tuple(missing) or (Finding(Level.OK, title, f"all {len(uuids)} that are named"),)
+
+
+def engine(host: str = "") -> Finding:
+    """Whether the container engine answers this user."""
+    title = "container engine"
+    try:
+        client = connect(host or None)
+        try:
+            found = ask("Asking the engine's version", client.api.version)
+        finally:
+            client.close()
+    except EngineError as error:
+        return Finding(Level.FAIL, title, str(error), error.hint)
+    version = one_line(str(found.get("Version", "?")), 40)
+    return Finding(Level.OK, title, f"version {version} answers at {engine_host(host or None)}")
+
+
+def compose_file(
+    files: Sequence[Path],
+    service: str = "",
+    *,
+    profiles: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    host: str = "",
+) -> tuple[Finding, ...]:
+    """Whether `docker compose` accepts the files, and knows the service."""
+    title = f"compose file {one_line(' '.join(path.name for path in files), 50)}"
+    said: list[str] = []
+    argv = ["docker", "compose"]
+    argv += [word for path in files for word in ("-f", str(path))]
+    argv += [word for name in profiles for word in ("--profile", name)]
+    missing = [path for path in files if not os.path.isfile(path)]
+    if missing:
+        words = f"there is no file {one_line(str(missing[0]))}"
+        return (Finding(Level.FAIL, title, words, "correct `files:` in the site or playbook"),)
+
+    def run(*more: str) -> str:
+        what = "`docker compose config`"
+        return compose([*argv, *more], engine_host(host or None), env or {}, what, COMPOSE_S,
+                       said.append)  # fmt: skip
+
+    try:
+        run("config", "-q")
+        services = run("config", "--services").split() if service else []
+    except EngineError as error:
+        return (Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint),)
+    except ConsoleError as error:
+        return (Finding(Level.FAIL, title, error.detail or str(error), error.hint),)
+    if service and service not in services:
+        words = f"has no service {one_line(service)}, only {', '.join(map(one_line, services))}"
+        return (Finding(Level.FAIL, title, words, "a service behind a profile needs that profile"),)
+    warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(said))
+    return warned or (Finding(Level.OK, title, "is valid"),)

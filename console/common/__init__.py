@@ -1,0 +1,1 @@
+"""Text, units, time, errors, paths and secrets: what every other room stands on."""

@@ -1,0 +1,1 @@
+"""Lines of a log: parsed, followed, kept within bounds, filtered and searched."""

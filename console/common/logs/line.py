@@ -1,0 +1,148 @@
+"""One line of a log: what it says, when, and whether it is a bad sign."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from console.common import redact
+from console.common.text import clean
+
+Kind = Literal["plain", "error", "warning", "marker"]
+
+
+@dataclass(slots=True)
+class LogLine:
+    """A clean line. `stamp`: local `HH:MM:SS.mmm`, or as found where it is not in UTC, or empty.
+
+    `open`: the line goes on; the next one delivered is the same line, longer, in its place.
+    """
+
+    text: str
+    stamp: str = ""
+    kind: Kind = "plain"
+    open: bool = False
+
+
+# A plain search for these comes first: most lines have none, and then no pattern is tried.
+_HINTS = (
+    "error", "warn", "fatal", "critical", "exception", "traceback", "out of memory", "oom",
+    "panic", "segfault", "segmentation fault", "core dumped", "abort", "ggml_assert", "failed to",
+    "terminate called", "no such file",
+)  # fmt: skip
+_STAMP = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)(?: |$)", re.ASCII
+)
+# glog (`E0512 12:00:00`), and llama.cpp with its clock in front (`0.00.035.060 E srv`).
+_LETTER = re.compile(
+    r"(?:\d+\.\d\d\.\d{3}\.\d{3} )?([EWF])(?:\d{4} \d| +[A-Za-z_]\w*[ :])", re.ASCII
+)
+_FIRST = frozenset("EWF0123456789")
+_SURE = (
+    "traceback (most recent call last)", "cuda error", "out of memory", "oom-kill", "oom kill",
+    "core dumped", "segmentation fault", "segfault", "terminate called after", "panicked at",
+    "kernel panic", "ggml_assert(", "fatal error",
+)  # fmt: skip
+# `RuntimeError: …`, as the last line of a Python traceback begins
+_RAISED = re.compile(r"\w(?:Error|Exception)(?=[:(]|$)", re.ASCII)
+_WORD = re.compile(
+    r"errors?|fatal|critical|oom|panic|exception|aborted|failed to|no such file|warn(?:ing)?s?",
+    re.ASCII,
+)
+_NOTHING = re.compile(
+    r"[\w-]|\s*[=:]\s*[\"']?(?:0(?![.\d]*[1-9])|none|null|nil|false|no\b|\[\]|\{\}|\"\"|'')",
+    re.ASCII,
+)
+_DENIED = ("no ", "non ", "without ", " 0 ", "/", "-", ".", "=", "_")
+_LEVEL = re.compile(
+    r"\b(INFO|DEBUG|TRACE|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
+    r"|\blevel=\"?(info|debug|trace|warn|warning|error|critical|fatal)\b",
+    re.ASCII,
+)
+_LEVEL_WITHIN = 64
+"""Characters at the start of a line that a level is looked for in."""
+_BY_LEVEL: dict[str, Kind] = {
+    "info": "plain", "debug": "plain", "trace": "plain", "notice": "plain", "warn": "warning",
+    "warning": "warning", "error": "error", "critical": "error", "fatal": "error",
+}  # fmt: skip
+
+
+def log_line(raw: str, *, open: bool = False) -> LogLine:
+    """A line of a log file as text, not yet clean, without its newline."""
+    text = redact.text(clean(raw))
+    stamp = ""
+    if text[10:11] == "T" and (found := _STAMP.match(text)):
+        minute, second, fraction, zone = found.groups()
+        text = text[found.end() :]
+        if zone == "Z":
+            stamp = f"{_local(minute)}{second}.{(fraction or '')[:3]:0<3}"
+        else:
+            stamp = found[0].rstrip()
+    elif text.startswith("--- ") and text.endswith(" ---"):
+        return LogLine(text, "", "marker", open)
+    return LogLine(text, stamp, kind_of(text), open)
+
+
+def marker(words: str) -> LogLine:
+    """A line of the console's own, about the log and not from it."""
+    return LogLine(f"--- {clean(words)} ---", "", "marker")
+
+
+def kind_of(text: str) -> Kind:
+    """What a clean line looks like: `error`, `warning` or `plain`."""
+    lower = text.lower()
+    for hint in _HINTS:
+        if hint in lower:
+            return _judge(text, lower)
+    return _by_letter(text)
+
+
+def _judge(text: str, lower: str) -> Kind:
+    """A level that the line names itself is believed; without one, its words count."""
+    at: Kind | None = None
+    if (named := _LEVEL.search(text, 0, _LEVEL_WITHIN)) is not None:
+        at = _BY_LEVEL[(named[1] or named[2]).lower()]
+        if at != "plain" and named[1] and not _meant(lower, *named.span()):
+            at = None  # `ERROR=0`, `0 ERROR`: a count, not a level
+    if at == "error" or any(sure in lower for sure in _SURE) or _raised(text):
+        return "error"
+    if at is not None:
+        return at
+    found = _by_letter(text)
+    if found != "plain":
+        return found
+    words = {word[0][:4] == "warn" for word in _WORD.finditer(lower) if _meant(lower, *word.span())}
+    return "error" if False in words else "warning" if True in words else "plain"
+
+
+def _by_letter(text: str) -> Kind:
+    if text[:1] not in _FIRST or (letter := _LETTER.match(text)) is None:
+        return "plain"
+    return "warning" if letter[1] == "W" else "error"
+
+
+def _raised(text: str) -> bool:
+    return ("Error" in text or "Exception" in text) and _RAISED.search(text) is not None
+
+
+def _meant(lower: str, start: int, end: int) -> bool:
+    """Whether a word stands for itself: not `error_rate`, `0 errors`, `error: none`, `/error`."""
+    before = " " + lower[max(0, start - 8) : start]
+    return not (
+        before[-1].isalnum() or before.endswith(_DENIED) or _NOTHING.match(lower, end) is not None
+    )
+
+
+@lru_cache(maxsize=16)
+def _local(minute: str) -> str:
+    """`2026-05-05T12:34` in UTC as local `HH:MM`; as it is where there is no such time."""
+    try:
+        when = time.strptime(f"{minute}+0000", "%Y-%m-%dT%H:%M%z")
+    except ValueError:
+        return minute[11:]
+    import calendar
+
+    return time.strftime("%H:%M", time.localtime(calendar.timegm(when)))

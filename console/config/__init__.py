@@ -1,0 +1,1 @@
+"""What an operator writes: strict YAML with the place of every value."""

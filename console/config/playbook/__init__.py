@@ -1,0 +1,1 @@
+"""The playbook format: steps, inputs, rules, thresholds, verdicts."""

@@ -1,0 +1,171 @@
+"""Whether a criterion could ever decide: asked when a playbook is loaded, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from console.config.playbook.threshold import NEVER_NEGATIVE, Threshold, compatible, signed
+from console.config.playbook.verdict import Criterion
+
+Bounds = tuple[float, float]
+"""The least and the most a metric can be, in its unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The values that meet a threshold, as an interval; closed ends belong to it."""
+
+    low: float
+    low_closed: bool
+    high: float
+    high_closed: bool
+
+    def empty(self) -> bool:
+        closed = self.low_closed and self.high_closed
+        return self.low > self.high or (self.low == self.high and not closed)
+
+    def whole(self) -> _Range:
+        """The whole numbers in it: counts are nothing else."""
+        low, high = self.low, self.high
+        if math.isfinite(low):
+            low = math.ceil(low) if self.low_closed else math.floor(low) + 1
+        if math.isfinite(high):
+            high = math.floor(high) if self.high_closed else math.ceil(high) - 1
+        return _Range(low, True, high, True)
+
+    def meet(self, other: _Range) -> _Range:
+        low, low_open = max((self.low, not self.low_closed), (other.low, not other.low_closed))
+        high, high_closed = min((self.high, self.high_closed), (other.high, other.high_closed))
+        return _Range(low, not low_open, high, high_closed)
+
+
+_EVERYTHING = (-math.inf, math.inf)
+_FROM_ZERO = (0.0, math.inf)
+
+
+def _range(threshold: Threshold, unit: str) -> _Range:
+    """In the metric's unit; for a relative threshold in factors."""
+    value = threshold.value if threshold.relative else threshold.limit(None, unit) or 0.0
+    if threshold.op == "==":
+        found = _Range(value, True, value, True)
+    elif threshold.op in (">=", ">"):
+        found = _Range(value, threshold.op == ">=", math.inf, True)
+    else:
+        found = _Range(-math.inf, True, value, threshold.op == "<=")
+    return found.whole() if unit == "count" and not threshold.relative else found
+
+
+def _possible(metric: str, unit: str, relative: bool, bounds: Bounds | None) -> _Range:
+    """What a metric can be; nothing is known of its ratio to a baseline's."""
+    if relative:
+        low, high = _EVERYTHING
+    else:
+        amount = unit in NEVER_NEGATIVE and not signed(metric)
+        low, high = bounds or (_FROM_ZERO if amount else _EVERYTHING)
+    return _Range(low, True, high, True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    """A metric's name, unit and bounds."""
+
+    name: str
+    unit: str
+    bounds: Bounds | None
+
+    def impossible(self, threshold: Threshold) -> bool:
+        possible = _possible(self.name, self.unit, threshold.relative, self.bounds)
+        return _range(threshold, self.unit).meet(possible).empty()
+
+    def certain(self, threshold: Threshold) -> bool:
+        """Met by every value the metric can take."""
+        possible = _possible(self.name, self.unit, threshold.relative, self.bounds)
+        return _range(threshold, self.unit).meet(possible) == possible
+
+    def go_range(self, criterion: Criterion, relative: bool) -> _Range:
+        """What the thresholds of one kind leave for GO; an excluded point leaves everything."""
+        found = _possible(self.name, self.unit, relative, self.bounds)
+        go, no_go = criterion.go, criterion.no_go
+        if go is not None and go.relative == relative:
+            found = found.meet(_range(go, self.unit))
+        if no_go is not None and no_go.relative == relative and no_go.op != "==":
+            turned = Threshold(_TURNED[no_go.op], no_go.value, no_go.unit, relative)
+            found = found.meet(_range(turned, self.unit))
+        return found
+
+
+_TURNED = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
+
+
+def never_passes(
+    criterion: Criterion, unit: str = "", bounds: Bounds | None = None, most: int | None = None
+) -> str | None:
+    """Why no figure in `unit` could be GO or could be told from NO-GO; None when one could."""
+    go, no_go, metric = criterion.go, criterion.no_go, _Metric(criterion.metric, unit, bounds)
+    if most is not None and criterion.min_samples > most:
+        return f"min_samples {criterion.min_samples} can never be had: there are {most} at most"
+    if go is not None and metric.impossible(go):
+        return f"go {go} can never be met"
+    if no_go is not None and metric.certain(no_go):
+        return f"no_go {no_go} is always met, so GO is impossible"
+    # An absolute and a relative threshold can only be compared once the baseline is known.
+    if go is None or no_go is None or go.relative != no_go.relative:
+        return None
+    if not _range(go, unit).meet(_range(no_go, unit)).empty():
+        return f"go {go} and no_go {no_go} overlap: the same figure would be both"
+    return None
+
+
+def never_fails(criterion: Criterion, unit: str = "", bounds: Bounds | None = None) -> str | None:
+    """Why no figure in `unit` could be NO-GO; None when one could."""
+    go, no_go, metric = criterion.go, criterion.no_go, _Metric(criterion.metric, unit, bounds)
+    if go is not None and metric.certain(go):
+        return f"go {go} is always met, so the gate decides nothing"
+    if no_go is not None and metric.impossible(no_go):
+        return f"no_go {no_go} can never be met"
+    return None
+
+
+def never_both(
+    one: Criterion, other: Criterion, unit: str = "", bounds: Bounds | None = None
+) -> str | None:
+    """Why no figure could be GO for two criteria of one gate; None when one could.
+
+    Two are enough to be asked: intervals of which each two meet have a point in common.
+    """
+    if (one.metric, one.of) != (other.metric, other.of):
+        return None
+    metric = _Metric(one.metric, unit, bounds)
+    for relative in (False, True):
+        ranges = [metric.go_range(criterion, relative) for criterion in (one, other)]
+        if not any(found.empty() for found in ranges) and ranges[0].meet(ranges[1]).empty():
+            said = " and ".join(_said(criterion) for criterion in (one, other))
+            return f"no figure of {one.name} meets both {said}, so GO is impossible"
+    return None
+
+
+def _said(criterion: Criterion) -> str:
+    sides = (("go", criterion.go), ("no_go", criterion.no_go))
+    return ", ".join(f"{side} {threshold}" for side, threshold in sides if threshold is not None)
+
+
+def check_criterion(
+    criterion: Criterion, unit: str = "", bounds: Bounds | None = None, most: int | None = None
+) -> None:
+    """Refuse at load time a criterion that cannot decide; `unit` and `bounds` are the metric's,
+    `most` the samples it can have (None: not known).
+
+    Raises ValueError in words for a file's author.
+    """
+    if not criterion.thresholds:
+        raise ValueError("neither go nor no_go is given; expected at least one of them")
+    if criterion.min_samples < 1:
+        raise ValueError("min_samples is below 1; expected a whole number from 1")
+    for threshold in criterion.thresholds:
+        wrong = compatible(threshold, unit)
+        if wrong:
+            raise ValueError(wrong)
+    wrong = never_passes(criterion, unit, bounds, most) or never_fails(criterion, unit, bounds)
+    if wrong:
+        raise ValueError(wrong)

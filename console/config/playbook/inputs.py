@@ -1,0 +1,172 @@
+"""Typed inputs: declared in the playbook, given on the command line, refused when wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from console.common.text import one_line, one_of
+from console.common.units import BYTES_FORM, DURATION_FORM, parse_bytes, parse_duration
+from console.config.validation import Pattern, Strict, unusable_text
+from console.host.matching import TooSlow, quick
+
+InputValue = str | int | float | bool
+
+
+class SecretSource(Strict):
+    env: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> SecretSource:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("!a secret comes from exactly one of env or file")
+        return self
+
+
+_BELONGS = {
+    "min": ("int", "float"), "max": ("int", "float"), "choices": ("choice",),
+    "must_exist": ("path",), "from_": ("secret",),
+    "pattern": ("string", "path", "duration", "bytes"),
+}  # fmt: skip
+"""A key that a type would ignore is refused instead."""
+
+
+class InputModel(Strict):
+    """One declared input. `path` is resolved against the playbook's directory."""
+
+    type: Literal["string", "int", "float", "bool", "path", "choice", "duration", "bytes", "secret"]
+    title: str = ""
+    default: InputValue | None = None
+    required: bool = False
+    min: float | None = None
+    max: float | None = None
+    pattern: Pattern | None = None
+    choices: list[str] = []
+    must_exist: bool = False
+    from_: Annotated[SecretSource | None, Field(alias="from")] = None
+
+    @model_validator(mode="after")
+    def _coherent(self) -> InputModel:
+        if self.type == "choice" and not self.choices:
+            raise ValueError("!a choice input needs choices: [a, b]")
+        if self.type == "secret" and self.from_ is None:
+            raise ValueError("!a secret input needs from: {env: NAME} or from: {file: PATH}")
+        if self.type == "secret" and self.default is not None:
+            raise ValueError("!a secret input has no default")
+        for key, types in _BELONGS.items():
+            if key in self.model_fields_set and self.type not in types:
+                name = key.rstrip("_")
+                raise ValueError(f"!{name} belongs to inputs of type {one_of(list(types))}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A reference to a secret; its value is read only when a step needs it."""
+
+    name: str
+    env: str | None
+    file: str | None
+
+    def read(self) -> str:
+        """The value. Raises ValueError in words; never part of a message."""
+        if self.env is not None:
+            value = os.environ.get(self.env, "")
+            where = f"environment variable {self.env}"
+        else:
+            where = f"file {self.file}"
+            try:
+                value = Path(str(self.file)).expanduser().read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"{where} cannot be read") from error
+        if len(value) < 8:
+            raise ValueError(f"{where} is not set or shorter than 8 characters")
+        return value
+
+    def __str__(self) -> str:
+        return f"<secret {self.name}>"
+
+
+def convert(model: InputModel, given: Any, base: Path) -> InputValue:
+    """A given or default value → the typed one. Raises ValueError with the expected form."""
+    if isinstance(given, str) and unusable_text(given):
+        raise ValueError(unusable_text(given))
+    if model.type == "choice":
+        if given not in model.choices:
+            raise ValueError(f"one of {', '.join(model.choices)}")
+        return str(given)
+    if model.type == "bool":
+        return _bool(given)
+    if model.type in ("int", "float"):
+        return _number(model, given)
+    if not isinstance(given, str):
+        raise ValueError("text; put it in quotes")
+    if model.type == "duration":
+        parse_duration(given)
+    if model.type == "bytes":
+        parse_bytes(given)
+    if model.pattern is not None and not _fits(model.pattern, given):
+        raise ValueError(f"text matching {model.pattern}")
+    if model.type == "path":
+        path = resolve(base, given)
+        if model.must_exist and not os.path.exists(path):
+            raise ValueError(f"a path that exists; {one_line(path)} does not")
+        return path
+    return given
+
+
+def _fits(pattern: str, given: str) -> bool:
+    try:
+        return quick(pattern, [given], whole=True) != [None]
+    except TooSlow as error:
+        raise ValueError(f"a pattern that ends: {error}") from error
+
+
+def resolve(base: Path, text: str) -> str:
+    """A path as written → absolute; a `~` without a home is taken as it stands."""
+    return str(base / os.path.expanduser(text))
+
+
+def _bool(given: Any) -> bool:
+    if isinstance(given, bool):
+        return given
+    if given in ("true", "false"):
+        return bool(given == "true")
+    raise ValueError("true or false")
+
+
+def _number(model: InputModel, given: Any) -> int | float:
+    form = "a whole number" if model.type == "int" else "a number"
+    pattern = r"-?(0|[1-9][0-9]*)"
+    pattern += "" if model.type == "int" else r"(\.[0-9]+)?([eE]-?[0-9]+)?"
+    if isinstance(given, str) and re.fullmatch(pattern, given) and len(given) < 20:
+        given = int(given) if model.type == "int" else float(given)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(form)
+    if not math.isfinite(given) or (model.type == "int" and not isinstance(given, int)):
+        raise ValueError(form)
+    if model.min is not None and given < model.min:
+        raise ValueError(f"{form} of at least {plain(model.min)}")
+    if model.max is not None and given > model.max:
+        raise ValueError(f"{form} of at most {plain(model.max)}")
+    return given
+
+
+def plain(bound: float) -> str:
+    """A bound as it was written: 1048576, not 1.04858e+06."""
+    return str(int(bound)) if bound.is_integer() else repr(bound)
+
+
+def expected_form(model: InputModel) -> str:
+    """One line for a form or a help text."""
+    forms = {"duration": DURATION_FORM, "bytes": BYTES_FORM, "bool": "true or false"}
+    if model.type == "choice":
+        return f"one of {', '.join(model.choices)}"
+    return forms.get(model.type, model.type)

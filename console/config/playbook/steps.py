@@ -1,0 +1,322 @@
+"""The step kinds a playbook can use, as an operator writes them.
+
+A step is the common keys plus exactly one kind key. Adding a kind: a model here, a key in
+`Step`, an entry in KINDS, an executor of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from console.config.playbook.captured import OutputUnit
+from console.config.playbook.cutover import CutoverStep
+from console.config.playbook.inputs import Secret
+from console.config.playbook.measuring_steps import FIGURES, BenchmarkStep, SoakStep
+from console.config.playbook.preflight import (
+    LOOKS,
+    CheckpointStep,
+    DownloadStep,
+    GgufStep,
+    HostStep,
+    ImportsStep,
+)
+from console.config.playbook.threshold import Threshold, parse_threshold
+from console.config.site.service import EnvName, MountText, Url
+from console.config.validation import (
+    Arg,
+    ByteCount,
+    Duration,
+    Name,
+    Pattern,
+    Strict,
+    Text,
+    unusable_text,
+)
+
+
+def _threshold(value: Any) -> Threshold:
+    if not isinstance(value, str):
+        raise ValueError('a comparison in quotes, like ">= 20 tok/s"')
+    return parse_threshold(value)
+
+
+def _env_value(value: Any) -> str | Secret:
+    if isinstance(value, Secret):
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("text; put it in quotes")
+    if unusable_text(str(value)):
+        raise ValueError(unusable_text(str(value)))
+    return str(value)
+
+
+ThresholdText = Annotated[
+    Threshold, BeforeValidator(_threshold), WithJsonSchema({"type": "string"})
+]
+EnvValue = Annotated[
+    str | Secret, BeforeValidator(_env_value), WithJsonSchema({"type": ["string", "number"]})
+]
+
+
+class Where(Strict):
+    """Where a command runs: in a running service's container, or in a one-off container."""
+
+    service: str | None = None
+    image: Text | None = None
+    gpus: Literal["all"] | list[str] = []
+    mounts: list[MountText] = []
+    memory: ByteCount | None = None
+    network: Text = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> Where:
+        if (self.service is None) == (self.image is None):
+            raise ValueError("!where is exactly one of service or image")
+        if self.service is not None and (self.gpus or self.mounts or self.memory or self.network):
+            raise ValueError("!gpus, mounts, memory and network need an image, not a service")
+        return self
+
+
+class Build(Strict):
+    context: Text
+    dockerfile: Text = ""
+    tag: Text
+    target: Text = ""
+    args: dict[str, Text] = {}
+    platform: Text = ""
+
+
+class HttpCheck(Strict):
+    url: Url
+    status: int = Field(200, ge=100, le=599)
+    matches: Pattern | None = None
+    timeout: Duration = 5.0
+
+
+class Check(Strict):
+    """One question about the world; the step fails when the answer is no."""
+
+    http: HttpCheck | None = None
+    output: list[Arg] | None = Field(None, min_length=1)
+    matches: Pattern | None = None
+    not_matches: Pattern | None = None
+    file: Text | None = None
+    min_bytes: ByteCount | None = None
+    port_free: int | None = Field(None, ge=1, le=65535)
+    image: Text | None = None
+    platform: Text | None = None
+    cpu: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Check:
+        questions = (self.http, self.output, self.file, self.port_free, self.image, self.cpu)
+        if sum(q is not None for q in questions) != 1:
+            raise ValueError("!a check is exactly one of http, output, file, port_free, image, cpu")
+        if self.output is not None and self.matches is None and self.not_matches is None:
+            raise ValueError("!output needs matches or not_matches: a check that cannot fail")
+        if self.output is None and (self.matches or self.not_matches):
+            raise ValueError("!matches and not_matches belong to output")
+        if self.min_bytes is not None and self.file is None:
+            raise ValueError("!min_bytes belongs to file")
+        if self.platform is not None and self.image is None:
+            raise ValueError("!platform belongs to image")
+        return self
+
+
+class ServiceStep(Strict):
+    start: str | None = None
+    stop: str | None = None
+    wait: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> ServiceStep:
+        if sum(x is not None for x in (self.start, self.stop, self.wait)) != 1:
+            raise ValueError("!a service step is exactly one of start, stop or wait")
+        return self
+
+    @property
+    def verb(self) -> str:
+        return "start" if self.start is not None else "stop" if self.stop is not None else "wait"
+
+    @property
+    def target(self) -> str:
+        return self.start or self.stop or self.wait or ""
+
+
+class CriterionModel(Strict):
+    metric: str = Field(pattern=r"^[a-z][\w-]*(\.[a-z][\w-]*)+$")
+    go: ThresholdText | None = None
+    no_go: ThresholdText | None = None
+    min_samples: int | None = Field(None, ge=1)
+    of: Literal["sum", "max"] | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> CriterionModel:
+        if self.go is None and self.no_go is None:
+            raise ValueError("!a criterion needs go or no_go: without one it decides nothing")
+        return self
+
+
+class Outcomes(Strict):
+    go: str = ""
+    no_go: str = ""
+    hold: str = ""
+
+
+class Approval(Strict):
+    """`confirm`: a word the operator has to type. An expiry in an outage rolls back."""
+
+    prompt: Text
+    expires: Duration = 1800.0
+    confirm: Text = ""
+
+
+class Manual(Strict):
+    """Something the operator does elsewhere (sudo included); `verify` then proves it."""
+
+    do: Text
+    verify: Check | None = None
+    expires: Duration = 86400.0
+
+
+class Report(Strict):
+    """`to` ends in .md: a report never overwrites a playbook or a configuration."""
+
+    to: Text = Field("", pattern=r"^$|\.md$")
+
+
+class Unless(Strict):
+    """True: the step's work is there already."""
+
+    file: Text | None = None
+    min_bytes: ByteCount | None = None
+    run: list[Arg] | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> Unless:
+        if (self.file is None) == (self.run is None):
+            raise ValueError("!unless is exactly one of file or run")
+        return self
+
+
+class Retry(Strict):
+    attempts: int = Field(2, ge=1, le=20)
+    backoff: Duration = 5.0
+
+
+class Output(Strict):
+    """A number captured from the step's output: the last match of a pattern with one group.
+
+    `unit` is what it is written in there; the figure is in the base unit (bytes, seconds, ratio).
+    """
+
+    pattern: Pattern
+    unit: OutputUnit = ""
+
+    @model_validator(mode="after")
+    def _group(self) -> Output:
+        if re.compile(self.pattern).groups < 1:
+            raise ValueError("!an output pattern needs one group, like 'tg: ([0-9.]+)'")
+        return self
+
+
+KINDS = (
+    "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual",
+    "note", "report", "checkpoint", "gguf", "host", "imports", "download", "soak",
+    "cutover",
+)  # fmt: skip
+
+JUDGES = ("gate", *LOOKS)
+"""Kinds that end in GO, NO-GO or HOLD."""
+
+DEFAULT_TIMEOUT = {
+    "run": 600.0, "script": 600.0, "build": 7200.0, "check": 60.0, "service": 1200.0,
+    "benchmark": 3600.0, "gate": 60.0, "approval": 86400.0, "manual": 172800.0,
+    "note": 60.0, "report": 120.0, "soak": 14400.0, "checkpoint": 600.0,
+    "gguf": 600.0, "host": 300.0, "imports": 600.0, "download": 172800.0,
+}  # fmt: skip
+
+
+class Step(Strict):
+    """One step: an `id`, exactly one kind (`run` to `cutover`), and what goes with it."""
+
+    id: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")
+    title: str = ""
+    why: str = ""
+    # kinds
+    run: list[Arg] | None = Field(None, min_length=1)
+    script: Text | None = None
+    build: Build | None = None
+    check: Check | None = None
+    service: ServiceStep | None = None
+    benchmark: BenchmarkStep | None = None
+    gate: list[CriterionModel] | None = Field(None, min_length=1)
+    approval: Approval | None = None
+    manual: Manual | None = None
+    note: Text | None = None
+    report: Report | None = None
+    checkpoint: CheckpointStep | None = None
+    gguf: GgufStep | None = None
+    host: HostStep | None = None
+    imports: ImportsStep | None = None
+    download: DownloadStep | None = None
+    soak: SoakStep | None = None
+    cutover: CutoverStep | None = None
+    # common
+    where: Where | None = None
+    env: dict[EnvName, EnvValue] = {}
+    cwd: Text = ""
+    when: bool = True
+    requires: list[Check] = []
+    unless: Unless | None = None
+    timeout: Annotated[Duration, Field(gt=0)] | None = None
+    takes: Duration | None = None
+    retry: Retry | None = None
+    idempotent: bool = False
+    on_failure: Literal["stop", "rollback", "continue"] = "stop"
+    on_no_go: Literal["stop", "rollback", "continue"] = "stop"
+    on_hold: Literal["pause", "rollback"] = "pause"
+    outcomes: Outcomes = Outcomes()
+    outputs: dict[Name, Output] = {}
+    figures: Literal["llama-bench", "sweep-bench"] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Step:
+        found = [k for k in KINDS if getattr(self, k) is not None]
+        if len(found) != 1:
+            what = " and ".join(found) if found else "none"
+            raise ValueError(f"!a step has exactly one of {', '.join(KINDS)}; found {what}")
+        command = found[0] in ("run", "script")
+        if (self.where or self.env or self.cwd) and not command:
+            raise ValueError("!where, env and cwd belong to run and script")
+        if self.outputs and not (command or (self.check and self.check.output)):
+            raise ValueError("!outputs belong to run, script and check output")
+        if self.figures and not command:
+            raise ValueError("!figures belongs to run and script: the output of a benchmark")
+        if self.figures and (twice := sorted(set(self.outputs) & set(FIGURES[self.figures]))):
+            raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
+        if self.soak and self.timeout is not None and self.timeout < self.soak.duration:
+            raise ValueError("!timeout ends the soak before its duration: leave it out, or longer")
+        if self.cutover and self.timeout is not None and self.timeout < self.cutover.watch:
+            raise ValueError("!timeout ends the watch before its time: leave it out, or longer")
+        if self.cutover and (self.retry or self.on_failure == "continue" or self.unless):
+            raise ValueError("!a cutover that fails goes back: no retry, unless or continue")
+        if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
+            raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        return next(k for k in KINDS if getattr(self, k) is not None)
+
+    @property
+    def limit_s(self) -> float:
+        """The step's timeout in seconds; every step has one."""
+        if self.soak is not None and self.timeout is None:
+            return self.soak.duration * 1.25 + 1200.0
+        if self.cutover is not None and self.timeout is None:
+            return self.cutover.watch * 1.25 + 1200.0
+        return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT.get(self.kind, 600.0)

@@ -1,0 +1,361 @@
+"""GO, NO-GO or HOLD from a measured figure and its thresholds; no data is never GO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from console.bench.statistics import ENOUGH, interval, mean, median
+from console.common.text import one_line
+from console.config.playbook.figure_words import COUNTED, MEASURED, figure, noun, plural
+from console.config.playbook.threshold import Threshold, compatible, impossible
+
+
+class Verdict(StrEnum):
+    """The three answers of a gate; worst first: NO-GO, HOLD, GO."""
+
+    GO = "GO"
+    NO_GO = "NO-GO"
+    HOLD = "HOLD"
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One line of a gate; `of` names the aggregate, as in the sum over all GPUs.
+
+    `min_requests`: of the soak behind a figure whose own samples are looks at the server.
+    """
+
+    metric: str
+    go: Threshold | None = None
+    no_go: Threshold | None = None
+    min_samples: int = 1
+    of: str | None = None
+    min_requests: int = 0
+
+    @property
+    def name(self) -> str:
+        """`gpu.peak_used (sum)`."""
+        return f"{self.metric} ({self.of})" if self.of else self.metric
+
+    @property
+    def thresholds(self) -> list[Threshold]:
+        return [t for t in (self.go, self.no_go) if t is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured: `value` and `baseline` in `unit`, from `n` valid samples.
+
+    `reason_missing` says why the figure cannot be used (absent, stale, contaminated): it
+    holds the gate even if a value is there. `void` counts the samples left out. With `samples`
+    the value is their mean or median, as `headline` says; the same for the baseline's.
+    `baseline_n` is None where nobody counted. `between`: where the figure lies by a 95 % interval
+    that whoever measured it worked out. `requests`: of a soak, the requests that were sent.
+    """
+
+    value: float | None
+    unit: str
+    n: int
+    baseline: float | None = None
+    reason_missing: str = ""
+    void: int = 0
+    samples: tuple[float, ...] = ()
+    baseline_n: int | None = None
+    baseline_samples: tuple[float, ...] = ()
+    headline: str = "mean"
+    baseline_void: int = 0
+    between: tuple[float, float] | None = None
+    requests: int | None = None
+
+
+class _Reach(Enum):
+    """How much of where a figure may lie meets a threshold."""
+
+    ALL = 1
+    SOME = 2
+    NONE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionVerdict:
+    """The answer for one criterion, and why in an operator's words."""
+
+    verdict: Verdict
+    why: str
+    metric: str = ""
+
+
+def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
+    """The verdict of one criterion.
+
+    Only `go`: NO-GO unless it is met. Only `no_go`: GO unless it is met. Both: HOLD between
+    them, and NO-GO where both are met. Whatever cannot be decided is HOLD.
+
+    With five samples or more it is not the figure that has to meet a threshold but its whole 95 %
+    bootstrap interval, and to miss one the whole interval has to miss it: in between the samples
+    do not decide, and a few more runs may. Samples that agree to the last digit make a point of
+    it. Against the baseline it is the interval of the ratio, with the samples of both.
+
+    Fewer than five make no interval: every one of them has to meet a threshold, or every one has
+    to miss it; against the baseline's most demanding sample. Fewer runs never pass more easily.
+    """
+    obstacle = _obstacle(criterion, evidence)
+    if obstacle:
+        return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)
+    verdict, why = _decide(criterion, evidence)
+    value = figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
+    if evidence.unit == "count":
+        value += noun(criterion.metric, evidence.value or 0.0)
+    said = f"{criterion.name} {value}{why}{_counts(evidence)}"
+    return CriterionVerdict(verdict, said, criterion.metric)
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst decides; a gate without criteria has shown nothing and is HOLD."""
+    seen = set(verdicts)
+    if Verdict.NO_GO in seen:
+        return Verdict.NO_GO
+    return Verdict.GO if seen == {Verdict.GO} else Verdict.HOLD
+
+
+def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
+    """Why no verdict is possible, or "" when one is."""
+    thresholds = criterion.thresholds
+    if not thresholds:
+        return "has neither go nor no_go"
+    if evidence.reason_missing:
+        return f"no usable figure, {one_line(evidence.reason_missing)}"
+    if evidence.value is None:
+        return f"no figure was measured{_counts(evidence)}"
+    if not math.isfinite(evidence.value):
+        return f"the figure is {evidence.value}, not a number to compare"
+    few = _too_few(criterion, evidence)
+    if few:
+        return few
+    for threshold in thresholds:
+        wrong = compatible(threshold, evidence.unit)
+        if wrong:
+            return wrong
+        if threshold.relative and threshold.limit(evidence.baseline, evidence.unit) is None:
+            return f"{threshold} needs a baseline, and {_baseline(evidence)}"
+    relative = any(threshold.relative for threshold in thresholds)
+    return _odd_samples(evidence, relative) or _below_nothing(criterion, evidence, relative)
+
+
+def _too_few(criterion: Criterion, evidence: Evidence) -> str:
+    """Too few samples of the figure, or of the baseline where it is compared with it, or ""."""
+    needed = max(1, criterion.min_samples)
+    if evidence.n < needed:
+        return f"{_samples(evidence.n)} of the {needed} needed{_void(evidence)}"
+    if (evidence.requests or 0) < criterion.min_requests:
+        sent = plural(evidence.requests or 0, "request")
+        return f"{sent} in the soak, {criterion.min_requests} needed"
+    runs = "runs" if evidence.requests is None else "requests"
+    if evidence.void > evidence.n:
+        return f"more void than valid {runs}, {evidence.void} void and {evidence.n} valid"
+    if not any(threshold.relative for threshold in criterion.thresholds):
+        return ""
+    counted = evidence.baseline_n
+    if evidence.baseline is None or counted is None:
+        return ""
+    if counted < needed:
+        return f"of the baseline {_samples(counted)} of the {needed} needed"
+    if evidence.baseline_void > counted:
+        return (
+            f"of the baseline more void than valid {runs}, {evidence.baseline_void} void and "
+            f"{counted} valid"
+        )
+    return ""
+
+
+def _below_nothing(criterion: Criterion, evidence: Evidence, relative: bool) -> str:
+    """A figure or a sample that no machine can have, or ""."""
+    values = (evidence.value or 0.0, *evidence.samples)
+    if relative:
+        values += (evidence.baseline or 0.0, *evidence.baseline_samples)
+    least = min(values)
+    if not impossible(criterion.metric, least, evidence.unit):
+        return ""
+    return f"{least:g} {evidence.unit} is impossible: it cannot be below zero"
+
+
+def _odd_samples(evidence: Evidence, relative: bool) -> str:
+    """What is wrong with samples that should explain a figure, or ""."""
+    if evidence.between is not None:
+        low, high = evidence.between
+        if not low <= (evidence.value or 0.0) <= high or not math.isfinite(high - low):
+            return "the figure does not lie in its own interval"
+    sides = [("", evidence.value, evidence.n, evidence.samples)]
+    if relative:
+        count = len(evidence.baseline_samples)
+        known = evidence.baseline_n if evidence.baseline_n is not None else count
+        sides.append(("baseline's ", evidence.baseline, known, evidence.baseline_samples))
+    for whose, value, count, samples in sides:
+        if not samples:
+            continue
+        if not all(map(math.isfinite, samples)):
+            return f"one of the {whose}samples is not a number"
+        middle = mean(samples) if evidence.headline == "mean" else median(samples)
+        if len(samples) != count or middle is None or not _same(middle, value or 0.0):
+            return f"the {whose}figure is not the {evidence.headline} of its samples"
+    if relative and evidence.baseline_samples and min(evidence.baseline_samples) <= 0:
+        return "a sample of the baseline is not above zero, so there is no ratio to it"
+    return ""
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def _baseline(evidence: Evidence) -> str:
+    if evidence.baseline is None:
+        return "none was measured"
+    return f"the one measured is {evidence.baseline:g} {evidence.unit}".rstrip()
+
+
+def _decide(criterion: Criterion, evidence: Evidence) -> tuple[Verdict, str]:
+    """Verdict and words for evidence that can be judged."""
+    go, no_go = criterion.go, criterion.no_go
+    fails = _reach(no_go, evidence) if no_go is not None else _Reach.NONE
+    passes = _reach(go, evidence) if go is not None else _Reach.ALL
+    say = COUNTED if evidence.unit == "count" else MEASURED
+    if no_go is not None and fails is _Reach.ALL:
+        return Verdict.NO_GO, f"{say.no_go} {_words(no_go, evidence)}"
+    if no_go is not None and fails is _Reach.SOME:
+        return Verdict.HOLD, _undecided(no_go, evidence)
+    if go is None:
+        clear = f"{say.clear} {_words(no_go, evidence)}"
+        return Verdict.GO, f"{_span(no_go, evidence)}{clear}"
+    if passes is _Reach.ALL:
+        return Verdict.GO, f"{_span(go, evidence)}{say.meets} {_words(go, evidence)}"
+    if passes is _Reach.SOME:
+        return Verdict.HOLD, _undecided(go, evidence)
+    margin = "" if evidence.unit == "count" else _margin(go, evidence)
+    missed = f"{_span(go, evidence)}{say.misses} {_words(go, evidence)}{margin}"
+    if no_go is None:
+        return Verdict.NO_GO, missed
+    return Verdict.HOLD, f"{missed}, but is not NO-GO {_words(no_go, evidence)}: grey zone"
+
+
+def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
+    """The point always counts too: no resampling argues a figure away."""
+    point = threshold.satisfied(evidence.value, evidence.baseline, evidence.unit)
+    found = _interval(threshold, evidence)
+    if found is None or found[0] == found[1]:
+        return _Reach.ALL if point else _Reach.NONE
+    if not threshold.relative:
+        ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
+    elif _few(threshold, evidence):
+        (low, high), (least, most) = _every(evidence)
+        ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
+    else:
+        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
+    if point and all(ends):
+        return _Reach.ALL
+    if point or any(ends):
+        return _Reach.SOME
+    limit = threshold.value if threshold.relative else threshold.limit(None, evidence.unit)
+    inside = threshold.op == "==" and limit is not None and found[0] < limit < found[1]
+    return _Reach.SOME if inside else _Reach.NONE
+
+
+def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] | None:
+    """Where the figure may lie, or its ratio to the baseline's for a relative threshold; None
+    for a single figure, which is a point."""
+    if not threshold.relative:
+        if not evidence.samples:
+            return evidence.between
+        if _few(threshold, evidence):
+            return _every(evidence)[0]
+        return interval(evidence.samples, evidence.headline)
+    if not evidence.samples and not evidence.baseline_samples:
+        return None
+    if _few(threshold, evidence):
+        (low, high), (least, most) = _every(evidence)
+        return low / most, high / least
+    return interval(
+        evidence.samples or [evidence.value or 0.0], evidence.headline,
+        evidence.baseline_samples or [evidence.baseline or 0.0],
+    )  # fmt: skip
+
+
+def _few(threshold: Threshold, evidence: Evidence) -> bool:
+    """Whether there are too few samples, on either side, for an interval by resampling."""
+    sides = [evidence.samples, evidence.baseline_samples if threshold.relative else ()]
+    return any(0 < len(side) < ENOUGH for side in sides)
+
+
+def _every(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least and the most that each side may be: its outermost samples, but the interval of
+    a figure that has enough of them."""
+    values: Sequence[float] = evidence.samples or (evidence.value or 0.0,)
+    if len(values) >= ENOUGH:
+        values = interval(values, evidence.headline) or values
+    base = evidence.baseline_samples or (evidence.baseline or 0.0,)
+    return (min(values), max(values)), (min(base), max(base))
+
+
+def _span(threshold: Threshold | None, evidence: Evidence) -> str:
+    """` (19.9 to 20.6 tok/s)`, or "" where a point decided."""
+    found = None if threshold is None else _interval(threshold, evidence)
+    if threshold is None or found is None or found[0] == found[1]:
+        return ""
+    return f" ({_ends(found, threshold, evidence.unit)})"
+
+
+def _undecided(threshold: Threshold, evidence: Evidence) -> str:
+    found = _interval(threshold, evidence)
+    ends = _ends(found, threshold, evidence.unit) if found is not None else ""
+    around = f"{ends} around {_words(threshold, evidence)}"
+    if _few(threshold, evidence):
+        return f": fewer than {ENOUGH} samples have to agree, and do not, {around}"
+    return f": the samples do not decide, {around}"
+
+
+def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
+    """Both ends with as many digits as tell them apart."""
+    if threshold.relative:
+        unit = "x baseline"
+    elif unit in ("B", "s", "ratio"):
+        low, high = (figure(end, unit, threshold) for end in found)
+        if low != high:
+            return f"{low} to {high}"
+    unit = "" if unit == "count" else unit
+    digits = next((d for d in (4, 6, 9) if f"{found[0]:.{d}g}" != f"{found[1]:.{d}g}"), 12)
+    return f"{found[0]:.{digits}g} to {found[1]:.{digits}g} {unit}".rstrip()
+
+
+def _words(threshold: Threshold | None, evidence: Evidence) -> str:
+    """The threshold with its unit; a relative one with the limit it came to."""
+    if threshold is None:
+        return ""
+    if threshold.relative:
+        limit = threshold.limit(evidence.baseline, evidence.unit)
+        baseline = figure(evidence.baseline or 0.0, evidence.unit, threshold)
+        reached = figure(limit or 0.0, evidence.unit, threshold)
+        return f"{threshold} ({reached}, baseline {baseline})"
+    bare = not threshold.unit and evidence.unit != "count"
+    return f"{threshold} {evidence.unit}".rstrip() if bare else f"{threshold}"
+
+
+def _margin(threshold: Threshold, evidence: Evidence) -> str:
+    """` by 1.3 tok/s`, since two figures that differ can look the same when rounded."""
+    limit = threshold.limit(evidence.baseline, evidence.unit)
+    if limit is None or evidence.value is None or limit == evidence.value:
+        return ""
+    return f" by {figure(abs(limit - evidence.value), evidence.unit, threshold)}"
+
+
+def _samples(n: int) -> str:
+    return plural(n, "valid sample")
+
+
+def _void(evidence: Evidence) -> str:
+    return f", {evidence.void} void left out" if evidence.void else ""
+
+
+def _counts(evidence: Evidence) -> str:
+    return f" ({_samples(evidence.n)}{_void(evidence)})"

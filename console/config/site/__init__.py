@@ -1,0 +1,1 @@
+"""The site file, and services as an operator writes them."""

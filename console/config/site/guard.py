@@ -1,0 +1,279 @@
+"""Guards as an operator writes them, in a site or a playbook, and as the sentinel's limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from console.common.errors import Problem
+from console.common.units import (
+    BYTES_FORM,
+    DURATION_FORM,
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_duration,
+)
+from console.config.validation import Duration, Pattern, Strict, Text
+from console.config.yaml import Document, Loc
+from console.host.capacity import Machine
+from console.host.matching import TooSlow, quick
+from console.recovery.guard.limits import METRICS, OF_CARD, Limit
+
+LOW = frozenset(
+    {"host.ram_available", "host.swap_free", "host.time_to_full", "gpu.memory_free", "disk.free"}
+)
+"""Metrics that are bad when they are low; all others are bad when they are high."""
+FORMS = {
+    "B": BYTES_FORM, "B/s": "bytes a second with a unit, like 400MiB/s",
+    "%": "a percentage, like 30%", "s": DURATION_FORM, "": "a whole number",
+}  # fmt: skip
+LONGEST_FOR_S = 3600.0
+LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
+LEAST_RAM = 64 << 20
+LEAST_SERVICE_RAM = 1 << 20
+"""Less than any service holds the moment it lives."""
+LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
+
+
+def _metric(value: str) -> str:
+    if value not in METRICS:
+        raise ValueError(f"one of {', '.join(METRICS)}")
+    return value
+
+
+def _for(value: float) -> float:
+    if value > LONGEST_FOR_S:
+        raise ValueError("at most 1h")
+    return value
+
+
+Metric = Annotated[str, AfterValidator(_metric), WithJsonSchema({"enum": list(METRICS)})]
+_VALUE = WithJsonSchema(
+    {"type": ["string", "number"], "examples": ["24GiB", "400MiB/s", "30%", "5s", 3]}
+)
+
+
+class GuardModel(Strict):
+    """One limit: on a figure (`metric`, and `below` or `above`, for as long as `for`) or on a
+    service's log (`log`, `matches`, `count`). `act: kill` stops the load and rolls back, `warn`
+    only says so. `missing: breach`: no figure counts as breached after a grace.
+
+    `of`: a card (`sum`, `max`, `min`, a UUID), a disk's path, a service.
+    """
+
+    metric: Metric | None = None
+    below: Annotated[float | None, _VALUE] = None
+    above: Annotated[float | None, _VALUE] = None
+    for_: Annotated[Duration, AfterValidator(_for)] = Field(0.0, alias="for")
+    of: Text = ""
+    log: Text = ""
+    matches: Pattern = ""
+    count: int = Field(1, ge=1, le=1_000_000)
+    act: Literal["kill", "warn"] = "kill"
+    missing: Literal["say", "breach"] = "say"
+
+    @field_validator("below", "above", mode="before")
+    @classmethod
+    def _figure(cls, value: Any, info: ValidationInfo) -> float | None:
+        metric = info.data.get("metric")
+        if value is None or metric is None:
+            return None
+        return figure(value, METRICS[metric])
+
+    @model_validator(mode="after")
+    def _whole(self) -> GuardModel:
+        trouble = _log_trouble(self) if self.log or self.matches else _metric_trouble(self)
+        if trouble:
+            raise ValueError(f"!{trouble}")
+        return self
+
+    def limit(self, source: str = "") -> Limit:
+        """The value that the sentinel takes."""
+        return Limit(
+            metric=self.metric or "", below=self.below, above=self.above, for_s=self.for_,
+            of=self.of, log=self.log, matches=self.matches, count=self.count, act=self.act,
+            missing=self.missing, source=source,
+        )  # fmt: skip
+
+
+def figure(value: object, unit: str) -> float:
+    """What is written in a metric's unit. Raises ValueError with the expected form."""
+    form = FORMS[unit]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(form)
+    if unit == "":
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(form)
+        return float(value)
+    if not isinstance(value, str):
+        raise ValueError(form)
+    if unit == "%":
+        number, sign = value.strip().removesuffix("%").strip(), value.strip().endswith("%")
+        if not sign or not number.replace(".", "", 1).isdecimal():
+            raise ValueError(form)
+        return float(number)
+    if unit == "s":
+        return parse_duration(value)
+    amount = value.strip()
+    if unit == "B/s":
+        if not amount.endswith("/s"):
+            raise ValueError(form)
+        amount = amount.removesuffix("/s")
+    try:
+        return float(parse_bytes(amount))
+    except ValueError:
+        raise ValueError(form) from None
+
+
+def _log_trouble(model: GuardModel) -> str:
+    if not model.log or not model.matches:
+        return "a guard on a log names the service (log) and what its lines match (matches)"
+    if model.metric is not None or model.below is not None or model.above is not None:
+        return "a guard is on a metric or on a log, not both"
+    try:
+        any_line = quick(model.matches, [""]) != [None]
+    except TooSlow as error:
+        return str(error)
+    if any_line:
+        return f"matches {model.matches[:60]} is met by any line: the guard would act on the first"
+    if model.of or model.for_:
+        return "a guard on a log takes matches and count; of and for belong to metrics"
+    return ""
+
+
+def _metric_trouble(model: GuardModel) -> str:
+    metric = model.metric
+    if metric is None:
+        return "a guard names a metric, or a log"
+    value = model.below if model.below is not None else model.above
+    if value is None or (model.below is not None and model.above is not None):
+        return "a guard on a metric has below or above, and only one of them"
+    if model.count != 1:
+        return "count belongs to a guard on a log"
+    right = "below" if metric in LOW else "above"
+    if (model.below is None) == (right == "below"):
+        return f"{metric} is bad when it is {'low' if metric in LOW else 'high'}: write {right}"
+    return _never(metric, value) or _of_trouble(metric, model.of)
+
+
+def _never(metric: str, value: float) -> str:
+    """Why a limit could not be breached by anything, or "" ."""
+    if not math.isfinite(value):
+        return f"{metric}: no such figure exists"
+    if metric in LOW and value <= 0:
+        return f"{metric} is never below zero: the guard would never act"
+    if METRICS[metric] == "%" and value >= 100:
+        return f"{metric} is never above 100 %: the guard would never act"
+    if metric == "host.ram_available" and value < LEAST_RAM:
+        return f"{metric} below {format_bytes(value)} is too late: the kernel acts before that"
+    return _any_day(metric, value)
+
+
+def _any_day(metric: str, value: float) -> str:
+    """Why a limit would be breached on any machine, or "" ."""
+    if metric == "service.ram_used" and value < LEAST_SERVICE_RAM:
+        return (
+            f"{metric} above {format_bytes(value)} is breached by any service that lives; "
+            f"{format_bytes(LEAST_SERVICE_RAM)} is the least"
+        )
+    if METRICS[metric] == "%" and value <= 0:
+        return f"{metric} above 0 % is breached on any day: every task waits for memory at times"
+    if metric == "runner.silent" and value < LEAST_SILENT_S:
+        return (
+            f"{metric} above {value:g} s is breached on any day: the runner says a word once a "
+            f"second; {LEAST_SILENT_S:g} s is the least"
+        )
+    if metric == "host.time_to_full" and value > MOST_FORECAST_S:
+        return (
+            f"{metric} below {format_duration(value)} is breached on any day: it is foretold from "
+            f"the last seconds; {format_duration(MOST_FORECAST_S)} is the most"
+        )
+    return ""
+
+
+def _of_trouble(metric: str, of: str) -> str:
+    owner = metric.partition(".")[0]
+    if owner == "gpu":
+        if not of:
+            return f"{metric} is of every card: of: sum, of: max, of: min or a card's UUID"
+        if of not in OF_CARD and not of.startswith(("GPU-", "MIG-")):
+            return f"of: sum, max, min or a card's UUID (GPU-…), not {of[:40]}"
+    elif of and owner not in ("disk", "service"):
+        return f"'of' is no part of {metric}"
+    return ""
+
+
+def limits(
+    document: Document, guards: Sequence[GuardModel], what: str, services: frozenset[str]
+) -> tuple[tuple[Limit, ...], list[Problem]]:
+    """The guards of a file as limits that say where they stand, and unknown services in them."""
+    made, problems = [], []
+    for index, guard in enumerate(guards):
+        loc: Loc = ("guards", index)
+        made.append(guard.limit(f"{what}, line {document.place(loc)[0]}"))
+        named = [("log", guard.log)] if guard.log else []
+        if (guard.metric or "").startswith("service.") and guard.of:
+            named.append(("of", guard.of))
+        for key, name in named:
+            if name not in services:
+                expected = (
+                    f"one of {', '.join(sorted(services))}" if services
+                    else "a service under services:"
+                )  # fmt: skip
+                problems.append(
+                    document.problem((*loc, key), f"unknown service '{name}'", expected)
+                )
+    return tuple(made), problems
+
+
+def trouble(limit: Limit, machine: Machine) -> str:
+    """Why a limit does not fit a machine (never or always breached on it), or "" ; what is not
+    known of the machine decides nothing."""
+    value = limit.below if limit.below is not None else limit.above
+    if value is None:
+        return ""
+    for metric, most, name in _ceilings(limit, machine):
+        if metric != limit.metric or most is None:
+            continue
+        if limit.below is not None and value >= most:
+            return (
+                f"{metric} below {format_bytes(value)} is breached on any day: "
+                f"{name} has {format_bytes(most)}"
+            )
+        if limit.above is not None and value >= most:
+            return (
+                f"{metric} above {format_bytes(value)} is never breached: "
+                f"{name} has {format_bytes(most)}"
+            )
+    return ""
+
+
+def _ceilings(limit: Limit, machine: Machine) -> Iterator[tuple[str, int | None, str]]:
+    """(metric, the most it can be, of what)."""
+    for metric in ("host.ram_available", "service.ram_used"):
+        yield metric, machine.ram_total, "the machine"
+    for metric in ("host.swap_used", "host.swap_free", "host.swap_growth"):
+        # a machine without swap cannot breach a limit on swap; that is no mistake of its author
+        yield metric, machine.swap_total or None, "its swap"
+    sizes = [card.total for card in machine.cards]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) != len(sizes):
+        return
+    most = sum(known) if limit.of == "sum" else max(known)
+    if limit.of not in OF_CARD:
+        most = next(
+            (c.total or 0 for c in machine.cards if c.uuid and c.uuid.startswith(limit.of)), 0
+        )
+    for metric in ("gpu.memory_used", "gpu.memory_free"):
+        yield metric, most or None, "the cards together" if limit.of == "sum" else "the card"

@@ -1,0 +1,149 @@
+"""The site: this machine's baseline, GPUs, protected services and named services."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from console.common.redact import NONE, Known
+from console.config.site.guard import LEASE, GuardModel
+from console.config.site.machine import GpuModel, MachineModel
+from console.config.site.service import (
+    ComposeModel,
+    ProcessModel,
+    ReadyModel,
+    ServiceModel,
+    ServiceName,
+    Url,
+)
+from console.config.validation import Arg, Duration, Strict, Text
+from console.recovery.guard.limits import Limit
+from console.runtime.spec import ComposeSpec, ExistingContainer, Ready, Runs, ServiceSpec
+
+
+class CompletionModel(Strict):
+    """The request that proves the baseline serves."""
+
+    model: Text = ""
+    prompt: Text = "Reply with one short sentence: are you serving?"
+    max_tokens: int = Field(8, gt=0, le=512)
+    timeout: Annotated[Duration, Field(gt=0)] = 120.0
+
+
+class ReferenceModel(Strict):
+    """What the baseline is known to do; below `tok_s` x (1 - tolerance) it is DEGRADED. `best`
+    is what it reaches on a good day."""
+
+    tok_s: float = Field(gt=0)
+    best: float | None = Field(None, gt=0)
+    tolerance: float = Field(0.10, gt=0, lt=1)
+
+
+class BaselineModel(Strict):
+    """The service that must always come back: an existing container, a compose service whose
+    container exists, or a host process. `args`: the engine's arguments, for planning where the
+    container itself cannot be asked."""
+
+    container: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][\w.-]*$")] | None = None
+    compose: ComposeModel | None = None
+    process: ProcessModel | None = None
+    url: Url
+    ready: ReadyModel = ReadyModel()
+    completion: CompletionModel = CompletionModel()
+    reference: ReferenceModel | None = None
+    models: list[Text] = []
+    args: list[Arg] = []
+    grace: Duration = 10.0
+
+    @model_validator(mode="after")
+    def _one(self) -> BaselineModel:
+        if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
+            raise ValueError("!the baseline is exactly one of container, compose or process")
+        return self
+
+
+class EngineModel(Strict):
+    host: str = Field("", pattern=r"^(unix:///.+)?$")
+
+
+class SiteModel(Strict):
+    schema_: Literal["omni.site/v1"] = Field(alias="schema")
+    name: Text = Field(pattern=r"^[A-Za-z0-9][\w.-]*$")
+    baseline: BaselineModel
+    engine: EngineModel = EngineModel()
+    machine: MachineModel = MachineModel()
+    gpus: list[GpuModel] = []
+    protected: list[Text] = []
+    services: dict[ServiceName, ServiceModel] = {}
+    aliases: dict[Text, Text] = {}
+    lease: Annotated[Duration | None, LEASE] = None
+    guards: list[GuardModel] = []
+
+    @model_validator(mode="after")
+    def _names(self) -> SiteModel:
+        for old, new in self.aliases.items():
+            if new in self.aliases:
+                raise ValueError(f"!alias {old} leads to {new}, which is an old name itself")
+            if old in self.services:
+                raise ValueError(f"!alias {old} is a service of this site: one of the two is gone")
+        return self
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What else a playbook may call things: the aliases, and the baseline by its container."""
+        own = self.baseline.container
+        mine = {} if own is None or own in {"baseline", *self.services} else {own: "baseline"}
+        return {**mine, **self.aliases}
+
+
+class Site:
+    """A loaded site: the model plus where it came from."""
+
+    def __init__(
+        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = (),
+        known: Known = NONE,
+    ) -> None:  # fmt: skip
+        self.model = model
+        self.known = known
+        self.guards = guards
+        self.path = path
+        self.base = path.resolve().parent
+        self.text = text
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def baseline_spec(self) -> ServiceSpec:
+        """The baseline as a service value; its name is `baseline`."""
+        model = self.model.baseline
+        runs: Runs
+        if model.container is not None:
+            runs = ExistingContainer(model.container)
+        elif model.compose is not None:
+            runs = model.compose.spec(self.base)
+        else:
+            assert model.process is not None
+            runs = model.process.spec(self.base)
+        ready = Ready(model.ready.http, model.ready.timeout, model.ready.stable_for)
+        spec = ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+        return self.equipped(spec)
+
+    @property
+    def compose_env(self) -> dict[str, str]:
+        """What every compose file may use of the site: the cards, in its order."""
+        cards = ",".join(gpu.uuid for gpu in self.model.gpus)
+        return {"OMNI_GPUS": cards} if cards else {}
+
+    def equipped(self, spec: ServiceSpec) -> ServiceSpec:
+        """A compose service with `compose_env`; any other as it is."""
+        if not isinstance(spec.runs, ComposeSpec):
+            return spec
+        env = tuple({**self.compose_env, **dict(spec.runs.env)}.items())
+        return replace(spec, runs=replace(spec.runs, env=env))
+
+    def service_specs(self) -> dict[str, ServiceSpec]:
+        return {name: model.spec(name, self.base) for name, model in self.model.services.items()}

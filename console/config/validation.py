@@ -1,0 +1,204 @@
+"""pydantic at the edge: its findings become file:line:column problems in an operator's words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from console.common import units
+from console.common.errors import Problem
+from console.common.text import one_line
+from console.config.yaml import Document, Loc
+
+
+class Strict(BaseModel):
+    """Unknown keys refused, no coercion, immutable. Built when first used: most of the hundred
+    models are parts of a larger one, and what a command does not read it need not build."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+def _duration(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(units.DURATION_FORM)
+    seconds = units.parse_duration(value)
+    if seconds > LONGEST_S:
+        raise ValueError("at most 30d")
+    return seconds
+
+
+def _bytes(value: Any) -> int:
+    if not isinstance(value, str):
+        raise ValueError(units.BYTES_FORM)
+    return units.parse_bytes(value)
+
+
+def _regex(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a regular expression in quotes")
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"a valid regular expression ({error})") from error
+    return value
+
+
+def _no_nul(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text; put it in quotes")
+    unusable = unusable_text(value)
+    if unusable:
+        raise ValueError(unusable)
+    return value
+
+
+def _arg(value: Any) -> str:
+    """Text, or a number: an input that fills the whole element keeps its type until here."""
+    if isinstance(value, bool):
+        raise ValueError("text; put it in quotes")
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("text; put it in quotes")
+    if unusable_text(value):
+        raise ValueError(unusable_text(value))
+    return value
+
+
+def unusable_text(value: str) -> str:
+    """Why text cannot be an argv element or an environment value, as the expected form; or ""."""
+    if "\0" in value:
+        return "text without a NUL byte"
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        return "text without half a surrogate pair"
+    return ""
+
+
+Duration = Annotated[
+    float, BeforeValidator(_duration), WithJsonSchema({"type": "string", "examples": ["15m"]})
+]
+"""Seconds, written `90s`, `15m`, `1h30m`."""
+ByteCount = Annotated[
+    int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "examples": ["24GiB"]})
+]
+"""Bytes, written `24GiB` or `117GB`."""
+Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "string"})]
+Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
+"""Text that can be an argv element or an environment value."""
+
+Arg = Annotated[str, BeforeValidator(_arg), WithJsonSchema({"type": ["string", "number"]})]
+"""An argv element or an environment value; a number is taken as it is written."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
+"""A name that becomes part of another: a metric, an environment variable."""
+
+LONGEST_S = 30 * 86400.0
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_OTHERS = {"cmd": "argv", "command": "argv", "environment": "env", "directory": "cwd",
+           "workdir": "cwd", "working_directory": "cwd", "depends_on": "requires", "if": "when",
+           "volumes": "mounts", "healthcheck": "ready"}  # fmt: skip
+"""Words of other formats for the same thing; they look like a different key of ours."""
+
+_EXPECTED = {
+    "string_type": "text; put it in quotes",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "too_short": "at least one",
+    "string_unicode": "text without half a surrogate pair",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+}
+
+
+def validate(
+    model: type[_Model], document: Document, data: Any
+) -> tuple[_Model | None, list[Problem]]:
+    """Data → model, or every problem pydantic finds, each with its place in the document."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        found = [_problem(model, document, dict(item)) for item in error.errors()]
+        return None, found
+
+
+def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:
+    kind, loc = item["type"], _known(document, item["loc"])
+    on_key = item["loc"][-1:] == ("[key]",)
+    written = item["loc"][:-1] if on_key else item["loc"]
+    name = one_line(str(written[-1]), 60) if written else "file"
+    if kind == "extra_forbidden":
+        known = _siblings(model, item["loc"])
+        near = [_OTHERS[name]] if _OTHERS.get(name) in known else []
+        near = near or difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else ""
+        if near == [name]:
+            hint = "it belongs to another part of the file"
+        return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
+    if kind == "missing":
+        return document.problem(loc, f"missing key '{name}'")
+    value = one_line(repr(item.get("input")), 60)
+    if kind == "value_error":
+        expected = str(item["ctx"]["error"])
+        if expected.startswith("!"):  # a rule between keys: the sentence stands alone
+            return document.problem(loc, expected[1:])
+        what = f"name '{name}'" if on_key else f"'{name}' is {value}"
+        return document.problem(loc, what, expected, key=on_key)
+    expected = _EXPECTED.get(kind) or _own_words(item["msg"])
+    hint = "YAML 1.2 has only true and false" if kind == "bool_type" else ""
+    return document.problem(loc, f"'{name}' is {value}", expected, hint)
+
+
+def _own_words(message: str) -> str:
+    """pydantic's sentence as the form it asks for: `Input should be X` → `X`."""
+    message = message.removeprefix("Input should be ")
+    return one_line(message.replace("String should match", "text that matches"))
+
+
+def _known(document: Document, loc: Loc) -> Loc:
+    """pydantic's path without the union tags that are no key of the file."""
+    known: Loc = ()
+    for part in loc:
+        if (*known, part) in document.places:
+            known = (*known, part)
+    return known
+
+
+def _siblings(model: type[BaseModel], loc: Loc) -> list[str]:
+    """Keys that would have been known where `loc` points; all known keys as a wide net."""
+    seen: set[type[BaseModel]] = set()
+    names: list[str] = []
+    todo = [model]
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for key, info in current.model_fields.items():
+            names.append(info.alias or key)
+            todo += _models_in(info.annotation)
+    return names
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    found: list[type[BaseModel]] = []
+    for part in getattr(annotation, "__args__", ()):
+        found += _models_in(part)
+    return found

@@ -1,0 +1,311 @@
+"""Every command with its arguments, and nothing of what they do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from console.common.errors import EXIT_MEANING, Exit
+
+VERSION = "0.1.0"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that says what to do next, and exits with this project's code for bad usage."""
+
+    as_json = False
+
+    def error(self, message: str) -> NoReturn:
+        if self.as_json:
+            import json
+
+            code = int(Exit.USAGE)
+            hint = f"{self.prog} --help"
+            said = {"error": message, "detail": "", "hint": hint, "exit_code": code}
+            print(json.dumps(said))
+        sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
+        sys.exit(int(Exit.USAGE))
+
+
+def parser_for(argv: list[str]) -> argparse.ArgumentParser:
+    """A parser with the commands that `argv` may mean: making all of them takes a tenth of the
+    time to the first frame."""
+    codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
+    Parser.as_json = "--json" in argv  # of the commands' own parsers too
+    parser = Parser(
+        prog="omni-console",
+        description="Operator console for large language models on your own workstation. "
+        "Without a command it opens its screens.",
+        epilog=f"exit codes:\n  {codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
+    parser.set_defaults(handler="console:open_console", json=False)
+    parser.add_argument(
+        "--site", dest="console_site", metavar="FILE", help="site file (default: OMNI_SITE, …)"
+    )
+    parser.add_argument(
+        "--readonly", action="store_true", help="the console's screens look, and change nothing"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="the console of the rehearsal, not of the site"
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    meant = [make for make, names in GROUPS if argv[:1] and argv[0] in names]
+    for make in meant or [make for make, _ in GROUPS]:
+        make(commands)
+    return parser
+
+
+def _add(
+    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False
+) -> argparse.ArgumentParser:
+    extra = {} if hidden else {"help": text}
+    parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
+    parser.set_defaults(handler=handler)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    if site:
+        parser.add_argument("--site", metavar="FILE", help="site file (default: OMNI_SITE, …)")
+    return parser
+
+
+def _run_commands(commands: Any) -> None:
+    run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
+    run.add_argument("playbook", metavar="PLAYBOOK")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    run.add_argument("--yes", action="store_true", help="answer approvals (recorded as such)")
+    run.add_argument("--step", action="store_true", help="stand still before every step")
+    run.add_argument("--detach", action="store_true", help="do not follow")
+    run.add_argument(
+        "--lease", default=None, metavar="TIME",
+        help="the baseline comes back when nobody was attached for so long (30m; 0: no lease)",
+    )  # fmt: skip
+    run.add_argument(
+        "--override", action="append", default=[], metavar="RULE=WHY",
+        help="go on past a lint error (recorded)",
+    )  # fmt: skip
+    _rehearsal(run)
+    run.add_argument("--keep", action="store_true", help="--rehearse: its baseline stays up")
+    attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
+    attach.add_argument("run", nargs="?", metavar="RUN")
+    resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
+    resume.add_argument("run", nargs="?", metavar="RUN")
+    resume.add_argument("--from", dest="from_step", metavar="STEP", help="run again from STEP")
+    resume.add_argument("--detach", action="store_true", help="do not follow")
+    abort = _add(commands, "abort", "run:abort", "stop a run; what is alive is rolled back")
+    abort.add_argument("run", nargs="?", metavar="RUN")
+    abort.add_argument("--reason", default="", metavar="TEXT")
+    tell = _add(commands, "tell", "run:tell", "give a run a verb: next, auto, pause, approve, …")
+    tell.add_argument("run", metavar="RUN")
+    tell.add_argument(
+        "verb",
+        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "skip",
+                 "abort", "rollback", "status"],
+    )  # fmt: skip
+    tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
+    tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
+    tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    tell.add_argument("--step", help="only if this is the current step")
+    tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
+    tell.add_argument(
+        "--evidence",
+        metavar="HASH",
+        help="only if the evidence is still this",
+    )
+    runner = _add(commands, "runner", "runner:runner", "(internal)", hidden=True)
+    runner.add_argument("run")
+    runner.add_argument("--ready-fd", type=int, default=-1)
+    runner.add_argument("--resume", action="store_true")
+    runner.add_argument("--from", dest="from_step", default="")
+    runner.add_argument("--close", action="store_true")
+
+
+def _rehearsal(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rehearse", action="store_true", help="stand-ins for images and GPUs; the rest is real"
+    )
+    parser.add_argument("--fault", default="", metavar="NAME", help="--rehearse: what goes wrong")
+
+
+def _look_commands(commands: Any) -> None:
+    plan = _add(
+        commands, "plan", "plan:plan", "what a playbook would do, effect by effect", site=True
+    )
+    plan.add_argument("playbook", metavar="PLAYBOOK")
+    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    _rehearsal(plan)
+    lint = _add(
+        commands, "lint", "lint:lint",
+        "faults in playbooks, sites, Dockerfiles, compose files and scripts", site=True,
+    )  # fmt: skip
+    lint.add_argument("paths", nargs="*", metavar="PATH")
+    lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
+    lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to mend it")
+    schema = _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
+    schema.add_argument("--markdown", action="store_true", help="as docs/format.md has it")
+    _add(commands, "runs", "show:runs", "every run, newest first")
+    show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
+    show.add_argument("run", nargs="?", metavar="RUN")
+    report = _add(
+        commands, "report", "show:report", "the report of a run; of several, a table of attempts"
+    )
+    report.add_argument("run", nargs="*", metavar="RUN")
+    report.add_argument("--to", default="", metavar="FILE", help="write it there, charts beside it")
+    report.add_argument(
+        "--markdown", action="store_true", help="the table of several as Markdown, not for a screen"
+    )
+    logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
+    logs.add_argument("name", metavar="SERVICE|STEP")
+    logs.add_argument("--run", default=None, metavar="RUN")
+    logs.add_argument("--lines", type=int, default=50, metavar="N")
+    lessons = _add(commands, "lessons", "lessons:lessons", "what was learnt before, by word or id")
+    lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
+    lessons.add_argument("--due", action="store_true", help="what is due for review, oldest first")
+    lessons.add_argument(
+        "--run", action="store_true", help="with --due: run the commands; changes no status"
+    )
+    lessons.add_argument("--draft", metavar="RUN", help="a new lesson from a run that is over")
+    lessons.add_argument(
+        "--as", dest="as_", choices=["F", "S", "P"], default="",
+        help="with --draft: failure, success or pivot (default: by how the run ended)",
+    )  # fmt: skip
+    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
+
+
+def _machine_commands(commands: Any) -> None:
+    _add(
+        commands, "doctor", "doctor:doctor", "what this machine has, and what is missing", site=True
+    )
+    gauges = _add(commands, "gauges", "gauges:gauges", "GPU, RAM, swap, pressure and disk now")
+    gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
+    gauges.add_argument(
+        "--every", default="1s", metavar="TIME", help="with --watch: how often (default: 1s)"
+    )
+    gauges.add_argument(
+        "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
+    )
+    recorder = _add(
+        commands, "recorder", "recorder:recorder",
+        "the last two minutes before a crash or a kill, from a run's flight recorder",
+    )  # fmt: skip
+    recorder.add_argument("run", nargs="?", metavar="RUN")
+    recorder.add_argument(
+        "--seconds", type=float, default=120.0, metavar="N", help="how far back (default: 120)"
+    )
+    bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
+    bench.add_argument("url", metavar="URL")
+    bench.add_argument("--runs", type=int, default=9)
+    bench.add_argument("--max-runs", type=int, default=None, metavar="N",
+                       help="while runs vary (default: a third more)")  # fmt: skip
+    bench.add_argument("--timeout", default="10m", metavar="DURATION", help="of one request")
+    bench.add_argument("--max-tokens", type=int, default=256)
+    bench.add_argument("--model", default="")
+    bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
+    bench.add_argument(
+        "--concurrency", type=int, nargs="+", default=[], metavar="N", help="then N streams at once"
+    )
+
+
+def _check_commands(commands: Any) -> None:
+    check = commands.add_parser(
+        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host",
+        description="what can be known before anything is downloaded or started",
+    )  # fmt: skip
+    parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    gguf = _add(parts, "gguf", "check:gguf", "the architecture, asked of the installed build",
+                site=True)  # fmt: skip
+    gguf.add_argument("what", metavar="PATH|URL|REPO")
+    gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
+    gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
+    gguf.add_argument("--service", default="baseline", metavar="NAME", help="ask this service's")
+    gguf.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit = _add(parts, "checkpoint", "check:checkpoint", "true size, fit and arithmetic", site=True)
+    fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
+    fit.add_argument("--include", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
+                     metavar="mmap|resident|convert")  # fmt: skip
+    fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
+    fit.add_argument("--ctx", type=int, default=None, metavar="N", help="tokens of context")
+    fit.add_argument("--to", default="", metavar="DIR", help="where it would be downloaded to")
+    fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
+    fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
+    fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
+                     help="the engine's own arguments; everything behind it")  # fmt: skip
+    host = _add(parts, "host", "check:host", "what this machine has for what is asked", site=True)
+    host.add_argument("--method", default="", metavar="NAME", help="kt-kernel's, like AMXINT8")
+    host.add_argument("--port", action="append", type=int, default=[], metavar="N")
+    host.add_argument("--image", action="append", default=[], metavar="REF")
+    host.add_argument("--torch", action="append", default=[], metavar="REF",
+                      help="image whose PyTorch needs kernels for the cards")  # fmt: skip
+    host.add_argument("--compose", action="append", default=[], metavar="FILE")
+    host.add_argument("--disk", default="", metavar="DIR")
+    host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
+    host.add_argument("--cuda", default="", metavar="VERSION")
+    host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
+    host.add_argument("--driver", default="", metavar="VERSION", help="oldest, like 580.126.09")
+    host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")
+    imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
+    imports.add_argument("image", metavar="IMAGE")
+    imports.add_argument("modules", nargs="+", metavar="MODULE")
+
+
+def _emergency_commands(commands: Any) -> None:
+    rollback = _add(
+        commands, "rollback", "rollback:rollback",
+        "bring the baseline back, now; nothing is deleted", site=True,
+    )  # fmt: skip
+    rollback.add_argument(
+        "--rehearse", action="store_true", help="the rehearsal's baseline, never the real one"
+    )
+    rollback.add_argument(
+        "--if-interrupted", action="store_true",
+        help="only where a run took the baseline down and never saw it back (the boot unit)",
+    )  # fmt: skip
+    promote = _add(
+        commands, "promote", "promote:promote",
+        "accept the candidate that a cutover left on the production port", site=True,
+    )  # fmt: skip
+    promote.add_argument("--why", default="", metavar="TEXT", help="for the record (needed)")
+    promote.add_argument("--yes", action="store_true", help="agree beforehand, without a terminal")
+    demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
+    demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
+    demo.add_argument("--plain", action="store_true", help="lines instead of screens")
+    demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
+
+
+def _boot_commands(commands: Any) -> None:
+    boot = commands.add_parser(
+        "boot", help="bring the baseline back after a reboot in an outage",
+        description="the unit that brings the baseline back after a reboot in an outage",
+    )  # fmt: skip
+    parts = boot.add_subparsers(required=True, metavar="PART")
+    install = _add(parts, "install", "boot:install", "install the unit; starts nothing", site=True)
+    remove = _add(parts, "remove", "boot:remove", "disable and delete the unit")
+    _add(parts, "status", "boot:status", "whether a unit would act after a reboot")
+    for part in (install, remove):
+        part.add_argument("--system", action="store_true", help="a unit of the machine (root)")
+
+
+def _clean_commands(commands: Any) -> None:
+    clean = _add(
+        commands, "clean", "clean:clean",
+        "what old trials left, with paths and bytes; removes only what is named", site=True,
+    )  # fmt: skip
+    clean.add_argument(
+        "--yes", nargs="*", default=None, metavar="ID", help="remove these; never everything"
+    )
+
+
+GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
+    (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
+    (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
+                                "lessons", "keys"})),
+    (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
+    (_check_commands, frozenset({"check"})),
+    (_clean_commands, frozenset({"clean"})),
+    (_boot_commands, frozenset({"boot"})),
+    (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
+)  # fmt: skip

@@ -1,0 +1,128 @@
+"""`demo`: the whole main job on this machine: real engines, a real gate, a real report."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from console.common import paths
+from console.common.errors import Exit, RollbackFailed, UsageError
+from console.common.units import format_bytes
+from console.config.demo_site import demo_site
+from console.config.site.load import load_site
+from console.config.site.site import Site
+from console.frontends.cli import run as run_command
+from console.frontends.cli.console import can_draw, open_console
+from console.frontends.cli.shared import own_command, playbook_of
+from console.host import process
+from console.journal.lock import HostLock
+from console.journal.run_dir import all_runs
+from console.recovery.rollback import live, standby
+from console.recovery.rollback.lock import LOCK
+from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.proof import proof_file
+from console.recovery.rollback.sealed_plan import ROLLBACK
+from console.runner.prepare.seal import site_plan
+from console.runtime.process_driver import ProcessDriver
+
+
+def demo(args: Namespace) -> int:
+    """Start the demo's baseline if need be, run the demo playbook, say what came of it."""
+    if args.stop:
+        return _stop(args)
+    HostLock().release()  # raises HostBusy before anything is started
+    out = sys.stderr if args.json else sys.stdout
+    site = load_site(demo_site())
+    _ensure_models(lambda name, done, total: _say_model(name, done, total, out))
+    _bring_up(site, out)
+    screens = can_draw() and not args.json and not args.plain
+    args.yes, args.step, args.detach = not screens, screens, False
+    inputs = [f"candidate={args.candidate}"]
+    playbook = playbook_of("demo", inputs, site)
+    made = run_command.start(site, playbook, {"candidate": args.candidate}, args)
+    if screens:
+        args.site, args.run, args.readonly = str(site.path), made.id, False
+        code = open_console(args)
+    else:
+        code = run_command.follow(made, args)
+    print(f"the baseline goes on serving; {own_command()} demo --stop ends it", file=out)
+    return code
+
+
+def _say_model(name: str, done: int, total: int, out: object) -> None:
+    if done == total:
+        print(f"model {name}: {format_bytes(total)}", file=out)  # type: ignore[call-overload]
+
+
+def _bring_up(site: Site, out: object) -> None:
+    """The baseline by the same ladder that a rollback uses. Raises RollbackFailed."""
+    print(f"baseline: starting at {site.model.baseline.url} …", file=out)  # type: ignore[call-overload]
+    result = Ladder(site_plan(site)).run()
+    if not result.serving:
+        log = paths.baseline_log(site.name)
+        raise RollbackFailed("the demo's baseline does not serve", result.detail, f"see {log}")
+
+
+def _stop(args: Namespace) -> int:
+    """End every process of the demo and remove what it made: models, records, its runs."""
+    out = sys.stderr if args.json else sys.stdout
+    if not paths.demo_dir().exists():
+        print("no demo is here; omni-console demo starts one", file=out)
+        return int(Exit.OK)
+    site = load_site(demo_site())
+    runs = [run for run in all_runs() if run.meta().site == str(site.path.resolve())]
+    for run in runs:
+        for entry in live.read(run.live):
+            if entry.kind == "runner":
+                process.stop_group(entry.pid, entry.start, grace_s=0.0)
+        standby.trigger(run.rollback, standby.QUIT)
+    specs = [site.baseline_spec(), *site.service_specs().values()]
+    for spec in specs:
+        driver = ProcessDriver(spec, paths.records_dir(site.name))
+        handle = driver.find()
+        if handle is not None:
+            driver.stop(handle, spec.grace_s)
+            print(f"stopped {spec.name} (pid {handle.pid})", file=out)
+    made = [paths.demo_dir(), paths.records_dir(site.name), *(run.path for run in runs)]
+    if not paths.default_site().exists() and len(runs) == len(all_runs()):
+        # a rollback without a run; where there is another site, it may be that one's
+        made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
+    made += [paths.baseline_log(site.name), paths.restore_file(site.name), proof_file(site.name)]
+    for path in made:
+        _remove(path, out)
+    for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):
+        _rmdir_if_empty(paths.state_dir() / name)
+    return int(Exit.OK)
+
+
+def _remove(path: Path, out: object) -> None:
+    if not path.exists():
+        return
+    files = path.rglob("*") if path.is_dir() else [path]
+    size = sum(file.lstat().st_size for file in files)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    print(f"removed {path} ({format_bytes(size)})", file=out)  # type: ignore[call-overload]
+
+
+def _rmdir_if_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError:
+        return
+
+
+def _ensure_models(progress: Callable[[str, int, int], None]) -> None:
+    """Generate the demo's models where they are missing. Raises UsageError without the extra."""
+    try:
+        import xllamacpp  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "the demo engine is not installed", str(error), "pip install 'omni-console[demo]'"
+        ) from error
+    from console.rehearsal.demo import model
+
+    model.ensure_models(paths.demo_dir() / "models", progress)

@@ -1,0 +1,281 @@
+"""Following a run without a screen: one line a fact, and the operator's verbs at a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shlex
+import sys
+import time
+from typing import Any, TextIO
+
+from console.common.errors import ConsoleError, Exit
+from console.common.text import clean
+from console.common.units import format_duration
+from console.frontends.tui.watch.actions import bound
+from console.frontends.tui.watch.attendance import Attendance
+from console.journal.liveness import ladder_busy, runner_alive
+from console.journal.run_dir import RunDir
+from console.journal.run_read import served_since, settle, word_of
+from console.journal.run_view import RunView, fold
+from console.journal.state import RunState, StepState, exit_code, possible_verbs
+from console.journal.store import Event, JournalError, Reader
+from console.render.cutover import BACK, cut_over
+from console.render.guard import deeds, event_words
+from console.render.report.timeline import sign
+from console.runner import control
+
+POLL_S = 0.1
+ATTEND_S = 1.0
+"""How often a terminal in the foreground says that somebody is there."""
+SAY_S = 1.0
+GRACE_S = 5.0
+"""A ladder that the sentinel woke has the run closed by another runner, a second after it."""
+"""How long a dead runner's run is waited for: an emergency rollback closes its journal."""
+
+
+def at_terminal() -> bool:
+    """Whether somebody can type here; stdin may be closed altogether."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+class Follow:
+    """Prints what happens from now on (and what happened before, once)."""
+
+    def __init__(self, run: RunDir, out: TextIO, *, interactive: bool) -> None:
+        self.run = run
+        self.out = out
+        self.view = RunView()
+        self.reader = Reader(run.journal)
+        self.interactive = interactive and at_terminal() and out.isatty()
+        self.finished = False
+        self.said = 0.0
+        self.attended = 0.0
+        self.attendance = Attendance()
+        self.dead_since: float | None = None
+        self.seen: dict[str, Any] = {}
+        """Where the runner stood when the newest line was printed, in its own words; verbs are
+        bound to it. Empty while it has gone on and the lines have not."""
+
+    def until_end(self) -> tuple[Exit, dict[str, Any]]:
+        """Follow to the end; the exit code and the run as JSON."""
+        try:
+            if self.interactive:
+                self._line("type a verb and Enter to act (skip needs a reason); Ctrl-C detaches")
+            while not self._over():
+                self._read()
+                if self.finished:
+                    break
+                self._attend()
+                self._wait()
+            self._let_go()
+        finally:
+            self.reader.close()
+        return self._conclusion()
+
+    def _attend(self) -> None:
+        """An operator at a terminal renews the run's lease by being there."""
+        now = time.monotonic()
+        if self.interactive and now - self.attended >= ATTEND_S:
+            self.attended = now
+            if not self.attendance.there():
+                return
+            with contextlib.suppress(ConsoleError, OSError):
+                control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
+
+    def _let_go(self) -> None:
+        """A runner that is done still puts its things away: whoever runs next needs the host."""
+        deadline = time.monotonic() + GRACE_S
+        while self.finished and runner_alive(self.run) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _read(self) -> None:
+        try:
+            events = self.reader.since(self.view.seq)
+        except JournalError as error:
+            if runner_alive(self.run):
+                return
+            raise error
+        for event in events:
+            known = len(self.view.trouble)
+            fold([event], self.view)
+            if senseless := self.view.trouble[known:]:
+                self._line(f"        {clean(senseless[0], 300)}")
+            else:
+                self._print(event)
+        if self.interactive and (events or not self.seen):
+            self._see()
+
+    def _see(self) -> None:
+        """Take note of where the runner stands while it stands where the lines say: a verb that is
+        typed now is for this, however late it is sent."""
+        self.seen = {}
+        with contextlib.suppress(ConsoleError, OSError):
+            said = control.send(self.run.socket, {"verb": "status"}, ATTEND_S)
+            if said.get("state") == str(self.view.state) and self._shown(said):
+                self.seen = said
+
+    def _shown(self, said: dict[str, Any]) -> bool:
+        """Whether the lines have come to the attempt that the runner speaks of."""
+        step = self.view.step(str(said.get("step")))
+        return step is not None and said.get("attempt") in (0, step.attempt)
+
+    def _over(self) -> bool:
+        """Whether nothing more will come: finished, or the runner is gone for good."""
+        if self.finished:
+            return True
+        if runner_alive(self.run) or ladder_busy(self.run):
+            self.dead_since = None
+            return False
+        now = time.monotonic()
+        self.dead_since = self.dead_since or now
+        self._read()
+        return self.finished or now - self.dead_since > GRACE_S
+
+    def _wait(self) -> None:
+        if not self.interactive:
+            time.sleep(POLL_S)
+            return
+        if select.select([sys.stdin], [], [], POLL_S)[0]:
+            line = sys.stdin.readline()
+            if not line:
+                self.interactive = False
+            elif line.strip():
+                self._verb(line)
+            # an empty line answers nothing: Enter never approves and never skips
+
+    def _verb(self, line: str) -> None:
+        try:
+            words = shlex.split(line)
+            now = self.seen
+            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and words[0] == "retry")
+            rest = [w for w in words[1:] if w not in [f"{k}={v}" for k, v in inputs.items()]]
+            confirm = now.get("confirm") or ""
+            given = rest.pop(0) if confirm and words[0] == "approve" and rest else ""
+            answer = control.send(
+                self.run.socket,
+                {"verb": words[0], "why": " ".join(rest),
+                 "args": {"inputs": inputs, "confirm": given},
+                 **bound(words[0], self.view.state, now)},
+            )  # fmt: skip
+        except (ValueError, ConsoleError) as error:
+            self._line(f"  {error}")
+            return
+        if not answer.get("ok"):
+            self._line(f"  refused: {clean(str(answer.get('error', '')))}")
+
+    # -- printing --------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+    def _print(self, event: Event) -> None:
+        printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
+        if printer is not None:
+            printer(event)
+
+    def _on_step_state(self, event: Event) -> None:
+        step = self.view.step(event.step)
+        if step is None:
+            return
+        number = self.view.steps.index(step) + 1
+        head = f"[{number}/{len(self.view.steps)}] {sign(self.view, step)} {step.id}"
+        if step.state is StepState.RUNNING:
+            again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+            self._line(f"{head}{again}: {clean(step.title)}")
+            for effect in step.effects:
+                self._line(f"        {clean(effect)}")
+            for lesson in step.lessons:
+                self._line(f"        lesson {clean(lesson)}")
+            return
+        took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
+        cause = f" [{step.cause}]" if step.cause else ""
+        self._line(f"{head} {step.state}{took}{cause} {clean(step.detail)}".rstrip())
+        for line in step.lines:
+            self._line(f"        | {clean(line, 300)}")
+
+    def _on_step_say(self, event: Event) -> None:
+        now = time.monotonic()
+        if now - self.said >= SAY_S or self.interactive:
+            self.said = now
+            self._line(f"        … {clean(event.data.get('text', ''), 200)}")
+
+    def _on_run_state(self, event: Event) -> None:
+        view = self.view
+        if view.state is RunState.RUNNING:
+            return
+        why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
+        self._line(f"== {view.state}" + (f": {why}" if why else ""))
+        if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
+            verbs = " · ".join(possible_verbs(view.state, view.reason))
+            how = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
+            self._line(f"   {how}{verbs}")
+
+    def _on_run_note(self, event: Event) -> None:
+        self._line(f"   {clean(event.data.get('text', ''))}")
+
+    def _on_verdict(self, event: Event) -> None:
+        verdict = next(v for v in self.view.verdicts if v.step == event.step)
+        named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
+        over = f" OVERRIDDEN by {clean(verdict.overridden)}" if verdict.overridden else ""
+        self._line(f"        GATE {verdict.verdict}{named}{over}")
+        for row in verdict.criteria:
+            self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
+
+    def _on_outage(self, event: Event) -> None:
+        if event.data.get("down"):
+            back = self.view.restore_s
+            known = f"; a restore takes {format_duration(back)}" if back else ""
+            self._line(f"        BASELINE DOWN{known}; omni-console rollback brings it back")
+
+    def _on_cutover(self, event: Event) -> None:
+        if self.view.cutover:
+            self._line(f"        {cut_over(self.view)}; {BACK}")
+
+    def _on_rung(self, event: Event) -> None:
+        data = event.data
+        if data.get("state") != "begin":
+            self._line(
+                f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
+                f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}"
+            )
+
+    def _on_guard(self, event: Event) -> None:
+        said = self.view.guards[-1]
+        self._line(f"        {event_words(said)}")
+        for text in deeds(said.data):
+            self._line(f"        {text}")
+
+    def _on_verb(self, event: Event) -> None:
+        why = f": {clean(event.data['why'])}" if event.data.get("why") else ""
+        self._line(f"        {clean(event.data['verb'])} by {clean(event.data['who'])}{why}")
+
+    def _on_run_finished(self, event: Event) -> None:
+        self.finished = True
+
+    def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
+        # not before the first line: a tenth of a second
+        from console.frontends.cli.show import way_on
+        from console.render.report.document import as_json
+
+        view = self.view
+        if not self.finished and not view.over:
+            # the journal of a dead runner cannot know what was done since: whoever did that did it
+            settle(view, served_since(view, False))
+            word = word_of(self.run, view, False)
+            self._line(f"== {word}: {self.run.id}")
+            for text in way_on(self.run, view, word):
+                self._line(f"   {text}")
+            return Exit.HOLD, {**as_json(view), "state": word}
+        code = exit_code(view.state, view.decision)
+        decision = str(view.decision).upper().replace("_", "-") or "none"
+        named = f" ({clean(view.outcome)})" if view.outcome else ""
+        named += " REHEARSAL" if view.rehearsal else ""
+        over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
+        over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
+        self._line(
+            f"decision: {decision}{named}{over}   state: {view.state}   exit code: {int(code)}"
+        )
+        if self.run.report.exists():
+            self._line(f"report: {self.run.report}")
+        return code, {**as_json(view), "report": str(self.run.report)}

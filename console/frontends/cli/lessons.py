@@ -1,0 +1,202 @@
+"""`lessons`: what was learnt before, searched, read, drafted and asked again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+from console.common.clock import Clock, SystemClock
+from console.common.errors import Exit, UsageError
+from console.common.text import clean, one_line
+from console.config.lessons import draft, ids
+from console.config.lessons.load import Registry, load_lesson, load_registry
+from console.config.lessons.recheck import Answer, Rechecked, recheck
+from console.config.lessons.registry import Lesson, due_by
+from console.config.lessons.use import search
+from console.render.lessons import due_words, entry, row
+
+WIDEST = 110
+
+
+def lessons(args: Namespace) -> int:
+    """List, search, one whole entry, what is due, or a draft.
+
+    Exit 0; 4 where nothing is known of the query, or a recheck found something else than the
+    lesson says; 2 for an unknown id, or where a lesson of the operator's own cannot be read.
+    """
+    _check(args)
+    if args.draft is not None:
+        return _draft(args)
+    registry = load_registry()
+    today = _today(SystemClock())
+    if args.due:
+        code = _due(registry, today, run=args.run, as_json=args.json)
+    else:
+        code = _asked(registry, " ".join(args.query), today, as_json=args.json)
+    for problem in registry.problems:
+        sys.stderr.write(f"omni-console: {clean(str(problem), 1000)}\n")
+    return int(Exit.USAGE) if registry.problems else code
+
+
+def _check(args: Namespace) -> None:
+    if args.run and not args.due:
+        raise UsageError("--run goes with --due", hint="omni-console lessons --due --run")
+    if args.draft is not None and (args.due or args.query):
+        raise UsageError("--draft is asked for alone", hint="omni-console lessons --draft RUN")
+    if args.as_ and args.draft is None:
+        raise UsageError("--as goes with --draft", hint="omni-console lessons --draft RUN --as S")
+    if args.due and args.query:
+        raise UsageError("--due takes no query", hint="omni-console lessons --due")
+
+
+def _today(clock: Clock) -> date:
+    return date.fromtimestamp(clock.now())
+
+
+def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
+    one = _meant(registry, query)
+    if one is not None:
+        return _one(registry, one, today, as_json=as_json)
+    found = search(registry.lessons, query)
+    if as_json:
+        rows = [_plain(lesson, today) for lesson in found]
+        problems = [str(problem) for problem in registry.problems]
+        print(json.dumps({"query": query, "lessons": rows, "problems": problems}))
+    elif not found:
+        print(f"no lesson has all of: {one_line(query)}")
+        print("  hint: fewer words; omni-console lessons alone lists them all")
+    else:
+        print("\n".join(row(lesson) for lesson in found))
+        print(f"\n{_count(registry, found, today)}")
+    return int(Exit.OK if found else Exit.HOLD)
+
+
+def _meant(registry: Registry, query: str) -> Lesson | None:
+    """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one,
+    InvalidFile where its file cannot be used."""
+    lesson_id = ids.typed(query)
+    if not lesson_id:
+        return None
+    lesson = registry.get(lesson_id)
+    if lesson is None:
+        if lesson_id in ids.known():
+            return load_lesson(ids.files()[lesson_id])  # says what is wrong with it
+        near = ids.near(lesson_id, (one.id for one in registry.lessons))
+        hint = f"omni-console lessons {near}" if near else "omni-console lessons lists them"
+        raise UsageError(f"there is no lesson {lesson_id}", hint=hint)
+    return lesson
+
+
+def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> int:
+    if as_json:
+        others = [
+            {"told_in": other.id, "words": one.words}
+            for other, one in registry.contradicting(lesson.id)
+        ]
+        data = {
+            **_plain(lesson, today), "linked_from": registry.linking_to(lesson.id),
+            "contradicted_by": others,
+        }  # fmt: skip
+        print(json.dumps({"lesson": data}))
+    else:
+        width = min(WIDEST, shutil.get_terminal_size().columns)
+        print("\n".join(text for text, _ in entry(registry, lesson, width, today)))
+    return int(Exit.OK)
+
+
+def _count(registry: Registry, found: list[Lesson], today: date) -> str:
+    due = sum(due_by(lesson, today) for lesson in registry.lessons)
+    own = sum(lesson.own for lesson in registry.lessons)
+    words = f"{len(found)} of {len(registry.lessons)} lessons"
+    words += f", {own} of them yours" if own else ""
+    words += f"; {due} due for review: omni-console lessons --due" if due else ""
+    return f"{words}; omni-console lessons {found[0].id} shows one whole"
+
+
+def _plain(lesson: Lesson, today: date) -> dict[str, Any]:
+    data = lesson.model.model_dump(by_alias=True, mode="json")
+    data.pop("schema")
+    return {**data, "own": lesson.own, "file": str(lesson.path), "is_due": due_by(lesson, today)}
+
+
+def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
+    found = sorted(
+        (lesson for lesson in registry.lessons if due_by(lesson, today)),
+        key=lambda lesson: (lesson.model.due or "", ids.order(lesson.id)),
+    )
+    answers: list[Rechecked] = []
+    for lesson in found:
+        if not as_json:
+            print(f"{row(lesson)}\n        {due_words(lesson, today)}", flush=True)
+        answer = _again(lesson) if run else None
+        if answer is not None:
+            answers.append(answer)
+        if not as_json:
+            print("\n".join(f"        {line}" for line in _answer_lines(lesson, answer)))
+    if as_json:
+        rows = [_plain(lesson, today) for lesson in found]
+        print(json.dumps({"due": rows, "rechecks": [asdict(one) for one in answers]}))
+    else:
+        print(_sum(found, answers, today))
+    news = any(one.answer is not Answer.PASSED for one in answers)
+    return int(Exit.HOLD if news else Exit.OK)
+
+
+def _again(lesson: Lesson) -> Rechecked | None:
+    asked = lesson.model.recheck
+    return recheck(lesson, asked) if asked is not None else None
+
+
+def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:
+    """What a person has to look at, the command, or what it said."""
+    model = lesson.model
+    out = [f"look: {clean(model.review)}"] if model.review else []
+    if model.recheck is not None:
+        out.append(f"$ {clean(shlex.join(model.recheck.output))}")
+        out.append(f"{clean(model.recheck.words)}")
+    if answer is not None:
+        out.append(f"{answer.answer.upper()} {answer.words} ({answer.took_s:.1f} s)")
+        out += [f"| {line}" for line in answer.lines]
+    return out
+
+
+def _sum(found: list[Lesson], answers: list[Rechecked], today: date) -> str:
+    if not found:
+        return f"nothing is due on {today.isoformat()}"
+    if not answers:
+        commands = sum(lesson.model.recheck is not None for lesson in found)
+        return f"\n{len(found)} due; {commands} have a command: omni-console lessons --due --run"
+    counts = ", ".join(f"{sum(a.answer is k for a in answers)} {k}" for k in Answer)
+    words = f"\nrechecked {len(answers)} of {len(found)}: {counts}. No status was changed."
+    rest = len(found) - len(answers)
+    return f"{words} {rest} are for a person to look at." if rest else words
+
+
+def _draft(args: Namespace) -> int:
+    """Write the draft; says where it is. Raises UsageError where this run has one already."""
+    from console.frontends.cli.lesson_draft import found_in
+    from console.journal.run_dir import find_run
+
+    run = find_run(args.draft or None)
+    before = [one for one in load_registry().lessons if run.id in one.model.runs]
+    if before:
+        raise UsageError(
+            f"{before[0].id} was drafted from run {run.id}", str(before[0].path), "go on there"
+        )
+    found = found_in(run)
+    letter = args.as_ or ("S" if found.worked else "F")
+    lesson_id = ids.next_free(letter, ids.known())
+    path = draft.write(lesson_id, draft.drafted(lesson_id, found))
+    if args.json:
+        print(json.dumps({"id": lesson_id, "file": str(path), "run": run.id}))
+    else:
+        print(f"{lesson_id} drafted from run {run.id}")
+        print(f"  {clean(str(path))}")
+        print("  hint: write cause, resolution and lesson there, then set its status")
+    return int(Exit.OK)

@@ -1,0 +1,258 @@
+"""`runs`, `show`, `report`, `logs`: what happened, from the journals alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from argparse import Namespace
+from glob import escape
+from pathlib import Path
+
+from console.common.errors import ConsoleError, Exit, UsageError
+from console.common.logs.last_lines import read_last
+from console.common.text import clean
+from console.common.units import format_duration, format_number
+from console.frontends.cli.gauges import guard_json, text_signs
+from console.frontends.tui.watch.history import RunRow, rows
+from console.frontends.tui.watch.knock import answers_200
+from console.journal.guard_curve import crossed
+from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch, number
+from console.journal.liveness import ladder_busy, runner_alive
+from console.journal.run_dir import RunDir, find_run
+from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
+from console.journal.run_view import GuardEvent, RunView
+from console.journal.state import exit_code, possible_verbs
+from console.recovery.rollback import sealed_plan as sealed
+from console.render.breach import cause_of
+from console.render.cells import plain
+from console.render.cutover import BACK, cut_over
+from console.render.guard import deeds, event_words, value_words
+from console.render.guard_text import lease_words
+from console.render.guard_text import line as guard_line
+from console.render.report import compare as comparison
+from console.render.report.document import TROUBLE, evidence, markdown, sign, write_copy
+from console.render.report.document import as_json as reported
+from console.render.text_chart import chart, curve_of
+
+HEALTH_S = 1.5
+LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
+"""What `show` draws of a breach: seconds before the kill and after it, and its height."""
+
+
+def runs(args: Namespace) -> int:
+    """The list of runs; an unreadable one is listed as such."""
+    found = rows()
+    if args.json:
+        print(json.dumps({"runs": [_as_json(row) for row in found]}))
+        return int(Exit.OK)
+    if not found:
+        print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
+    for row in found:
+        decision = str(row.decision or "–").upper().replace("_", "-")
+        text = format_duration(row.took_s) if row.took_s is not None else ""
+        print(f"{row.id:<44} {row.state:<16} {decision:<6} {text:<12} {row.mark}".rstrip())
+    return int(Exit.OK)
+
+
+def _as_json(row: RunRow) -> dict[str, object]:
+    if row.problem:
+        return {"run": row.id, "state": row.state, "playbook": row.problem}
+    return {
+        "run": row.id, "state": row.state, "decision": row.decision or None,
+        "outcome": row.outcome or None, "playbook": row.playbook, "created": row.created,
+        "took_s": row.took_s, "mark": row.mark,
+    }  # fmt: skip
+
+
+def show(args: Namespace) -> int:
+    """One run; the exit code is the run's, 4 while it has none."""
+    run = find_run(args.run)
+    view, state = view_of(run)
+    guard = NOBODY if view.over else GuardWatch().look(run, runner_alive(run), over=False)
+    if args.json:
+        now = None if view.over else guard_json(guard)
+        told = {"state": state, "path": str(run.path), "guard": now}
+        print(json.dumps({**reported(view), **told}))
+    else:
+        _print(run, view, state, guard)
+    return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
+
+
+def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
+    reason = f" ({clean(view.reason)})" if view.reason else ""
+    print(f"{run.id}  {clean(view.title)}")
+    decision = " ".join(x for x in (str(view.decision) or "none", view.outcome, view.mark) if x)
+    print(f"state {state}{reason}   decision {clean(decision)}")
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
+    print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
+    for text in view.trouble[:TROUBLE]:
+        print(clean(text, 300))
+    for text in [*_now(guard), *way_on(run, view, state)]:
+        print(text)
+    phase = ""
+    for step in view.steps:
+        if step.phase != phase:
+            phase = step.phase
+            print(f"\n{clean(phase)}")
+        took = format_duration(step.duration_s) if step.duration_s is not None else ""
+        cause = f" [{step.cause}]" if step.cause else ""
+        print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
+        for line in step.lines:
+            print(f"      | {clean(line, 200)}")
+    for event in view.guards:
+        if event.kind != "watching":
+            at = number(event.data.get("at")) or event.at
+            print(f"\n{time.strftime('%H:%M:%S', time.localtime(at))} {event_words(event)}")
+        for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
+            print(f"  {text}".rstrip())
+    for scope, metrics in view.metrics.items():
+        found = ", ".join(
+            f"{name} {format_number(m['value'], m.get('unit', ''))}"
+            for name, m in metrics.items()
+            if m.get("value") is not None
+        )
+        print(f"\n{clean(scope)}: {clean(found)}")
+    for verdict in view.verdicts:
+        print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
+        if verdict.overridden:
+            print(f"  OVERRIDDEN by {clean(verdict.overridden)}")
+        for row in verdict.criteria:
+            print(f"  {row['verdict']:>6}  {clean(row['why'])}")
+    for one in view.doubts:
+        against = f"against the restored baseline {one['verdict']}: {one['words']}"
+        print(f"\ngate {one['gate']}: DOUBTFUL, {clean(against)}")
+
+
+def _curve(breach: GuardEvent) -> list[str]:
+    """What was on the limit, in the seconds before the kill and after it."""
+    found, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
+    if found is None:
+        return []
+    times = [at for at, _ in found.points if kill - LAST_S <= at <= kill + AFTER_S]
+    begin, end = min(times, default=kill), max(times, default=kill)
+    if end <= begin:
+        return []
+    level = f", the limit {value_words(found.level, found.unit)}" if found.level is not None else ""
+    wide = max(40, min(100, shutil.get_terminal_size((100, 24)).columns) - 2)
+    rows = chart(curve_of(found), begin, end, wide, ROWS, text_signs(), kill)
+    return ["", f"{found.name}, {end - begin:.0f} s{level}", *(plain(row) for row in rows)]
+
+
+def _now(guard: GuardView) -> list[str]:
+    """What the sentinel of a run that is not over says, and what is left of its lease."""
+    if guard.run is None:
+        return []
+    told = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
+    if guard.word == ACTED and (why := cause_of(guard.breach)):
+        told[0] += f": {why}"
+    return [text for text in told if text]
+
+
+def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
+    """Where the baseline is, and what can be done: one way on where only one makes sense."""
+    short = run.id[-4:]
+    if ladder_busy(run):
+        return [f"a rollback is on: omni-console attach {short} follows it"]
+    if state == NEVER_BEGAN:
+        return [NO_RESUME]
+    gone = state == INTERRUPTED
+    out = []
+    if view.cutover:
+        out.append(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
+    elif view.outage and gone and (url := _answering(run)):
+        out.append(
+            f"the journal ends with the baseline down, but {clean(url)} answers now: "
+            "omni-console rollback makes sure that it is the baseline"
+        )
+    elif view.outage:
+        out.append("BASELINE DOWN: omni-console rollback brings it back")
+    elif view.back_at:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))
+        out.append(f"the baseline was down when the runner died, and served again at {at}")
+    verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
+    if verbs:
+        out.append(f"go on with: omni-console tell {short} {' | '.join(verbs)}")
+    if gone:
+        up = ", ".join(clean(name) for name in view.services)
+        left = f"; omni-console rollback ends what may be up ({up})" if up else ""
+        left = left or ("" if view.outage else "; nothing has to be rolled back")
+        out.append(f"the runner is gone: omni-console resume {short} goes on{left}")
+    return out
+
+
+def _answering(run: RunDir) -> str:
+    """Where the baseline of a run answers now: a runner that died wrote nothing any more. "" where
+    it does not, or nobody knows where it is."""
+    try:
+        base = sealed.read(run.sealed).baseline
+    except ConsoleError:
+        return ""
+    return str(base.url) if answers_200(base.url, base.ready_path, HEALTH_S) else ""
+
+
+def report(args: Namespace) -> int:
+    """The report of a run as Markdown; of several runs a table of the attempts. `--json`: objects.
+
+    A table is drawn for the terminal it goes to, and Markdown where there is none.
+    """
+    found = [find_run(name) for name in args.run] or [find_run(None)]
+    seen = [view_of(run) for run in found]
+    several = len(found) > 1
+    if args.to and several:
+        raise UsageError("--to writes the report of one run", f"{len(found)} runs were named")
+    if args.to:
+        path = _write_to(Path(args.to).expanduser(), found[0], seen[0][0])
+        print(json.dumps({"report": str(path)}) if args.json else path)
+    elif args.json:
+        known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
+        runs = [reported(view, one) for (view, _), one in zip(seen, known, strict=True)]
+        table = {"comparison": comparison.as_json(comparison.compare(seen))} if several else {}
+        print(json.dumps({"runs": runs, **table}))
+    elif not several:
+        folder = found[0].report.with_suffix("")
+        drawn = str(folder) if folder.is_dir() else ""
+        print(markdown(seen[0][0], evidence(found[0], seen[0][0]), drawn))
+    elif args.markdown or not sys.stdout.isatty():
+        print(comparison.markdown(comparison.compare(seen)))
+    else:
+        width = shutil.get_terminal_size().columns
+        print("\n".join(comparison.lines(comparison.compare(seen), width)))
+    return int(Exit.OK)
+
+
+def _write_to(path: Path, run: RunDir, view: RunView) -> Path:
+    """A copy of the report, with its charts beside it. Raises UsageError."""
+    try:
+        write_copy(run, view, path)
+    except OSError as error:
+        words = error.strerror or str(error)
+        raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
+    return path
+
+
+def logs(args: Namespace) -> int:
+    """The last lines a service wrote, or a step's output; read from the run's own files."""
+    run = find_run(args.run)
+    paths = [run.log(args.name)] if "/" not in args.name else []
+    attempts = (run.path / "attempts").glob(f"{escape(args.name)}.[0-9]*.log")
+    paths += sorted(attempts, reverse=True)[:1]
+    for path in paths:
+        if path.exists():
+            lines = read_last(path, max(1, args.lines))
+            print(
+                json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
+            )
+            return int(Exit.OK)
+    step = view_of(run)[0].step(args.name)
+    if step is not None and step.lines:  # it wrote no file of its own: what is in the journal
+        lines = [clean(line, 400) for line in step.lines]
+        print(json.dumps({"step": step.id, "lines": lines}) if args.json else "\n".join(lines))
+        return int(Exit.OK)
+    files = [*(run.path / "logs").glob("*.log"), *(run.path / "attempts").glob("*.log")]
+    names = sorted({p.name.split(".")[0] for p in files})
+    raise UsageError(
+        f"run {run.id} has no log '{clean(args.name, 60)}'",
+        f"there are: {', '.join(names) or 'none'}",
+    )

@@ -1,0 +1,1 @@
+"""The console: its app, its terminal, and the watchers behind its screens."""

@@ -1,0 +1,342 @@
+"""The App: wires watchers, screens, keys and signals. No logic."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
+from textual.binding import BindingType
+from textual.events import Event, Key, Paste, Resize
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.signal import Signal
+from textual.theme import Theme
+
+from console.common.text import clean
+from console.frontends.tui.terminal.driver import ConsoleDriver
+from console.frontends.tui.terminal.key_turns import KeyTurns, Passed
+from console.frontends.tui.watch.baseline import BaselineView
+from console.frontends.tui.watch.emergency import Press
+from console.frontends.tui.watch.run import Snapshot
+from console.host.sample import Sample
+from console.render.keymap import EMERGENCY, of_scope
+from screens import operations
+from screens.operations import OperationsScreen
+from screens.outbox import Outbox
+from screens.rollback import RollbackScreen
+from widgets.keys import binding
+from widgets.options import KeyLine
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.watchers import Desk
+
+THEME = Theme(
+    name="omni", primary="#5f87af", secondary="#5f8787", accent="#87afd7", warning="#d7af5f",
+    error="#d75f5f", success="#87af5f", foreground="#d0d0d0", background="#121212",
+    surface="#1c1c1c", panel="#262626", dark=True,
+)  # fmt: skip
+
+
+SETTLED_S = 2.0
+
+
+def _collect() -> None:
+    """What the start has loaded stays: it is looked through once and then never again."""
+    if not gc.isenabled():
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+class RunChanged(Message):
+    """The run on show changed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, RunChanged)
+
+
+class BaselineChanged(Message):
+    """The baseline was looked at."""
+
+    def __init__(self, view: BaselineView) -> None:
+        super().__init__()
+        self.view = view
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, BaselineChanged)
+
+
+class Sampled(Message):
+    """The gauges were read."""
+
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self.sample = sample
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, Sampled)
+
+
+class ConsoleApp(App[int]):
+    """The operator console. `desk` holds the watchers; the app only passes on what they say."""
+
+    TITLE = "omni-console"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        binding(action, priority=action is EMERGENCY) for action in of_scope("app")
+    ]
+    # the first screen's own CSS_PATH is not read by Textual
+    CSS_PATH = [Path(operations.__file__).with_name("operations.tcss")]
+    CSS = """
+    Screen { background: $background; }
+    ModalScreen { background: transparent; }
+    SearchIcon { display: none; }
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(driver_class=ConsoleDriver)
+        self.desk = desk
+        self.snapshot = desk.first()
+        self.baseline: BaselineView | None = None
+        self.sample: Sample | None = None
+        self.run_changed: Signal[Snapshot] = Signal(self, "run changed")
+        self.baseline_changed: Signal[BaselineView] = Signal(self, "baseline changed")
+        self.sampled: Signal[Sample] = Signal(self, "sampled")
+        self.pressed_at = float("-inf")
+        self.press: Press | None = None
+        self.proving = False
+        self.outbox = Outbox(self._trouble)
+        self.turns = KeyTurns(self, super().on_event)
+        self.register_theme(THEME)
+        self.theme = "omni"
+
+    async def on_event(self, event: Event) -> None:
+        """What is typed goes one by one; only the emergency key waits for nobody."""
+        typed = isinstance(event, Key | Paste) and not event.is_forwarded
+        if typed and not (isinstance(event, Key) and event.key in EMERGENCY.keys):
+            await self.turns.take(event)
+        else:
+            await super().on_event(event)
+
+    async def on_passed(self, message: Passed) -> None:
+        await self.turns.passed(message)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def get_default_screen(self) -> OperationsScreen:
+        return OperationsScreen()
+
+    def on_mount(self) -> None:
+        self.animation_level = "none"
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._leave_by_signal, number)
+        self.set_timer(SETTLED_S, _collect)
+        self.desk.start(
+            lambda snapshot: self._post(RunChanged(snapshot)),
+            lambda view: self._post(BaselineChanged(view)),
+            lambda sample: self._post(Sampled(sample)),
+        )
+
+    def await_end(self, thread: threading.Thread) -> None:
+        """A console whose terminal is lost waits for this before it goes."""
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.await_end(thread)
+
+    def _trouble(self, words: str) -> None:
+        self.call_later(self.say, words, "error")
+
+    def _post(self, message: Message) -> None:
+        """From a watcher's thread; an app on its way out takes nothing any more."""
+        if self._running and not self._closing:
+            self.post_message(message)
+
+    def _leave_by_signal(self, number: int) -> None:
+        """The terminal is given back; the run goes on without it."""
+        self.exit(128 + number, return_code=128 + number)
+
+    def on_run_changed(self, message: RunChanged) -> None:
+        self.snapshot = message.snapshot
+        self.desk.aim(message.snapshot)
+        self.run_changed.publish(message.snapshot)
+
+    def on_baseline_changed(self, message: BaselineChanged) -> None:
+        self.baseline = message.view
+        if self.snapshot is not None:
+            self.desk.aim(self.snapshot)
+        self.baseline_changed.publish(message.view)
+
+    def on_sampled(self, message: Sampled) -> None:
+        self.sample = message.sample
+        self.sampled.publish(message.sample)
+
+    # -- the emergency key -------------------------------------------------------------------
+
+    def press_emergency(self) -> None:
+        """Wake the ladder. Called from the input thread: acts at once, touches no widget."""
+        if self.desk.readonly:
+            return
+        self.pressed_at = time.monotonic()
+        self.press = self.desk.emergency.press()
+
+    def action_emergency(self) -> None:
+        """Show the rungs; press, where the key did not come through the input thread."""
+        if self.desk.readonly:
+            self.say("read-only: `omni-console rollback` from a shell restores the baseline")
+            return
+        if not isinstance(self._driver, ConsoleDriver):
+            self.press_emergency()  # else the driver has: however late this comes, once is enough
+        self.show_climb()
+
+    def show_climb(self) -> None:
+        """The rungs of the latest press, in the view that is open where there is one."""
+        if self.press is None:
+            return
+        climb = self.desk.emergency.follow(self.press)
+        for screen in self.screen_stack:
+            if isinstance(screen, RollbackScreen):
+                screen.follow(climb)
+                return
+        self.push_screen(RollbackScreen(climb))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: what works here. What changes something is only named: Enter, which picks
+        here, never approves, skips or stops."""
+        scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
+        for scope in scopes:
+            owner = "app" if scope == "app" else "screen"
+            for found in of_scope(scope):
+                if found.id in ("command_palette", "back"):
+                    continue
+                do: Callable[[], object]
+                if found.changes:
+                    do = partial(self.say, f"press {found.shown}: {found.help}", "information")
+                else:
+                    do = partial(self.call_later, self.run_action, f"{owner}.{found.id}")
+                # the palette sorts by name: a sign in front keeps the emergency first
+                mark = "! " if found is EMERGENCY else ""
+                yield SystemCommand(f"{mark}{found.title} ({found.shown})", found.help, do)
+
+    # -- what every screen can do -------------------------------------------------------------
+
+    def say(self, text: str, tone: str = "warning") -> None:
+        """One clean sentence to the operator; it goes away by itself."""
+        tone_of = {"error": "bad", "warning": "warn"}
+        line = self.screen.query(KeyLine)
+        if line:
+            line.first().tell(clean(text, 600), tone_of.get(tone, "accent"))
+            return
+        severity = "error" if tone == "error" else "warning" if tone == "warning" else "information"
+        self.notify(clean(text, 600), markup=False, severity=severity, timeout=4)  # type: ignore[arg-type]
+
+    def action_operations(self) -> None:
+        while not isinstance(self.screen, OperationsScreen) and len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def action_playbooks(self) -> None:
+        self._page("playbooks")
+
+    def action_runs(self) -> None:
+        self._page("runs")
+
+    def action_host(self) -> None:
+        self._page("host")
+
+    def action_preflight(self) -> None:
+        self._page("preflight")
+
+    def action_lessons(self) -> None:
+        self._page("lessons", over=True)
+
+    def action_show_help(self) -> None:
+        self._page("help", over=True)
+
+    def _page(self, name: str, *, over: bool = False) -> None:
+        """A screen by its module, which is loaded when it is wanted."""
+        module = import_module(f"screens.{name}")
+        self._open(getattr(module, f"{name.capitalize()}Screen"), over=over)
+
+    def _open(self, screen: type[Screen[None]], *, over: bool = False) -> None:
+        if isinstance(self.screen, screen):
+            return
+        if self.screen.is_modal:
+            self.say("answer this first, or leave it with Esc")
+            return
+        if not over:
+            self.action_operations()
+        self.push_screen(screen())
+
+    def action_command_palette(self) -> None:
+        from screens.palette import Palette
+
+        if not Palette.is_open(cast("App[object]", self)):
+            self.push_screen(Palette(id="--command-palette"))
+
+    async def _on_resize(self, event: Resize) -> None:
+        event.prevent_default()  # of two signals in one the newer may come first: asked anew
+        driver, size = self._driver, event.size
+        if isinstance(driver, ConsoleDriver):
+            size = Size(*driver._get_terminal_size())
+        await super()._on_resize(Resize(size, size))
+
+    def pop_screen(self) -> AwaitComplete:
+        """The last screen stays: two keys in one burst close Textual's palette twice."""
+        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
+
+    async def action_back(self) -> None:
+        own = getattr(self.screen, "action_back", None)
+        if own is not None:
+            own()
+        elif len(self.screen_stack) > 1:
+            self.pop_screen()  # a page; dialogs have a way of their own
+
+    def action_leave(self) -> None:
+        """Close the console; whatever runs goes on."""
+        self.exit(0)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C, by habit: nothing here is stopped by it."""
+        self.say("q closes the console; whatever runs goes on", "information")
+
+    def action_toggle_mouse(self) -> None:
+        driver = self._driver
+        if driver is None:
+            return
+        self.mouse_on = not getattr(self, "mouse_on", False)
+        driver._mouse = True  # the driver was told at its start that there is none
+        turn = "_enable_mouse_support" if self.mouse_on else "_disable_mouse_support"
+        getattr(driver, turn, lambda: None)()
+        self.say("mouse on" if self.mouse_on else "mouse off", "information")
+
+    def action_prove(self) -> None:
+        if self.desk.readonly:
+            self.say("read-only: nothing is asked of the baseline")
+            return
+        if self.proving:
+            return  # one at a time: a key that repeats is one question
+        self.proving = True
+        self.say("asking the baseline for a completion …", "information")
+        threading.Thread(target=self._prove, name="prove", daemon=True).start()
+
+    def _prove(self) -> None:
+        try:
+            words = self.desk.baseline.verify()
+        finally:
+            self.proving = False
+        self.call_later(self.say, words, "information")

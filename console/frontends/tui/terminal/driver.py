@@ -1,0 +1,190 @@
+"""The terminal driver: the emergency key acts in the input thread, and ASCII where it must be.
+
+Textual hands a key to the UI loop; a loop that is busy would hold the emergency key up. So the key
+is seen here, in the thread that reads the terminal, before it goes the usual way as well. Nothing
+a terminal does stops that thread or the loop: bad input, a screen nobody reads, a hang-up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import termios
+import threading
+from types import FrameType
+from typing import Any
+
+from rich.cells import cell_len
+from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key
+from textual.message import Message
+
+from console.frontends.tui.terminal.input import TerminalInput
+from console.frontends.tui.terminal.output import TerminalWriter, in_front
+from console.frontends.tui.terminal.terminal_backstop import LEAVING, Backstop
+from console.render.keymap import EMERGENCY
+
+_PLAIN = {
+    "─": "-", "━": "-", "│": "|", "┃": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+",
+    "┏": "+", "┓": "+", "┗": "+", "┛": "+", "╔": "+", "╗": "+", "╚": "+", "╝": "+",
+    "┤": "+", "┬": "+", "┴": "+", "┼": "+", "╭": "+", "╮": "+", "╰": "+", "╯": "+", "═": "=",
+    "║": "|", "▔": "-", "▁": "_", "▏": "|", "▕": "|", "▎": "|", "▌": "|", "▐": "|", "█": "#",
+    "▊": "|", "▋": "|", "▍": "|", "▉": "#", "▇": "#", "▆": "#", "▅": "=", "▄": "=", "▃": "-",
+    "▂": "_", "▀": "-", "░": ".", "▒": ":", "▓": "#", "…": "~", "·": ".", "•": "*", "→": ">",
+    "←": "<", "↑": "^", "↓": "v", "✓": "+", "✗": "x", "–": "-", "—": "-", "°": " ", "×": "x",
+    "≥": ">", "≤": "<", "±": "~", "▶": ">", "▸": ">", "●": "*", "■": "#", "↻": "~", "⭘": "o",
+    "“": '"', "”": '"', "‘": "'", "’": "'", "\xa0": " ",
+}  # fmt: skip
+
+RESTORE = (
+    "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
+    "\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""All that Textual's own end sends, for when that end does not come."""
+
+
+class _Ascii(dict[int, str]):
+    """A translation table that knows every character: as many `?` as it has cells."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        self[code] = found = char if code < 128 else "?" * cell_len(char)
+        return found
+
+
+class ConsoleDriver(LinuxDriver):
+    """Textual's Linux driver with an emergency key and an ASCII mode, that no terminal can hang."""
+
+    ascii_only = False
+    """Set before the app starts, where the locale or terminal has no UTF-8."""
+    _table = _Ascii({ord(sign): plain for sign, plain in _PLAIN.items()})
+    _out: TerminalWriter | None = None
+    _backstop: Backstop | None = None
+    _started = False
+    _entering = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start_application_mode(self) -> None:
+        if self._entering:  # one SIGCONT came while another was being served
+            return
+        self._entering = True
+        try:
+            self._enter()
+        finally:
+            self._entering = False
+
+    def _enter(self) -> None:
+        if self._out is not None:  # a SIGCONT without a SIGTSTP before it
+            self.suspend_application_mode()
+        assert self._file is not None
+        self._out = TerminalWriter(self._file.fileno(), self._file.encoding, self._ask_repaint)
+        self._out.start()
+        if self._backstop is None:
+            # for as long as the process lives: after the app's end a last message may hang too
+            self._backstop = Backstop(self._give_back)
+            self._backstop.start()
+        for number in LEAVING:  # until the app has handlers of its own
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._on_signal)
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is not None:  # ours writes
+            self._writer_thread.stop()
+            self._writer_thread = None
+        if self._started:  # back from a suspension: the screen shows something else
+            self._ask_repaint()
+        self._started = True
+
+    def await_end(self, thread: threading.Thread) -> None:
+        """A signal that nobody serves does not cut this off."""
+        if self._backstop is not None:
+            self._backstop.awaited.append(thread)
+
+    def close(self) -> None:
+        super().close()
+        out, self._out = self._out, None
+        if out is not None:
+            out.stop()
+        for number in LEAVING:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL)
+
+    @classmethod
+    def _patch_lflag(cls, attrs: int) -> int:
+        # whatever the environment says: ctrl+backslash is a key, not SIGQUIT
+        return super()._patch_lflag(attrs) & ~termios.ISIG
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._ask_to_leave(number)
+
+    def _ask_to_leave(self, number: int) -> None:
+        """From any thread: the app ends as a signal would end it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+            self._loop.call_soon_threadsafe(self._leave, number)
+
+    def _leave(self, number: int) -> None:
+        if not self._app._exit:
+            self._app.exit(128 + number, return_code=128 + number)
+
+    def _give_back(self) -> None:
+        """From the backstop: the app did not end, the terminal is given back without it."""
+        if self.attrs_before is not None and in_front(self.fileno):
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        if self._out is not None:
+            self._out.write(RESTORE)
+            self._out.stop()
+
+    # -- output ----------------------------------------------------------------------------
+
+    def write(self, data: str) -> None:
+        if self.ascii_only and not data.isascii():
+            data = data.translate(self._table)
+        if self._backstop is not None:
+            self._backstop.arm()
+        if self._out is not None:
+            self._out.write(data)
+
+    def _ask_repaint(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._app.call_later(self._app.refresh)
+
+    # -- input -----------------------------------------------------------------------------
+
+    def run_input_thread(self) -> None:
+        keys = TerminalInput(self._deliver)
+        poll = select.poll()
+        poll.register(self.fileno, select.POLLIN)
+        while not self.exit_event.is_set():
+            if poll.poll(100):
+                try:
+                    data = os.read(self.fileno, 4096)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    data = b""
+                if not data:
+                    self._hung_up()
+                    return
+                keys.feed(data)
+            keys.tick()
+
+    def _hung_up(self) -> None:
+        """Nobody is there any more: as a SIGHUP, which does not come to every process."""
+        if self._backstop is not None:
+            self._backstop.begin(signal.SIGHUP)
+        self._ask_to_leave(signal.SIGHUP)
+
+    def _deliver(self, message: Message) -> None:
+        with contextlib.suppress(Exception):  # the keys that follow have to come through
+            self.process_message(message)
+
+    def process_message(self, message: Message) -> None:
+        if isinstance(message, Key) and message.key in EMERGENCY.keys:
+            press: Any = getattr(self._app, "press_emergency", None)
+            if press is not None:
+                with contextlib.suppress(Exception):  # the app hears of the key in any case
+                    press()
+        super().process_message(message)

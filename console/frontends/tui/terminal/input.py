@@ -1,0 +1,160 @@
+"""What a terminal sends, as keys and pastes: nothing that arrives ends the reading of it.
+
+Pastes are collected here, not in Textual's parser: that takes keys out of a pasted text.
+"""
+
+from __future__ import annotations
+
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+
+from textual._xterm_parser import BRACKETED_PASTE_END as END
+from textual._xterm_parser import BRACKETED_PASTE_START as START
+from textual._xterm_parser import XTermParser
+from textual.events import Key, Paste
+from textual.message import Message
+
+from console.common.text import clean_lines
+from console.render.keymap import EMERGENCY
+
+SILENT_S = 1.0
+"""A paste is broken when its end does not come in so long a silence."""
+GAP_S = 0.1
+"""Between what a person presses and what is sent in one go."""
+MOST = 1 << 20
+"""Characters of one paste; what is beyond is dropped."""
+F12 = "\x1b[24~"
+_CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel_size")
+
+
+def _clean(text: str) -> Paste:
+    """Pasted text is foreign: what takes it, Textual's palette as well, draws it as it comes."""
+    return Paste("\n".join(clean_lines(text)))
+
+
+class _Paste:
+    """A paste whose end did not come yet."""
+
+    def __init__(self, now: float) -> None:
+        self.opened = now
+        self.parts: list[str] = []
+        self.tail = ""
+        self.size = 0
+        self.pressed: list[str] = []
+        self.pressed_last = False
+
+    def add(self, text: str) -> str | None:
+        """Take text in; what comes after the end, or None where the end is not in it."""
+        text = self.tail + text
+        at = text.find(END)
+        kept = at if at >= 0 else max(0, len(text) - len(END) + 1)
+        if self.size < MOST:
+            self.parts.append(text[:kept])
+            self.size += kept
+        self.tail = "" if at >= 0 else text[kept:]
+        return text[at + len(END) :] if at >= 0 else None
+
+    @property
+    def text(self) -> str:
+        return ("".join(self.parts) + self.tail)[:MOST].replace("\x00", "")
+
+
+class TerminalInput:
+    """Bytes in, messages out through `deliver`, which may not raise. `now` is in seconds."""
+
+    def __init__(
+        self, deliver: Callable[[Message], object], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._deliver = deliver
+        self._now = now
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+        self._parser = XTermParser()
+        self._tail = ""
+        self._heard = now()
+        self._paste: _Paste | None = None
+        self._broken = False
+
+    def feed(self, data: bytes) -> None:
+        """What was read in one go."""
+        text = self._decode(data)
+        now = self._now()
+        quiet, self._heard = now - self._heard, now
+        if (paste := self._paste) is not None:
+            # no part of a paste comes by itself after a pause and is exactly that key
+            lone = (quiet >= GAP_S or paste.pressed_last) and _is_emergency(text)
+            paste.pressed_last = lone
+            if lone:
+                paste.pressed.append(text)
+        elif self._broken and END in text.partition(START)[0]:
+            rest, _, text = text.partition(END)
+            self._broken = False
+            self._deliver(_clean(rest))
+        while text:
+            text = self._typed(text) if self._paste is None else self._pasted(self._paste, text)
+
+    def tick(self) -> None:
+        """Look at the time: a lone escape is a key, a paste without an end is over."""
+        paste = self._paste
+        if paste is None:
+            self._parse(None)
+            return
+        silent, opened = self._now() - self._heard, self._now() - paste.opened
+        if silent >= SILENT_S or (paste.pressed_last and silent >= GAP_S and opened >= SILENT_S):
+            self._paste, self._broken = None, True
+            text = paste.text
+            for key in paste.pressed:
+                text = text.replace(key, "", 1)
+                self._typed(key)
+            self._deliver(_clean(text))
+
+    def _typed(self, text: str) -> str:
+        """Keys, up to where a paste begins; what comes after that."""
+        for at, char in enumerate(text):
+            self._tail = (self._tail + char)[-len(START) :]
+            if self._tail == START:
+                self._restart()
+                self._paste, self._broken = _Paste(self._heard), False
+                return text[at + 1 :]
+            pressed = self._parse(char)
+            if self._tail.endswith(F12) and not pressed:
+                # a slow link had pulled it apart
+                self._deliver(Key("f12", None))
+        return ""
+
+    def _pasted(self, paste: _Paste, text: str) -> str:
+        rest = paste.add(text)
+        if rest is None:
+            return ""
+        self._paste = None
+        self._deliver(_clean(paste.text))
+        return rest
+
+    def _parse(self, char: str | None) -> bool:
+        """One character, or the time; whether the emergency key came of it."""
+        pressed = False
+        try:
+            for event in self._parser.tick() if char is None else self._parser.feed(char):
+                pressed |= isinstance(event, Key) and event.key in EMERGENCY.keys
+                self._deliver(event)
+        except Exception:
+            # Textual's parser cannot go on after an error: the bad key is dropped with it
+            self._restart()
+        return pressed
+
+    def _restart(self) -> None:
+        old, self._parser = self._parser, XTermParser()
+        for name in _CARRIED:
+            setattr(self._parser, name, getattr(old, name))
+        self._tail = ""
+
+
+def _is_emergency(text: str) -> bool:
+    """Whether this is the emergency key, once or more, and nothing else."""
+    if not 0 < len(text) <= 64:
+        return False
+    try:
+        found = list(XTermParser().feed(text))
+    except Exception:
+        return False
+    return bool(found) and all(isinstance(e, Key) and e.key in EMERGENCY.keys for e in found)

@@ -1,0 +1,1 @@
+"""What the screens know, without any drawing: watchers in threads, frozen snapshots."""

@@ -1,0 +1,163 @@
+"""The operator's verbs: why one is not possible now, and sending one for what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from console.common.errors import ConsoleError, ControlError
+from console.common.text import clean, one_line
+from console.journal.run_dir import RunDir
+from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
+from console.journal.state import ENDS, RunState, possible_verbs, refusal
+from console.render.keymap import action
+from console.runner import control
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.run import Snapshot
+
+WHOLE = frozenset({"pause", "abort", "rollback"})
+"""Verbs for the run as a whole: they mean the same at the next step."""
+ANSWERS = frozenset({"approve", "reject"})
+BINDS = ("step", "attempt", "evidence")
+
+
+def ask(
+    snapshot: Snapshot,
+    verb: str,
+    *,
+    why: str = "",
+    confirm: str = "",
+    inputs: dict[str, str] | None = None,
+) -> str:
+    """Send a verb to the runner of the run on show; "" when accepted, else why not, clean.
+
+    It is bound to the step, attempt and evidence of the snapshot, so that it cannot answer what
+    came after; what means the same at the next step is not. Blocks for up to five seconds.
+    """
+    if snapshot.run is None:
+        return _no_run()
+    message: dict[str, Any] = {
+        "verb": verb, "why": why, "args": {"inputs": dict(inputs or {}), "confirm": confirm},
+    }  # fmt: skip
+    try:
+        message |= bound(verb, snapshot.view.state, snapshot.desk)
+        answer = control.send(snapshot.run.socket, message)
+    except (ConsoleError, OSError, TypeError, ValueError) as error:
+        return one_line(str(error), 300)
+    if answer.get("ok") is True:
+        return ""
+    return clean(str(answer.get("error", "")), 300) or "the runner refused and gave no reason"
+
+
+def why_not(snapshot: Snapshot, verb: str) -> str:
+    """Why a verb is not possible now, in one calm sentence; "" when it is. Asks nobody."""
+    if snapshot.run is None or snapshot.word == "none":
+        return _no_run()
+    if snapshot.word == "unreadable":
+        return f"the run cannot be read: {snapshot.trouble}"
+    if snapshot.climbing and (not snapshot.alive or snapshot.climb != "restoring"):
+        return f"a rollback is on; {action('emergency').first} shows it"
+    if verb == "resume":
+        return _why_no_resume(snapshot)
+    if snapshot.word == NEVER_BEGAN:
+        return NO_RESUME
+    if snapshot.word == INTERRUPTED:
+        return (
+            f"the runner is gone: {action('resume').first} resumes, "
+            f"{action('emergency').first} rolls back"
+        )
+    state, reason = snapshot.view.state, snapshot.view.reason
+    if state in ENDS:
+        return f"the run has ended ({_said(state)})"
+    if verb not in possible_verbs(state, reason):
+        return _sentence(snapshot, verb)
+    if _for_the_whole(state, verb):
+        return ""
+    if snapshot.silent:
+        return "the runner lives but does not answer; " + (
+            f"{action('emergency').first} restores the baseline whatever it does"
+        )
+    if state is not RunState.RUNNING and snapshot.desk.get("state") != str(state):
+        return "one moment: the runner has not said yet what it waits for"
+    return ""
+
+
+def resume(run: RunDir, from_step: str = "") -> None:
+    """Start a runner that goes on with this run; blocks until it has begun.
+
+    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
+    """
+    from console.runner.resume import resume as go_on
+
+    go_on(run, from_step)
+
+
+def bound(verb: str, state: RunState, desk: Mapping[str, Any]) -> dict[str, Any]:
+    """What a verb names of what its operator saw: the run's `state` and the runner's own word.
+
+    Nothing for a verb that means the same at the next step. Raises ControlError where the runner
+    has not said yet where it stands.
+    """
+    if _for_the_whole(state, verb):
+        return {}
+    if not all(name in desk for name in BINDS):
+        raise ControlError("the runner has not said yet where it stands; try again")
+    return {name: desk[name] for name in BINDS}
+
+
+def _for_the_whole(state: RunState, verb: str) -> bool:
+    """Whether a verb is for the run and not for where it stands."""
+    return verb in WHOLE or (state is RunState.RUNNING and verb in ("auto", "continue"))
+
+
+def _why_no_resume(snapshot: Snapshot) -> str:
+    if snapshot.word == NEVER_BEGAN:
+        return NO_RESUME
+    if snapshot.alive:
+        return f"nothing to resume: the run is {_said(snapshot.view.state)}"
+    if snapshot.view.finished:
+        return f"the run has ended ({_said(snapshot.view.state)})"
+    return ""
+
+
+def _sentence(snapshot: Snapshot, verb: str) -> str:
+    """Why a live run does not take this verb."""
+    state, reason = snapshot.view.state, snapshot.view.reason
+    now = f"the run is {_said(state)}" + (f" ({_said(reason)})" if reason else "")
+    if state is RunState.RUNNING:
+        step = snapshot.view.current
+        now = f"the run is running step {clean(step.id, 60)}" if step else "the run is starting"
+    if state in (RunState.STOPPING, RunState.ROLLING_BACK):
+        return f"{now}: it takes nothing any more"
+    if verb in ANSWERS and state is RunState.RUNNING:
+        return f"nothing waits for an answer: {now}"
+    if verb == "retry" and state is RunState.RUNNING:
+        return f"nothing to try again: {now}"
+    if verb in ("next", "skip") and state is RunState.RUNNING:
+        return f"{now}; {action('pause').first} pauses after it"
+    if verb == "pause" and state is RunState.PAUSED:
+        return f"{now} already"
+    if verb not in _KNOWN:
+        return refusal(verb, state, reason)
+    others = ", ".join(f"{_key(v)} {v}" for v in possible_verbs(state, reason) if _key(v))
+    return f"{now}; possible: {others}"
+
+
+_KNOWN = ("next", "auto", "continue", "pause", "approve", "reject", "retry", "skip", "abort",
+          "rollback")  # fmt: skip
+
+
+def _key(verb: str) -> str:
+    try:
+        return action(verb).first
+    except KeyError:
+        return ""  # a verb without a key of its own
+
+
+def _said(word: str) -> str:
+    return clean(str(word), 60).replace("_", " ")
+
+
+def _no_run() -> str:
+    return f"no run is on: {action('playbooks').first} picks a playbook"

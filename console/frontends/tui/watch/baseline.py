@@ -1,0 +1,323 @@
+"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ConsoleError
+from console.common.text import clean, one_line
+from console.config.locate import site_file
+from console.frontends.tui.watch.knock import answers_200
+from console.host import process
+from console.host.process_spec import BASELINE_COOKIE
+from console.journal.run_files import Stamp, stamp
+from console.recovery.rollback import promotion, proof
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SealedPlan
+from console.runtime import proxy
+
+if TYPE_CHECKING:
+    from console.runtime.probe import Completion
+    from console.runtime.proxy import Relay
+
+SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
+DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
+CUT_OVER = "cut over"
+HEALTH_S = 1.5
+ENGINE_S = 1.0
+OWNER_S = 10.0
+"""How often it is asked whether it is the baseline that answers at its address."""
+NEWEST = 20
+"""How many sealed plans are looked at for one of the configured site."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineView:
+    """What is known of the baseline; texts are clean, rates in tokens a second.
+
+    `word`: serving, loading, stopped, unhealthy, degraded, cut over (a candidate answers in its
+    place), unknown or none (no baseline is configured). `since`: monotonic time of the last change
+    of the word; `checked_at` and `proven_at`: Unix time, 0.0 when it was never proven.
+    """
+
+    word: str = NONE
+    name: str = ""
+    url: str = ""
+    detail: str = ""
+    tok_s: float | None = None
+    proven_at: float = 0.0
+    reference: float | None = None
+    since: float = 0.0
+    checked_at: float = 0.0
+
+
+class BaselineWatch:
+    """A daemon thread that looks at the baseline and delivers a BaselineView after every look."""
+
+    def __init__(
+        self,
+        deliver: Callable[[BaselineView], None],
+        poll_s: float = 2.0,
+        *,
+        site: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`deliver` is called in the watcher's thread; what it raises is dropped."""
+        self._deliver = deliver
+        self._poll_s = poll_s
+        self._clock = clock or SystemClock()
+        self._target = _Target(site)
+        self._wake = threading.Event()
+        self._ready = threading.Event()
+        self._closed = False
+        self._owner_looked = float("-inf")
+        self._stranger = ""
+        self._thread = threading.Thread(target=self._run, name="baseline-watch", daemon=True)
+        self.latest: BaselineView | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def aim(self, plan: SealedPlan | None) -> None:
+        """Look at this plan's baseline; None: at the one that is configured."""
+        if plan != self._target.aimed:
+            self._target.aimed = plan
+            self._wake.set()
+
+    @property
+    def plan(self) -> SealedPlan | None:
+        """Whose baseline it looks at; None before the first look, or where none is configured."""
+        return self._target.aimed or self._target.found
+
+    def look(self) -> None:
+        """Look now, not at the next turn."""
+        self._wake.set()
+
+    def first(self, timeout_s: float) -> BaselineView | None:
+        """The newest view, waiting for the first one if need be; None when none came."""
+        self._ready.wait(timeout_s)
+        return self.latest
+
+    def close(self) -> None:
+        """End the thread; waits for a look in progress, at most two seconds."""
+        self._closed = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def verify(self) -> str:
+        """One completion now, in the caller's thread; remembers the proof. What came of it, in
+        clean words; never raises."""
+        try:
+            plan = self._target.find()
+        except (ConsoleError, OSError) as error:
+            return f"no baseline to ask: {one_line(str(error))}"
+        if plan is None:
+            return "no baseline is known: there is no site file and no run yet"
+        from console.runtime.probe import complete
+
+        base = plan.baseline
+        ask = base.completion
+        if other := proof.instead_of_baseline(plan):
+            return f"{other} answers at {base.url}: the baseline was not asked"
+        done = complete(
+            base.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
+            timeout_s=ask.timeout_s,
+        )  # fmt: skip
+        words = self._note(plan, done)
+        self.look()
+        return words
+
+    def _note(self, plan: SealedPlan, done: Completion) -> str:
+        if not done.ok:
+            return f"not serving: {_without(done.detail, plan.baseline.url)}"
+        rate, base = done.decode_tok_s, plan.baseline
+        file = proof.proof_file(plan.site_name)
+        slow = proof.still_degraded(file, rate, base.reference_tok_s, base.tolerance)
+        proof.remember(file, self._clock.now(), rate, slow)
+        speed = f", {rate:.1f} tok/s" if rate is not None else ""
+        return f"serving: {done.tokens} token{'s' if done.tokens != 1 else ''}{speed}"
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            try:
+                view = self._look()
+            except (ConsoleError, OSError) as error:
+                view = BaselineView(UNKNOWN, detail=one_line(str(error)))
+            except Exception as error:  # the thread's last line of defence: it must go on looking
+                view = BaselineView(UNKNOWN, detail=one_line(f"{type(error).__name__}: {error}"))
+            self._say(view)
+            self._clock.wait(self._wake, self._poll_s)
+
+    def _say(self, view: BaselineView) -> None:
+        before = self.latest
+        same = before is not None and (before.word, before.url) == (view.word, view.url)
+        since = before.since if same and before is not None else self._clock.monotonic()
+        self.latest = replace(view, since=since, checked_at=self._clock.now())
+        self._ready.set()
+        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
+            self._deliver(self.latest)
+
+    def _look(self) -> BaselineView:
+        plan = self._target.find()
+        if plan is None:
+            return BaselineView()
+        base = plan.baseline
+        switched = proxy.recorded(plan.records_dir, base.url)
+        if switched is not None:
+            word, detail = CUT_OVER, self._switched(plan, switched)
+        elif answers_200(base.url, base.ready_path, HEALTH_S):
+            word, detail = self._serving(plan)
+        else:
+            word, detail = self._otherwise(plan)
+        name = base.container_name or plan.site_name or base.name
+        view = BaselineView(
+            word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
+        )
+        proven = proof.last(proof.proof_file(plan.site_name))
+        if proven is None or word == CUT_OVER:
+            return view
+        if word == SERVING and proven.degraded:
+            view = replace(view, word=DEGRADED, detail="slower than its reference")
+        return replace(view, tok_s=proven.tok_s, proven_at=proven.at)
+
+    def _switched(self, plan: SealedPlan, found: Relay) -> str:
+        """Who answers in the baseline's place, whether it does, and what brings it back."""
+        accepted = promotion.read(paths.runs_dir() / found.run)
+        words = "promoted" if accepted else "not promoted"
+        if not _answers(plan.baseline.url, plan.baseline.ready_path):
+            words += ", AND DOES NOT ANSWER"
+        return f"to {found.service}, {words}; F12 brings the baseline back"
+
+    def _otherwise(self, plan: SealedPlan) -> tuple[str, str]:
+        """No clear yes: asked again, with words for what comes."""
+        from console.runtime.probe import Health, health
+
+        base = plan.baseline
+        state, detail = health(base.url, base.ready_path, HEALTH_S)
+        detail = _without(detail, base.url)
+        if state is Health.SERVING:
+            return self._serving(plan)
+        if state is Health.LOADING:
+            return LOADING, detail if detail.startswith("HTTP") else f"503 {detail}"
+        if state is Health.REFUSED:
+            return _refused(plan, detail)
+        return UNHEALTHY, detail
+
+    def _serving(self, plan: SealedPlan) -> tuple[str, str]:
+        """Serving, unless what is known of the baseline says that somebody else answers there."""
+        now = self._clock.monotonic()
+        if self.latest is None or self.latest.word not in (SERVING, DEGRADED):
+            self._owner_looked, self._stranger = float("-inf"), ""
+        # a process started by hand is on no record: only an engine can say that it is not this one
+        if plan.baseline.kind != "process" and now - self._owner_looked >= OWNER_S:
+            self._owner_looked = now
+            word, detail = _owner(plan)
+            self._stranger = f"something else answers there; {detail}" if word == STOPPED else ""
+        return (STOPPED, self._stranger) if self._stranger else (SERVING, "")
+
+
+class _Target:
+    """What to look at: what was aimed at, a plan sealed for the configured site, the site file."""
+
+    def __init__(self, site: str | None) -> None:
+        self.aimed: SealedPlan | None = None
+        self._given = site
+        self._stamp: Stamp = ()
+        self.found: SealedPlan | None = None
+
+    def find(self) -> SealedPlan | None:
+        """The plan; None when nothing is configured. Raises ConsoleError, OSError."""
+        if self.aimed is not None:
+            return self.aimed
+        site = site_file(self._given)
+        demo = paths.demo_dir() / "site.yaml"
+        now = stamp(site or demo, paths.runs_dir())
+        if now != self._stamp:
+            self.found = _sealed_for(site) or _from_site(site or demo)
+            self._stamp = now
+        return self.found
+
+
+def _sealed_for(site: Path | None) -> SealedPlan | None:
+    """The newest plan that was sealed for this site file as it is now (for any, without one)."""
+    stamped: list[tuple[float, Path]] = []
+    for path in paths.runs_dir().glob(f"*/{ROLLBACK}/{PLAN}"):
+        with contextlib.suppress(OSError):
+            stamped.append((path.stat().st_mtime, path))
+    for _, path in sorted(stamped, reverse=True)[:NEWEST]:
+        with contextlib.suppress(ConsoleError, OSError):
+            plan = sealed.read(path)
+            if site is None:
+                return plan
+            same = os.path.realpath(plan.site_path) == os.path.realpath(site)
+            if same and site.stat().st_mtime <= plan.sealed_at:
+                return plan
+    return None
+
+
+def _from_site(path: Path) -> SealedPlan | None:
+    """A plan from the site file with nothing looked up: names, not ids. None without a file."""
+    if not path.exists():
+        return None
+    from console.config.site.load import load_site
+    from console.runner.prepare.baseline import written
+    from console.runner.prepare.seal import sealed_plan
+
+    site = load_site(path)
+    return sealed_plan(site, written(site))
+
+
+def _refused(plan: SealedPlan, detail: str) -> tuple[str, str]:
+    """Nobody listens: is it on its way, or is it not running?"""
+    if not detail.endswith("Connection refused"):
+        return UNKNOWN, detail
+    word, more = _owner(plan)
+    if word == LOADING:
+        return LOADING, f"{more}, nothing listens yet"
+    if word == STOPPED:
+        return STOPPED, more
+    return UNKNOWN, f"connection refused; {more}"
+
+
+def _owner(plan: SealedPlan) -> tuple[str, str]:
+    """The baseline's own container or process: loading (it is up), stopped or unknown; words."""
+    base = plan.baseline
+    if base.kind != "process":
+        from console.frontends.tui.watch.baseline_container import container_state
+
+        return container_state(plan, ENGINE_S)
+    running = None
+    if base.process is not None:
+        running = process.known(plan.records_dir, base.name, base.process, BASELINE_COOKIE)
+    if running is not None:
+        return LOADING, f"pid {running[0]} is up"
+    known = process.record_path(plan.records_dir, base.name).exists()
+    return STOPPED, "its process has ended" if known else "connection refused"
+
+
+def _answers(url: str, path: str) -> bool:
+    """Whether anything of HTTP comes back: another engine may have another health path."""
+    if answers_200(url, path, HEALTH_S):
+        return True
+    from console.runtime.probe import Health, health
+
+    state, detail = health(url, path, HEALTH_S)
+    return state in (Health.SERVING, Health.LOADING) or detail.startswith("HTTP")
+
+
+def _without(detail: str, url: str) -> str:
+    """A probe's words without the address, which stands beside them anyway."""
+    head, found, tail = detail.partition(f": {url.rstrip('/').removesuffix('/v1')}")
+    if not found:
+        return one_line(detail)
+    return one_line(f"{head}: {tail.partition(': ')[2]}")

@@ -1,0 +1,135 @@
+"""Every run of this user as a row, newest first, from the journals; read anew only what changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from console.common.errors import ConsoleError
+from console.common.text import clean, one_line
+from console.journal.liveness import runner_alive
+from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_read import read_view, view_of, word_of
+from console.journal.run_view import RunView
+from console.render.report.compare import Comparison, compare
+
+UNREADABLE = "unreadable"
+STRANGE = "not a journal of this version"
+Stamp = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run; texts are clean. `created` in Unix seconds, `took_s` None while it is not over.
+
+    `state` is the run's state, `interrupted`, `never began` or `unreadable`; then `problem` says
+    why.
+    """
+
+    id: str
+    playbook: str = ""
+    title: str = ""
+    state: str = ""
+    decision: str = ""
+    outcome: str = ""
+    created: float = 0.0
+    took_s: float | None = None
+    owner: str = ""
+    problem: str = ""
+    mark: str = ""
+    """OVERRIDDEN, DOUBTFUL or "": it stands beside the decision."""
+
+
+_cache: dict[Path, tuple[Stamp, RunRow, str]] = {}
+_lock = threading.Lock()
+
+
+def rows() -> list[RunRow]:
+    """One row a run; reads files, so not on the UI loop. Never raises for a broken run."""
+    runs = all_runs()
+    with _lock:
+        found = [_row(run) for run in runs]
+        for path in _cache.keys() - {run.path for run in runs}:
+            del _cache[path]
+    return found
+
+
+def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
+    """Some runs compared, and why others could not be read. Reads files, so not on the UI loop."""
+    wanted = set(ids)
+    found: list[tuple[RunView, str]] = []
+    broken: list[str] = []
+    for run in all_runs():
+        if run.id not in wanted:
+            continue
+        try:
+            found.append(view_of(run))
+        except ConsoleError as error:
+            broken.append(f"{clean(run.id, 80)}: {one_line(str(error))}")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            broken.append(f"{clean(run.id, 80)}: {STRANGE}: {one_line(str(error), 80)}")
+    return compare(found), broken
+
+
+def _row(run: RunDir) -> RunRow:
+    stamp = _stamp(run)
+    known = _cache.get(run.path)
+    if known is None or known[0] != stamp:
+        known = (stamp, *_read(run))
+        _cache[run.path] = known
+    _, row, gone = known
+    # a runner dies without a word in the journal
+    return row if not gone or runner_alive(run) else replace(row, state=gone)
+
+
+def _read(run: RunDir) -> tuple[RunRow, str]:
+    """The row, and its state once its runner is gone; "" where that changes nothing."""
+    try:
+        view = read_view(run)
+    except ConsoleError as error:
+        return _unreadable(run, one_line(str(error))), ""
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _unreadable(run, f"{STRANGE}: {one_line(str(error), 80)}"), ""
+    return _of(run, view), "" if view.over else word_of(run, view, False)
+
+
+def _of(run: RunDir, view: RunView) -> RunRow:
+    return RunRow(
+        id=run.id,
+        playbook=clean(view.playbook, 80),
+        title=clean(view.title, 200),
+        state=str(view.state),
+        decision=str(view.decision),
+        outcome=clean(view.outcome, 80),
+        mark=view.mark,
+        created=view.created,
+        took_s=view.ended - view.created if view.ended else None,
+        owner=clean(view.owner, 60),
+        problem=one_line(view.trouble[0], 160) if view.trouble else "",
+    )
+
+
+def _unreadable(run: RunDir, problem: str) -> RunRow:
+    row = RunRow(run.id, state=UNREADABLE, problem=problem)
+    try:
+        meta = run.meta()
+        return replace(
+            row, playbook=clean(Path(meta.playbook).stem, 80), created=float(meta.created),
+            owner=clean(meta.owner, 60),
+        )  # fmt: skip
+    except (ConsoleError, TypeError, ValueError, AttributeError):
+        return row
+
+
+def _stamp(run: RunDir) -> Stamp:
+    stamp: list[int] = []
+    for name in ("journal.db", "journal.db-wal"):
+        try:
+            info = (run.path / name).stat()
+        except OSError:
+            stamp += [0, 0]
+        else:
+            stamp += [info.st_mtime_ns, info.st_size]
+    return tuple(stamp)

@@ -1,0 +1,327 @@
+"""The run on show: a thread reads its journal and hands out frozen snapshots.
+
+It follows one run, or the run that is worth showing: this user's live one, else the newest. What
+is slow or may hang (asking the runner) has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ConsoleError
+from console.common.text import one_line
+from console.host import process
+from console.journal.breach import tell
+from console.journal.cleaned import cleaned
+from console.journal.logs import LogFile
+from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_files import Source, copy_of, stamp
+from console.journal.run_read import relay_state, served_since, settle, word_of
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.recovery.rollback import records as pointers
+from console.recovery.rollback.progress import is_runners
+from console.recovery.rollback.sealed_plan import SealedPlan
+from console.runner import control
+
+NONE, UNREADABLE = "none", "unreadable"
+POINTER_S = 1.0
+DESK_S = 2.0
+DESK_LIMIT_S = 1.0
+AGAIN_S = 0.05
+SELDOM = 4
+STANDS = (RunState.PAUSED, RunState.WAITING_APPROVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The run on show at one moment; nobody changes it any more.
+
+    `word`: the state, or `interrupted` (the runner is gone and it is not over), `unreadable`, or
+    `none`. `live`: it is this user's live run. `desk`: the runner's own word on where it stands
+    (state, reason, step, attempt, evidence, mode, confirm), {} when it gave none; `silent`: it
+    lives and gave none. `rungs`: the newest emergency's lines. `trouble`: why the journal cannot
+    be read. `logs`: the log files there are, the most interesting first. All text is clean.
+    """
+
+    run: RunDir | None = None
+    view: RunView = field(default_factory=RunView)
+    word: str = NONE
+    alive: bool = False
+    live: bool = False
+    desk: dict[str, Any] = field(default_factory=dict)
+    rungs: tuple[dict[str, Any], ...] = ()
+    climbing: bool = False
+    restore_s: float | None = None
+    sealed: SealedPlan | None = None
+    trouble: str = ""
+    silent: bool = False
+    logs: tuple[LogFile, ...] = ()
+
+    @property
+    def climb(self) -> str:
+        """What a ladder that climbs now does: `rolling back` after somebody's alarm, `restoring`
+        where the runner brings the baseline back as planned; "" while none does."""
+        if not self.climbing:
+            return ""
+        asked = str(self.rungs[-1].get("trigger", "")) if self.rungs else ""
+        return "restoring" if is_runners(asked) else "rolling back"
+
+
+class RunWatch:
+    """A daemon thread that delivers a Snapshot whenever something changed."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Snapshot], None],
+        run: RunDir | None = None,
+        poll_s: float = 0.2,
+        clock: Clock | None = None,
+        attended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`deliver` is called in the watcher's thread; what it raises is dropped. `attended`:
+        whether an operator who may act is there, which renews the run's lease."""
+        self._deliver = deliver
+        self._clock = clock or SystemClock()
+        self._poll_s = poll_s
+        self._choice = _Choice(run, self._clock)
+        self._source: Source | None = None
+        self._asker = _Asker(self._clock, self._nudge, attended)
+        self._wanted: list[RunDir | None] = []
+        self._wake = threading.Event()
+        self._ready = threading.Event()
+        self._closed = False
+        self._key: tuple[object, ...] = ()
+        self._thread = threading.Thread(target=self._run, name="run-watch", daemon=True)
+        self.latest: Snapshot | None = None
+
+    def start(self) -> None:
+        """Begin to read; may be called before there is anything to deliver to."""
+        self._thread.start()
+
+    def show(self, run: RunDir | None) -> None:
+        """Show this run from now on; None: the one worth showing."""
+        self._wanted.append(run)
+        self._nudge()
+
+    def look(self) -> None:
+        """Look now, not at the next turn: a verb was sent."""
+        self._asker.forget()
+        self._nudge()
+
+    def first(self, timeout_s: float) -> Snapshot | None:
+        """The newest snapshot, waiting for the first one if need be; None when none came."""
+        self._ready.wait(timeout_s)
+        return self.latest
+
+    def close(self) -> None:
+        """End the thread; waits for a look in progress, at most two seconds."""
+        self._closed = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def _nudge(self) -> None:
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            try:
+                self._look()
+            except Exception as error:  # the thread's last line of defence: it must go on looking
+                self._say(Snapshot(word=UNREADABLE, trouble=_words(error)), (_words(error),))
+            self._clock.wait(self._wake, self._pause())
+        self._drop()
+
+    def _pause(self) -> float:
+        """What is over changes seldom, and what stands still is nudged by the runner's answers."""
+        source = self._source
+        still = source is None or not _goes_on(source) or source.view.state in STANDS
+        return self._poll_s * (SELDOM if still else 1)
+
+    def _look(self) -> None:
+        while self._wanted:
+            self._choice.fix(self._wanted.pop(0))
+        self._choice.look(self._source)
+        run = self._choice.run
+        if self._source is None or run is None or self._source.run.path != run.path:
+            self._drop()
+            self._source = Source(run, self._clock) if run is not None else None
+        source = self._source
+        if source is None:
+            self._say(Snapshot(), (None,))
+            return
+        source.look()
+        self._asker.look(source)
+        self._say_source(source)
+
+    def _say_source(self, source: Source) -> None:
+        unread = source.trouble and not source.view.seq
+        word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
+        live = source.alive and self._choice.is_live(source.run)
+        desk, silent = self._asker.answer(source)
+        back_at = served_since(source.view, source.alive)
+        relay_is = relay_state(source.view, source.alive)
+        key = (
+            source.run.path, source.view.seq, word, source.alive, live, str(desk), silent,
+            source.rungs, source.climbing, source.restore_s, source.trouble, id(source.sealed),
+            source.logs, back_at, relay_is,
+        )  # fmt: skip
+        if key == self._key:
+            return
+        view = copy_of(source.view)
+        settle(view, back_at, relay_is)
+        snapshot = Snapshot(
+            run=source.run, view=view, word=word, alive=source.alive, live=live,
+            desk=desk, rungs=source.rungs, climbing=source.climbing, restore_s=source.restore_s,
+            sealed=source.sealed, trouble=source.trouble, silent=silent,
+            logs=source.logs,
+        )  # fmt: skip
+        self._say(snapshot, key)
+
+    def _say(self, snapshot: Snapshot, key: tuple[object, ...]) -> None:
+        if key == self._key:
+            return
+        self._key = key
+        self.latest = snapshot
+        self._ready.set()
+        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
+            self._deliver(snapshot)
+
+    def _drop(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        self._asker.forget()
+
+
+class _Choice:
+    """Which run is shown. One that was over when it was asked for stays; any other makes room,
+    once it has ended, for a run of this user that is live."""
+
+    def __init__(self, run: RunDir | None, clock: Clock) -> None:
+        self._clock = clock
+        self._live = ""
+        self.fix(run)
+
+    def fix(self, run: RunDir | None) -> None:
+        """Show this one from the next look on; None: the one worth showing."""
+        self.run = run
+        self._asked_for = run is not None
+        self._stays = False
+        self._looked = float("-inf")
+        self._stamp: tuple[int, ...] = ()
+
+    def is_live(self, run: RunDir) -> bool:
+        """Whether this user's pointer names it and its runner lives."""
+        return self._live == run.id
+
+    def look(self, source: Source | None) -> None:
+        """Choose anew, at most once in POINTER_S; `source` is what was read last."""
+        on_show = source if source is not None and source.run is self.run else None
+        if on_show is not None and self._asked_for:
+            self._asked_for, self._stays = False, not _goes_on(on_show)
+        now = self._clock.monotonic()
+        if now - self._looked < POINTER_S:
+            return
+        self._looked = now
+        mine = pointers.read(os.getuid())
+        alive = mine is not None and process.alive(mine.pid, mine.start)
+        pointed = RunDir(Path(mine.run_dir)) if mine is not None else None
+        self._live = pointed.id if pointed is not None and alive else ""
+        ended = on_show is not None and not self._stays and not _goes_on(on_show)
+        if self.run is None or (ended and not self.run.path.exists()):
+            here = pointed is not None and pointed.path.exists()
+            self.run = pointed if here else self._newest()
+        elif ended and alive and self._live != self.run.id:
+            self.run = pointed
+
+    def _newest(self) -> RunDir | None:
+        now = stamp(paths.runs_dir())
+        if now == self._stamp:
+            return None
+        self._stamp = now
+        return next((run for run in all_runs() if run.journal.exists()), None)
+
+
+def _goes_on(source: Source) -> bool:
+    """Whether there is still something to see: it runs, or a ladder climbs for it."""
+    return source.alive or source.climbing
+
+
+class _Asker:
+    """Asks the runner where it stands, one question at a time, in a thread that may hang."""
+
+    def __init__(
+        self, clock: Clock, answered: Callable[[], None], attended: Callable[[], bool]
+    ) -> None:
+        self._clock = clock
+        self._answered = answered
+        self._attended = attended
+        self._asked = float("-inf")
+        self._seq = -1
+        self._busy = False
+        self._of: Path | None = None
+        self._desk: dict[str, Any] = {}
+        self._silent = False
+
+    def forget(self) -> None:
+        self._asked = float("-inf")
+
+    def look(self, source: Source) -> None:
+        """Ask when it is time: every second, and at once where the journal says that it waits.
+        Where the runner is gone, its sentinel is told that somebody is there."""
+        if self._busy or not (source.alive or source.view.outage):
+            return
+        behind = source.alive and source.view.state in STANDS and self._behind(source)
+        if self._clock.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
+            return
+        self._asked, self._seq, self._busy = self._clock.monotonic(), source.view.seq, True
+        what = self._ask if source.alive else self._attend
+        asker = threading.Thread(target=what, args=(source.run,), name="ask", daemon=True)
+        try:
+            asker.start()
+        except RuntimeError:  # no thread left: the next look asks
+            self._busy = False
+
+    def answer(self, source: Source) -> tuple[dict[str, Any], bool]:
+        """The newest answer of this run's runner, and whether it lives but did not answer."""
+        if not source.alive or self._of != source.run.path:
+            return {}, False
+        return self._desk, self._silent
+
+    def _behind(self, source: Source) -> bool:
+        """The journal is written first, the desk just after: an answer between the two is old."""
+        said = self._desk.get("state") if self._of == source.run.path else None
+        return self._seq != source.view.seq or said != str(source.view.state)
+
+    def _attend(self, run: RunDir) -> None:
+        if self._attended():
+            tell(run, {"do": "attended"})
+        self._busy = False
+
+    def _ask(self, run: RunDir) -> None:
+        desk: dict[str, Any] = {}
+        with contextlib.suppress(ConsoleError, OSError):
+            asked = {"verb": "status", "attached": self._attended()}
+            desk = dict(control.send(run.socket, asked, DESK_LIMIT_S))
+        good = desk.pop("ok", False) is True
+        desk.pop("error", None)
+        desk.pop("lease", None)  # it counts down: the guard's page says it, and redraws one line
+        desk = cleaned(desk) if good else {}
+        self._desk, self._silent, self._of = desk, not good, run.path
+        self._busy = False
+        self._answered()
+
+
+def _words(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}")

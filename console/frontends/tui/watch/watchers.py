@@ -1,0 +1,123 @@
+"""All watchers of one console together: what the app starts, aims and ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.frontends.tui.watch.attendance import Attendance
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
+from console.frontends.tui.watch.baseline_log import BaselineLog
+from console.frontends.tui.watch.emergency import Emergency
+from console.frontends.tui.watch.run import RunWatch, Snapshot
+from console.host.sample import Sample
+from console.journal.guard_status import GuardWatch
+from console.journal.logs import SERVICE, LogFile
+
+if TYPE_CHECKING:
+    from console.host.sampler import Sampler
+    from console.journal.run_dir import RunDir
+
+FIRST_S = 0.25
+"""How long the first frame waits for the journal."""
+
+
+class Desk:
+    """The watchers. Begins to read before a screen is there, so that the first frame is full."""
+
+    def __init__(
+        self, *, site: str | None = None, readonly: bool = False, run: RunDir | None = None
+    ) -> None:
+        self.site = site
+        self.readonly = readonly
+        self._snapshot: Callable[[Snapshot], None] = lambda snapshot: None
+        self._baseline: Callable[[BaselineView], None] = lambda view: None
+        attended = (lambda: False) if readonly else Attendance().there
+        self.watch = RunWatch(lambda snapshot: self._snapshot(snapshot), run, attended=attended)
+        self.baseline = BaselineWatch(lambda view: self._baseline(view), site=site)
+        options = ("--site", site) if site else ()
+        self.emergency = Emergency(
+            (*paths.module_argv("console.cli"), "rollback", *options),
+            paths.state_dir() / "emergency.log",
+        )
+        self.guard = GuardWatch()
+        self.sampler: Sampler | None = None
+        self.baseline_log: BaselineLog | None = None
+        self.logs: tuple[LogFile, ...] = ()
+        self.starting: threading.Thread | None = None
+        """Starts a run; a console that is closed meanwhile waits for it."""
+        self.started = ""
+        self.watch.start()
+        self.guard.start()
+
+    def first(self) -> Snapshot | None:
+        """The run as it stands, for the first frame; None where the disk is slow."""
+        snapshot = self.watch.first(FIRST_S)
+        if snapshot is not None:
+            self.aim(snapshot)
+        self.baseline.start()
+        return snapshot
+
+    def start(
+        self,
+        snapshot: Callable[[Snapshot], None],
+        baseline: Callable[[BaselineView], None],
+        sample: Callable[[Sample], None],
+    ) -> None:
+        """Say from now on what changes; the callbacks are called in the watchers' threads."""
+        from console.host.sampler import Sampler
+
+        self._snapshot, self._baseline = snapshot, baseline
+        if self.watch.latest is not None:  # what changed since the first frame was made
+            snapshot(self.watch.latest)
+        if self.baseline.latest is not None:
+            baseline(self.baseline.latest)
+        places = (str(Path.home()), str(paths.state_dir()))
+        self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
+        self.sampler.start()
+
+    def aim(self, snapshot: Snapshot) -> None:
+        """A live run's plan names the baseline to look at, as it does for the emergency key;
+        without one it is the configured site's, whatever run is on show. The same baseline's log
+        can be read, also where there is no run. The guard is that of the run on show."""
+        self.guard.aim(snapshot.run, snapshot.alive, snapshot.view.over)
+        self.baseline.aim(snapshot.sealed if snapshot.live or snapshot.alive else None)
+        plan = snapshot.sealed or self.baseline.plan
+        self.logs = snapshot.logs
+        if plan is not None and plan.baseline.log and not self.logs:
+            self.logs = (LogFile("baseline", Path(plan.baseline.log), SERVICE, filled=True),)
+        if plan is None or plan.baseline.kind != "container":
+            self._forget_log()
+        elif self.baseline_log is None or self.baseline_log.plan.baseline != plan.baseline:
+            self._forget_log()
+            self.baseline_log = BaselineLog(plan)
+
+    def _forget_log(self) -> None:
+        if self.baseline_log is not None:
+            threading.Thread(target=self.baseline_log.close, daemon=True).start()
+            self.baseline_log = None
+
+    def close(self) -> None:
+        """End the watchers; whatever runs goes on. Never blocks for long."""
+        if self.baseline_log is not None:
+            self.baseline_log.close()
+        self.emergency.close()
+        self.watch.close()
+        self.guard.close()
+        self.baseline.close()
+        if self.sampler is not None:
+            self.sampler.close()
+
+
+def mount_point(path: str, table: str = "/proc/self/mounts") -> str:
+    """Where the file system of a path is mounted, by name alone: a dead mount hangs a stat."""
+    try:
+        lines = Path(table).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return "/"
+    points = [line.split(" ")[1].replace("\\040", " ") for line in lines if line.count(" ") > 2]
+    inside = [p for p in points if path == p or path.startswith(p.rstrip("/") + "/")]
+    return max(inside, key=len, default="/")

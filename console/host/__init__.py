@@ -1,0 +1,1 @@
+"""What this Linux machine has and uses, and how a process lives on it."""

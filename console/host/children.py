@@ -1,0 +1,146 @@
+"""A child that may hang or die and hurts nobody: its lines are read without waiting.
+
+It ends with its stdin. One that dies is started anew, each time later, up to MOST_BACKOFF_S.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+
+from console.common.clock import Clock
+
+MOST_BACKOFF_S = 30.0
+LIVED_S = 10.0
+"""A child that lived for less did not get to work: the next start waits longer."""
+_CHUNK = 1 << 16
+_MOST_LINE = 1 << 20
+
+
+class Child:
+    """One child process. `tend()` at every tick; nothing here waits, a start (2 to 5 ms) apart.
+
+    `died`: how often it ended by itself; `how`: how it ended last, in words, "" while all is well.
+    """
+
+    def __init__(self, argv: Sequence[str], clock: Clock) -> None:
+        self._argv = list(argv)
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._out = self._into = -1
+        self._begun = self._next = clock.monotonic()
+        self._deaths = 0
+        self._rest = b""
+        self.calm: Callable[[int], None] = lambda pid: None
+        """Called with the pid of each one started: it inherits the caller's priority."""
+        self.fresh = False
+        """Whether a start has happened that its owner has not seen yet."""
+        self.died = 0
+        self.how = ""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def descriptor(self) -> int:
+        """What to poll for lines; -1 while there is no child."""
+        return self._out
+
+    def tend(self) -> list[bytes]:
+        """Start it where it is due; the whole lines that it wrote since the last look."""
+        if self._process is None and self._clock.monotonic() >= self._next:
+            self._start()
+        lines = self._lines() if self._out >= 0 else []
+        if self._out < 0 and self._process is not None:
+            self._reap()
+        return lines
+
+    def send(self, line: bytes) -> bool:
+        """Give it a line; False when it cannot take one now."""
+        if self._into < 0:
+            return False
+        try:
+            return os.write(self._into, line + b"\n") == len(line) + 1
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """End it now; `tend` starts it again."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+
+    def close(self, wait_s: float = 0.0) -> None:
+        """Let it end with its stdin; kill it after `wait_s`. One that cannot die is left."""
+        self._next = float("inf")
+        self._shut(into=True)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(wait_s)
+            self.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+                self._process = None
+        self._shut()
+
+    def _start(self) -> None:
+        self._begun = self._clock.monotonic()
+        try:
+            # Popen starts it with vfork: no page of a locked process is copied.
+            child = subprocess.Popen(
+                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0,
+            )  # fmt: skip
+        except OSError as error:
+            self._ended(f"it cannot be started ({error.strerror})")
+            return
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self._into, self._out = os.dup(child.stdin.fileno()), os.dup(child.stdout.fileno())
+        child.stdin.close()
+        child.stdout.close()
+        for descriptor in (self._into, self._out):
+            os.set_blocking(descriptor, False)
+        self._process, self._rest, self.fresh = child, b"", True
+        self.calm(child.pid)
+
+    def _lines(self) -> list[bytes]:
+        try:
+            data = os.read(self._out, _CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._shut()
+            return []
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MOST_LINE:
+            self._rest = b""
+        return lines
+
+    def _reap(self) -> None:
+        assert self._process is not None
+        status = self._process.poll()
+        if status is None:
+            self.kill()  # it closed its output: it has nothing more to say
+            return
+        self._process = None
+        self._ended(f"signal {-status}" if status < 0 else f"exit status {status}")
+
+    def _ended(self, how: str) -> None:
+        now = self._clock.monotonic()
+        self._deaths = self._deaths + 1 if now - self._begun < LIVED_S else 1
+        self.died, self.how = self.died + 1, how
+        self._next = now + min(MOST_BACKOFF_S, 2.0 ** (self._deaths - 1))
+
+    def _shut(self, into: bool = False) -> None:
+        if self._into >= 0:
+            os.close(self._into)
+            self._into = -1
+        if self._out >= 0 and not into:
+            os.close(self._out)
+            self._out = -1

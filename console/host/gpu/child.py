@@ -1,0 +1,304 @@
+"""Every card's figures, asked of NVML in a process of its own: NVML can hang for good.
+
+`python -m console.host.gpu.child --every SECONDS` prints one JSON line a tick, `{"gpus": […],
+"trouble": "…"}`, with the fields of GpuSample, until its stdin or stdout closes. `ages` is there
+where a card has not answered at this tick: {UUID: seconds since it did}. Each card has a thread:
+one whose call hangs leaves the others' figures live. An NVML that cannot be asked is asked again
+every few seconds, so a driver that comes back is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from console.host.gpu import nvml as known
+from console.host.gpu.lane import Lane
+from console.host.sample import GpuSample
+
+RETRY_S = 3.0
+"""Between two tries at an NVML that cannot be asked."""
+REOPEN_S = 30.0
+"""A session with a lost card is opened anew this often: old handles stay dead for good."""
+FRESH_S = 30.0
+"""A library that does not fit its driver stays loaded: so often the process starts afresh."""
+SLOW_S = 30.0
+"""Name, power limit and MIG mode hardly change: they are asked again after so long."""
+FIRST_S = 4.0
+"""A card may take so long to wake, before the others are shown without it."""
+PATIENCE_S = 0.5
+"""A tick waits so long for a card that has answered before, or has been silent for long."""
+SILENT_S = 3.0
+"""A card that has not answered for longer has no figures."""
+MOST_WATTS, MOST_DEGREES = 5000.0, 150.0
+"""NVML is known to give figures far beyond these when it has none."""
+
+
+@dataclass(slots=True)
+class Card:
+    """One card of an open session, and what of it is not asked at each tick."""
+
+    handle: Any
+    sample: GpuSample
+    mig: bool = False
+    slow_at: float = 0.0
+    plain_memory: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+class Session:
+    """NVML, opened when it can be; `look` never raises what NVML raises."""
+
+    def __init__(self, load: Callable[[], Any] = known.load) -> None:
+        self._load = load
+        self._nvml: Any = None
+        self._cards: dict[int, Card] = {}
+        self._lanes: dict[int, Lane[GpuSample]] = {}
+        self._last: dict[int, GpuSample] = {}
+        self._seen: dict[str, GpuSample] = {}
+        self._session = 0
+        self.ages: dict[str, float] = {}
+        self._trouble = ""
+        self._misfit_since: float | None = None
+        self._retry_at = self._reopen_at = 0.0
+
+    def stuck(self, now: float) -> bool:
+        """Whether only a fresh process can help: NVML loads, but has refused for long."""
+        return self._misfit_since is not None and now - self._misfit_since >= FRESH_S
+
+    def look(self, now: float) -> tuple[list[GpuSample], str]:
+        """All cards, or why there are none; `now` in monotonic seconds. `ages` is kept."""
+        self.ages = {}
+        if self._nvml is None and not self._start(now):
+            return [], self._trouble
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+            gpus = self._all(count, now)
+        except self._nvml.NVMLError as error:
+            self._fail(error, now)
+            return [], self._trouble
+        gpus += self._missing(gpus)
+        dead = any(gpu.why in (known.LOST, known.RESET) for gpu in gpus)
+        if dead and now >= self._reopen_at and not self._hangs:
+            self.close()
+        return gpus, "" if gpus else "no NVIDIA card: the driver lists none"
+
+    def close(self) -> None:
+        """Forget all handles; the next look opens NVML again."""
+        library, self._nvml = self._nvml, None
+        self._session += 1
+        self._cards.clear()
+        self._last.clear()
+        # A library must not be shut down under a call that is still inside it.
+        if library is not None and not self._hangs:
+            try:
+                library.nvmlShutdown()
+            except library.NVMLError:
+                pass  # a lost card can take the shutdown along
+
+    def _start(self, now: float) -> bool:
+        if self._trouble and now < self._retry_at:
+            return False
+        try:
+            library = self._load()
+        except ImportError:
+            self._trouble = "pynvml cannot be loaded: reinstall omni-console"
+            self._retry_at = now + RETRY_S
+            return False
+        try:
+            library.nvmlInit()
+        except library.NVMLError as error:
+            self._fail(error, now)
+            return False
+        self._nvml, self._trouble, self._misfit_since = library, "", None
+        self._reopen_at = now + REOPEN_S
+        return True
+
+    def _fail(self, error: Exception, now: float) -> None:
+        self.close()
+        self._trouble = known.words(error)
+        self._retry_at = now + RETRY_S
+        if known.code_of(error) == known.LIBRARY_NOT_FOUND:
+            self._misfit_since = None  # nothing is loaded: the next try looks for it again
+        elif self._misfit_since is None:
+            self._misfit_since = now
+
+    @property
+    def _hangs(self) -> bool:
+        return any(lane.busy for lane in self._lanes.values())
+
+    def _all(self, count: int, now: float) -> list[GpuSample]:
+        """Every card, each asked in its own thread; one that hangs is not waited for again."""
+        lanes = [self._lanes.setdefault(i, Lane(f"card-{i}")) for i in range(count)]
+        for index, lane in enumerate(lanes):
+            if not lane.busy:
+                lane.begin(partial(self._one, index, now), now)
+        begun = time.monotonic()
+        found = []
+        for index, lane in enumerate(lanes):
+            first = lane.answered_at is None and lane.asked_at == now
+            lane.wait(begun + (FIRST_S if first else PATIENCE_S) - time.monotonic())
+            found.append(self._answer(index, lane, now))
+        return found
+
+    def _answer(self, index: int, lane: Lane[GpuSample], now: float) -> GpuSample:
+        """What a card said, or, while it does not answer, what it said last and since when."""
+        if not lane.busy and lane.asked_at == now:
+            gpu = self._last[index] = lane.result()
+            return gpu
+        since = lane.answered_at if lane.answered_at is not None else lane.asked_at
+        age = now - (since if since is not None else now)
+        last = self._last.get(index)
+        if last is None or age > SILENT_S:
+            words = f"{known.SILENT} for {age:.0f} s: a call hangs in the driver"
+            last = replace(self._identity(index), why=words)
+        self.ages[last.uuid] = age
+        return last
+
+    def _one(self, index: int, now: float) -> GpuSample:
+        """One card; a card that is gone keeps its name, loses its figures and says so."""
+        card = self._cards.get(index)
+        try:
+            if card is None:
+                card = self._cards[index] = self._meet(index)
+            if now >= card.slow_at:
+                self._slow(card, now)
+            return self._quick(card)
+        except self._nvml.NVMLError as error:
+            if known.code_of(error) in (known.NOT_INITIALISED, known.DRIVER_NOT_LOADED):
+                raise  # not this card: the session is over
+            self._cards.pop(index, None)
+            return replace(self._identity(index), why=known.words(error))
+
+    def _meet(self, index: int) -> Card:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = known.text(self._nvml.nvmlDeviceGetUUID(handle))
+        card = Card(handle, GpuSample(uuid, index, ""))
+        name = self._ask(card, self._nvml.nvmlDeviceGetName)
+        card.sample = GpuSample(uuid, index, known.text(name) if name else "")
+        self._seen[uuid] = card.sample
+        return card
+
+    def _slow(self, card: Card, now: float) -> None:
+        card.mig = known.mig_on(self._nvml, card.handle)
+        limit = self._ask(card, self._nvml.nvmlDeviceGetEnforcedPowerLimit)
+        card.sample = replace(card.sample, power_limit_w=_bounded(limit, 0.001, MOST_WATTS))
+        card.slow_at = now + SLOW_S
+
+    def _quick(self, card: Card) -> GpuSample:
+        """What moves. NVML's utilisation under MIG is a zero that means nothing: not asked."""
+        library = self._nvml
+        card.problems.clear()
+        total, used, why = self._memory(card)
+        rates = None if card.mig else self._ask(card, library.nvmlDeviceGetUtilizationRates)
+        degrees = self._ask(card, library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU)
+        watts = self._ask(card, library.nvmlDeviceGetPowerUsage)
+        return replace(
+            card.sample,
+            used_bytes=used,
+            total_bytes=total,
+            utilisation=_bounded(rates and rates.gpu, 0.01, 1.0),
+            temperature_c=_bounded(degrees, 1.0, MOST_DEGREES),
+            power_w=_bounded(watts, 0.001, MOST_WATTS),
+            why=known.MIG if card.mig else why or next(iter(card.problems), ""),
+        )
+
+    def _memory(self, card: Card) -> tuple[int | None, int | None, str]:
+        """Total, used and what the lack of both means; used is without the driver's own, as in
+        `nvidia-smi`, where the driver can tell them apart."""
+        library, ask = self._nvml, self._nvml.nvmlDeviceGetMemoryInfo
+        found = None
+        if not card.plain_memory:
+            found = self._ask(card, ask, library.nvmlMemory_v2)
+            card.plain_memory = found is None and not card.problems
+        if found is None:
+            found = self._ask(card, ask)
+        if found is None:
+            return None, None, "" if card.problems or card.mig else known.UNIFIED
+        total, used = int(found.total), int(found.used)
+        return total, used if used <= total else None, ""
+
+    def _ask(self, card: Card, call: Callable[..., Any], *arguments: Any) -> Any:
+        """One query's answer; None where the card has none. Raises when the card is gone."""
+        try:
+            return call(card.handle, *arguments)
+        except self._nvml.NVMLError as error:
+            code = known.code_of(error)
+            if code in known.GONE or code in (known.NOT_INITIALISED, known.DRIVER_NOT_LOADED):
+                raise
+            if code not in known.ABSENT:
+                card.problems.append(known.words(error))
+            return None
+
+    def _identity(self, index: int) -> GpuSample:
+        """Which card stood at this place, as far as one was met there."""
+        cards = list(self._cards.items())  # another card's thread may add to it
+        here = {card.sample.uuid for place, card in cards if place != index}
+        seen = (
+            one for one in list(self._seen.values())
+            if one.index == index and one.uuid not in here
+        )  # fmt: skip
+        return next(seen, GpuSample(f"index:{index}", index, ""))
+
+    def _missing(self, gpus: list[GpuSample]) -> list[GpuSample]:
+        """Cards met before that the driver no longer lists."""
+        listed = {gpu.uuid for gpu in gpus}
+        return [replace(one, why=known.LOST) for uuid, one in self._seen.items()
+                if uuid not in listed]  # fmt: skip
+
+
+def _bounded(value: Any, scale: float, most: float) -> float | None:
+    """A figure in its unit, or None where NVML gave a number that cannot be one."""
+    if value is None:
+        return None
+    scaled = float(value) * scale
+    return scaled if 0 <= scaled <= most else None
+
+
+def _leave_with_parent() -> None:
+    """End with stdin; in a thread of its own, so that a call that hangs cannot hold it up."""
+    try:
+        while os.read(0, 4096):
+            pass
+    except OSError:
+        pass
+    os._exit(0)
+
+
+def _every(argv: list[str]) -> float:
+    if len(argv) != 2 or argv[0] != "--every":
+        raise SystemExit("usage: python -m console.host.gpu.child --every SECONDS")
+    return max(0.05, float(argv[1]))
+
+
+def main(argv: list[str]) -> int:
+    """Print a line a tick, until whoever reads them is gone."""
+    every, parent = _every(argv), os.getppid()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    session = Session()
+    while os.getppid() == parent:
+        begun = time.monotonic()
+        gpus, trouble = session.look(begun)
+        line: dict[str, Any] = {"gpus": [asdict(gpu) for gpu in gpus], "trouble": trouble}
+        if session.ages:
+            line["ages"] = {uuid: round(age, 1) for uuid, age in session.ages.items()}
+        try:
+            os.write(1, json.dumps(line).encode() + b"\n")
+        except OSError:
+            break
+        if session.stuck(begun):
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        time.sleep(max(0.05, every - (time.monotonic() - begun)))
+    # not exit(): that would wait for a library that hangs
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

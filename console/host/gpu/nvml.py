@@ -1,0 +1,77 @@
+"""NVML's answers in words: what its error codes mean to an operator. Loads pynvml when asked to.
+
+Each phrase has a short head that fits a row, then `: ` and what can be done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.common.text import one_line
+
+NOT_INITIALISED = 1
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+IS_LOST = 15
+RESET_REQUIRED = 16
+MISMATCH = 18
+VERSION_MISMATCH = 25
+UNKNOWN = 999
+ABSENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
+"""This card or driver does not know the figure; nothing is wrong."""
+GONE = frozenset({IS_LOST, RESET_REQUIRED})
+"""The card itself is gone, whatever is asked."""
+
+LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
+RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
+SILENT = "no answer"
+MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
+UNIFIED = "unified memory: the card uses the host's RAM"
+_WORDS = {
+    NO_PERMISSION: "no permission to ask NVML: this user may not open the NVIDIA devices",
+    DRIVER_NOT_LOADED: "NVIDIA driver not loaded: load its kernel module, or reboot",
+    TIMEOUT: "the NVIDIA driver timed out: `dmesg` may say why",
+    LIBRARY_NOT_FOUND: "no NVIDIA driver: libnvidia-ml.so.1 is not there",
+    IS_LOST: LOST,
+    RESET_REQUIRED: RESET,
+    MISMATCH: "driver/library version mismatch: reboot, or reload the nvidia kernel module",
+    UNKNOWN: "unknown NVML error: in a container restart it, else `dmesg` may say why",
+}
+
+
+def load() -> Any:
+    """The pynvml module; raises ImportError."""
+    import pynvml
+
+    return pynvml
+
+
+def code_of(error: Exception) -> int:
+    """NVML's number for an NVMLError; UNKNOWN for any other."""
+    value = getattr(error, "value", UNKNOWN)
+    return value if isinstance(value, int) else UNKNOWN
+
+
+def words(error: Exception) -> str:
+    """What an NVMLError means, and what to do; the library's own words where we have none."""
+    known = _WORDS.get(code_of(error))
+    return known or one_line(str(error)).lower() or "unknown NVML error"
+
+
+def text(value: str | bytes) -> str:
+    """A name or UUID as NVML gives it, harmless."""
+    return one_line(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+
+
+def mig_on(nvml: Any, handle: Any) -> bool:
+    """Whether MIG is on; a card or a driver that does not know MIG has it off."""
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except nvml.NVMLError as error:
+        if code_of(error) in ABSENT:
+            return False
+        raise

@@ -1,0 +1,156 @@
+"""This machine as a verdict needs it: memory that can be had, cards, processor, disk.
+
+Nothing is written and no disk is measured. Every figure says how it was come by, in `given`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from console.common.errors import ConsoleError, EngineTimeout
+from console.common.text import one_line
+from console.host.capacity import Machine
+from console.host.cgroup_limits import limits
+from console.host.deadline import within
+from console.host.gpu import inventory as nvml
+from console.host.gpu.inventory import Cards
+from console.host.memory import MemoryReader
+from console.host.sample import MemorySample
+
+DISK_S = 2.0
+"""A dead mount does not answer at all."""
+NOW = "measured now"
+_FIELD = re.compile(r"^(\S[^:\t]*?)\s*:\s?(.*)$", re.MULTILINE)
+
+
+def look(
+    disk: Path | None = None, *, root: Path = Path("/"), cards: Cards | None = None
+) -> Machine:
+    """The machine at this moment; a figure that cannot be had is None, and `given` says why.
+
+    `disk` is where a download goes (it need not be there yet). `root` is where /proc and /sys are;
+    `cards` are asked of NVML unless they are handed in.
+    """
+    given: dict[str, str] = {}
+    asked = nvml.ask() if cards is None else cards
+    given["cards"] = f"{NOW}, NVML, driver {asked.driver or 'unknown'}"
+    if asked.words:
+        given["cards"] = asked.words
+    total, available, swap_total, swap_free = _memory(root, given)
+    free = _disk(disk, given) if disk is not None else None
+    flags, name, cores = _processor(root, given)
+    nodes = numa_nodes(root)
+    given["numa_nodes"] = "the kernel does not list them" if nodes is None else NOW
+    return Machine(
+        cards=asked.cards,
+        ram_total=total,
+        ram_available=available,
+        swap_total=swap_total,
+        swap_free=swap_free,
+        disk_free=free,
+        disk_path=str(disk) if disk is not None else "",
+        cpu_flags=flags,
+        cpu_name=name,
+        cores=cores,
+        numa_nodes=nodes,
+        given=given,
+    )
+
+
+def numa_nodes(root: Path = Path("/")) -> int | None:
+    """NUMA nodes, None where the kernel does not list them."""
+    try:
+        names = os.listdir(root / "sys/devices/system/node")
+    except OSError:
+        return None
+    return sum(re.fullmatch(r"node\d+", name) is not None for name in names) or None
+
+
+def nearest(path: Path) -> Path:
+    """The path, or the nearest directory above it that is there."""
+    path = Path(os.path.abspath(path))
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def disk_free(path: Path) -> int:
+    """Bytes this user can still write where `path` is, or would be made.
+
+    Raises OSError, and EngineTimeout for a mount that does not answer.
+    """
+
+    def ask() -> int:
+        info = os.statvfs(nearest(path))
+        return info.f_bavail * info.f_frsize
+
+    hint = "a dead mount? `findmnt -T` names it"
+    return within(DISK_S, f"The disk of {one_line(str(path))}", ask, hint)
+
+
+def _memory(root: Path, given: dict[str, str]) -> tuple[int | None, ...]:
+    sample = _sample(root, given)
+    if sample is None:
+        return None, None, None, None
+    total, available = sample.total, sample.available
+    swap_total, swap_free = sample.swap_total, sample.swap_total - sample.swap_used
+    given["ram_total"] = given["swap_total"] = f"{NOW}, /proc/meminfo"
+    given["ram_available"] = f"{NOW}, MemAvailable"
+    given["swap_free"] = f"{NOW}, SwapFree"
+    for limit in limits(root):
+        if limit.most < total:
+            total = limit.most
+            given["ram_total"] = f"{NOW}, the limit of cgroup {one_line(limit.group, 80)}"
+        if limit.left < available:
+            available = limit.left
+            given["ram_available"] = f"{NOW}, what cgroup {one_line(limit.group, 80)} leaves"
+        if limit.swap_left is not None and limit.swap_left < swap_free:
+            swap_free = limit.swap_left
+            given["swap_free"] = f"{NOW}, what cgroup {one_line(limit.group, 80)} leaves"
+    return total, available, swap_total, swap_free
+
+
+def _sample(root: Path, given: dict[str, str]) -> MemorySample | None:
+    reader = MemoryReader(root / "proc")
+    try:
+        return reader.read(0.0)
+    except ConsoleError as error:
+        given["ram_total"] = given["ram_available"] = str(error)
+        return None
+    finally:
+        reader.close()
+
+
+def _disk(path: Path, given: dict[str, str]) -> int | None:
+    try:
+        free = disk_free(path)
+    except (OSError, EngineTimeout) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        given["disk_free"] = one_line(words or "cannot be read")
+        return None
+    given["disk_free"] = f"{NOW}, {nearest(path)}"
+    return free
+
+
+def _processor(root: Path, given: dict[str, str]) -> tuple[frozenset[str], str, int | None]:
+    """Flags and name of the first processor, and how many cores there are in all.
+
+    Cores are counted, not the threads they run.
+    """
+    try:
+        text = (root / "proc/cpuinfo").read_text(errors="replace")
+    except OSError as error:
+        given["cpu_flags"] = f"/proc/cpuinfo: {error.strerror}"
+        return frozenset(), "", None
+    given["cpu_flags"] = given["cores"] = f"{NOW}, /proc/cpuinfo"
+    flags, name, pairs, threads = frozenset[str](), "", set(), 0
+    for block in text.split("\n\n"):
+        fields = dict(_FIELD.findall(block))
+        threads += "processor" in fields
+        flags = flags or frozenset((fields.get("flags") or fields.get("Features", "")).split())
+        name = name or one_line(fields.get("model name", ""))
+        if "core id" in fields:
+            pairs.add((fields.get("physical id", "0"), fields["core id"]))
+    return flags, name, len(pairs) or threads or None

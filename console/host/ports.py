@@ -1,0 +1,150 @@
+"""Ports: who listens on one of this machine, from /proc alone, and how one is connected to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from console.common.text import one_line
+
+LISTEN = "0A"
+CONNECT_S = 1.0
+"""How long the first try to connect may take."""
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Its pid, and its command line as clean words."""
+
+    pid: int
+    words: str
+
+
+def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
+    """Who listens where a URL of this machine points; None where nobody does, where it is
+    another user's, or where the URL names another machine."""
+    return next(listeners(url, proc), None)
+
+
+def listeners(url: str, proc: Path = Path("/proc")) -> Iterator[Listener]:
+    """All who hold such a socket: a parent may have handed it to its child."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError:
+        return
+    if parts.hostname in LOCAL:
+        wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+        yield from _holders(wanted, proc) if wanted else ()
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL points at this machine, by one of its usual names."""
+    try:
+        return urlsplit(url).hostname in LOCAL
+    except ValueError:
+        return False
+
+
+def wide(port: int, proc: Path = Path("/proc")) -> bool:
+    """Whether somebody listens on a port at every address of this machine."""
+    return any(not host.strip("0") for host, _, _ in _doors(port, proc))
+
+
+def owners(url: str, proc: Path = Path("/proc")) -> set[int]:
+    """The users whose sockets answer where a URL of this machine points."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError:
+        return set()
+    doors = _doors(port, proc)
+    return {uid for address in _addresses(host) for uid in _answering(address, doors)}
+
+
+def foreign(url: str, ours: Iterable[int] = ()) -> int | None:
+    """The uid of another user whose server answers where a URL of this machine points; None where
+    there is none. `ours` are users whose server it may be, too. Root's may always: the engine's
+    own proxy holds a port that a container publishes."""
+    return min(owners(url) - {os.getuid(), 0, *ours}, default=None)
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    if host == "localhost":
+        return "127.0.0.1", "::1"
+    return ("127.0.0.1",) if host in LOCAL - {"::1"} else (host,)
+
+
+def _answering(address: str, doors: set[tuple[str, str, str]]) -> set[int]:
+    """The users of the sockets that a connection to an address reaches: those at that very
+    address, else those at every address, IPv4 before IPv6."""
+    old = ":" not in address
+    ways = (address, f"::ffff:{address}", "0.0.0.0", "::") if old else (address, "::")
+    for way in map(_hexadecimal, ways):
+        if found := {int(uid) for at, _, uid in doors if way and at == way}:
+            return found
+    return set()
+
+
+def _hexadecimal(address: str) -> str:
+    """An address as the kernel's tables have it; "" for what is none."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        data = socket.inet_pton(family, address)
+    except OSError:
+        return ""
+    words = (int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4))
+    return "".join(f"{word:08X}" for word in words)
+
+
+def _inodes(port: int, proc: Path) -> set[str]:
+    """The sockets that listen on it, IPv4 and IPv6."""
+    return {inode for _, inode, _ in _doors(port, proc)}
+
+
+def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
+    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in (proc / "net" / name).read_text().splitlines()[1:]:
+                fields = row.split()
+                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add((fields[1].rpartition(":")[0], fields[9], fields[7]))
+    return found
+
+
+def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            held = proc / name / "fd"
+            if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
+                argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
+                yield Listener(int(name), one_line(argv.decode(errors="replace"), 120))
+
+
+def connected(host: str, port: int, left_s: float) -> socket.socket:
+    """A connection within `left_s`, tried anew after 1, 2, 4 s. Raises OSError.
+
+    Where a firewall translates addresses, as Docker's does, the kernel may drop every packet of a
+    new connection whose ports are those of one that has just ended. Another try has another port.
+    """
+    end, patience = time.monotonic() + left_s, CONNECT_S
+    while True:
+        left = end - time.monotonic()
+        try:
+            return socket.create_connection((host, port), max(0.001, min(patience, left)))
+        except TimeoutError:
+            if left <= patience:
+                raise
+        patience *= 2

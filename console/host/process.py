@@ -1,0 +1,373 @@
+"""Host processes: started in an own session, known by pid and start time, stopped as a group.
+
+Standard library only; the emergency side uses these. A pid alone names nobody after a while, so
+everything here takes the start time too (field 22 of /proc/PID/stat, clock ticks since boot).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ServiceError
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.host import cgroup_scope, resident
+from console.host.process_spec import COOKIE, STEP_COOKIE, ProcessSpec
+
+KEPT_ENVIRONMENT = (
+    "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
+    "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSL_CERT_FILE",
+)  # fmt: skip
+KEPT_PREFIXES = ("LC_", "XDG_")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Fields of /proc/PID/stat; `start` in ticks since boot, state z: zombie with live threads."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    start: int
+
+
+def stat(pid: int) -> Stat | None:
+    """One process as the kernel sees it, or None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            data = file.read()
+        # The command may hold spaces and parentheses; the last one closes it.
+        fields = data[data.rindex(b")") + 2 :].split()
+        numbers = [int(fields[i]) for i in (1, 2, 3, 19)]
+        state = fields[0].decode("ascii", "replace")
+        return Stat(pid, "z" if state == "Z" and int(fields[17]) > 1 else state, *numbers)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def start_time(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat in clock ticks since boot; None when there is no such process."""
+    found = stat(pid)
+    return found.start if found else None
+
+
+def alive(pid: int, start: int) -> bool:
+    """Whether that very process still runs; a zombie does not."""
+    found = stat(pid)
+    return found is not None and found.start == start and found.state not in "ZX"
+
+
+def all_stats() -> list[Stat]:
+    """Every process of this machine at about one moment."""
+    return [s for name in os.listdir("/proc") if name.isdigit() and (s := stat(int(name)))]
+
+
+def ancestry(pid: int) -> set[int]:
+    """A process and its ancestors up to pid 1."""
+    seen: set[int] = set()
+    while pid > 0 and pid not in seen:
+        seen.add(pid)
+        found = stat(pid)
+        pid = found.parent if found else 0
+    return seen
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; empty where it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def environment(
+    extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The allow-listed part of the environment, `extra`, and the run's cookie."""
+    source = os.environ if base is None else base
+    kept = {
+        key: value
+        for key, value in source.items()
+        if key in KEPT_ENVIRONMENT or key.startswith(KEPT_PREFIXES)
+    }
+    return {**kept, **dict(extra), COOKIE: cookie}
+
+
+_exits: dict[tuple[int, int], int] = {}
+_unwatched: list[subprocess.Popen[bytes]] = []
+
+
+def exit_code(pid: int, start: int) -> int | None:
+    """How a process that this one spawned ended; None while it runs or when it was not ours."""
+    return _exits.get((pid, start))
+
+
+def spawn(
+    spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = (),
+    enclosed: bool = False,
+) -> tuple[int, int]:  # fmt: skip
+    """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves);
+    returns its pid and start time.
+
+    stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte.
+    A thread waits for it, so that it never stays a zombie of a long-lived caller.
+    Raises ServiceError (not found, not executable, bad directory, log not writable).
+    """
+    if not spec.argv:
+        raise ServiceError("nothing to start", "an empty argv")
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ServiceError(
+            "the log cannot be written", f"{one_line(str(log))}: {error.strerror}"
+        ) from error
+    try:
+        popen = cgroup_scope.popen if enclosed else subprocess.Popen
+        child = popen(
+            list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie),
+            start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise _start_error(spec, error) from error
+    finally:
+        os.close(out)
+    # Not reaped yet: even a child that is dead already keeps its number until it is waited for.
+    start = start_time(child.pid) or 0
+    try:
+        threading.Thread(target=_reap, args=(child, start), daemon=True).start()
+    except RuntimeError:  # no thread left: a zombie at worst
+        _unwatched.append(child)
+    return child.pid, start
+
+
+def _reap(child: subprocess.Popen[bytes], start: int) -> None:
+    _exits[child.pid, start] = child.wait()
+
+
+def _start_error(spec: ProcessSpec, error: OSError | ValueError) -> ServiceError:
+    program = one_line(spec.argv[0])
+    code = error.errno if isinstance(error, OSError) else None
+    where = os.fsdecode(error.filename) if isinstance(error, OSError) and error.filename else ""
+    if spec.cwd and where == spec.cwd and where != spec.argv[0]:
+        what = f"bad working directory {one_line(spec.cwd)}: {_reason(error)}"
+    elif code == errno.ENOENT:
+        what = f"{program}: not found"
+    elif code == errno.EACCES:
+        what = f"{program}: not executable"
+    else:
+        what = f"{program}: {_reason(error)}"
+    return ServiceError("the process did not start", what)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return one_line((error.strerror if isinstance(error, OSError) else "") or str(error))
+
+
+def members(pid: int, start: int, stats: Iterable[Stat] | None = None) -> list[Stat]:
+    """Who runs in the session or group that `pid` (started at `start`) leads; zombies left out.
+    `stats`: one look at all processes, if there is one.
+
+    The leader itself may be gone: its number is not given away while its group has members.
+    Empty when the number belongs to somebody else by now. Never this process or an ancestor.
+    """
+    leader = stat(pid)
+    if leader is not None and leader.start != start:
+        return []
+    spared = ancestry(os.getpid())
+    return [
+        s
+        for s in (all_stats() if stats is None else stats)
+        if (s.pid == pid or s.session == pid or s.group == pid)
+        and s.start >= start
+        and s.state not in "ZX"
+        and s.pid not in spared
+    ]
+
+
+def send(pid: int, start: int, number: int) -> bool:
+    """Signal that very process; False when it is gone. Raises PermissionError."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        descriptor = -1
+    try:
+        # The descriptor pins a process first; then the start time says whether it is the right one.
+        if not alive(pid, start):
+            return False
+        if descriptor >= 0:
+            signal.pidfd_send_signal(descriptor, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    return True
+
+
+def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = None) -> bool:
+    """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone.
+
+    False when nothing was alive. Raises ServiceError when something outlives SIGKILL, or when
+    this user may not signal it.
+    """
+    clock = clock or SystemClock()
+    if not (alive := members(pid, start)):
+        return False
+    kill_s = resident.kill_wait_s(
+        resident.of(one.pid for one in alive)
+    )  # known only while they live
+    for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
+        _signal_all(members(pid, start), number)
+        if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):
+            return True
+    left = ", ".join(str(s.pid) for s in members(pid, start))
+    raise ServiceError(
+        "a process outlived SIGKILL", f"pid {left} after {format_duration(kill_s)}",
+        "it waits in the kernel (state D): a driver or a disk holds it",
+    )  # fmt: skip
+
+
+def _signal_all(stats: list[Stat], number: int) -> None:
+    denied = 0
+    for found in stats:
+        try:
+            send(found.pid, found.start, number)
+        except PermissionError:
+            denied += 1
+    if denied and denied == len(stats):
+        pids = ", ".join(str(s.pid) for s in stats)
+        raise ServiceError("not permitted to stop a process", f"pid {pids} belongs to another user")
+
+
+def wait_gone(pid: int, start: int, limit_s: float, clock: Clock, *, again: bool = False) -> bool:
+    """Wait until nobody of the group is left; `again` kills those that appear meanwhile."""
+    deadline = clock.monotonic() + limit_s
+    pause = 0.005
+    while True:
+        left = members(pid, start)
+        if not left:
+            return True
+        if again:
+            _signal_all(left, signal.SIGKILL)
+        if clock.monotonic() >= deadline:
+            return False
+        clock.sleep(pause)
+        pause = min(0.1, pause * 1.5)
+
+
+def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
+    """(pid, start) of every process whose environment carries the run's cookie (and the step's).
+
+    Those of other users cannot be read without root and are not found.
+    """
+    wanted = {f"{COOKIE}={cookie}".encode()}
+    wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
+    found: list[tuple[int, int]] = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                data = file.read()
+        except OSError:
+            continue
+        if wanted <= set(data.split(b"\0")):
+            start = start_time(int(name))
+            if start is not None and alive(int(name), start):
+                found.append((int(name), start))
+    return found
+
+
+def spec_sha(spec: ProcessSpec) -> str:
+    """sha256 of argv, environment and directory: equal means "the same thing"."""
+    import hashlib  # only where it is wanted: it loads the TLS library
+
+    text = json.dumps([spec.argv, spec.env, spec.cwd])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def record_path(records_dir: Path, name: str) -> Path:
+    return records_dir / f"{name}.json"
+
+
+def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
+    """Remember a started process for later runs, atomically. Raises OSError."""
+    paths.make(records_dir)
+    path = record_path(records_dir, name)
+    value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(value) + "\n")
+        os.replace(beside, path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def read_record(
+    records_dir: Path, name: str, spec: ProcessSpec | None = None
+) -> tuple[int, int] | None:
+    """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
+    try:
+        value: Any = json.loads(record_path(records_dir, name).read_text())
+        pid, start = int(value["pid"]), int(value["start"])
+        same = value["boot_id"] == boot_id() and (spec is None or value["sha"] == spec_sha(spec))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (pid, start) if same and alive(pid, start) else None
+
+
+def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
+    """An environment variable by which a process is known whose record was not written."""
+    import hashlib
+
+    text = f"{record_path(records_dir, name)}\n{spec_sha(spec)}"
+    return STEP_COOKIE, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def known(
+    records_dir: Path, name: str, spec: ProcessSpec, cookie: str, *, repair: bool = False
+) -> tuple[int, int] | None:
+    """(pid, start) of a process that runs: by its record, or by the mark it was spawned with under
+    `cookie`. A full disk, or a kill at that moment, leaves one without a record; `repair` writes
+    it then, where that can be."""
+    found = read_record(records_dir, name, spec)
+    if found is not None:
+        return found
+    marked = [
+        (start, pid)
+        for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])
+        # what it has started carries the mark as well: the leader of its session is the process
+        if (one := stat(pid)) is not None and one.session == pid and _is_mine(pid)
+    ]
+    if not marked:
+        return None
+    start, pid = min(marked)
+    if repair:
+        with contextlib.suppress(OSError):
+            write_record(records_dir, name, spec, pid, start)
+    return pid, start
+
+
+def _is_mine(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False

@@ -1,0 +1,298 @@
+"""The guard of the run on show: a thread reads the recorder's page once a second, as it stands.
+
+What is missing, old or garbled is a word, never a figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from console.common.clock import Clock, SystemClock
+from console.common.text import one_line
+from console.host import process
+from console.host.marks import NO_MARKS, Marks
+from console.journal.cleaned import cleaned
+from console.journal.guard_record import breach, sheet_of, struck, table
+from console.journal.run_dir import RunDir
+from console.journal.run_files import stamp
+from console.recovery.guard.config import Sheet
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.record.aftermath import crash_words
+from console.recovery.guard.record.read import Recording, open_newest
+from console.recovery.rollback import records as pointers
+
+EVERY_S = 1.0
+OLD_S = 2.0
+"""Data older than this is shown with its age, seconds."""
+SILENT_S = 5.0
+"""A sentinel that has said nothing for this long is not one that watches."""
+NONE, LOOKING, STARTING, OK, WARN, ACTED, SILENT, GONE, UNREADABLE, ENDED = (
+    "none", "looking", "starting", "ok", "warn", "acted", "silent", "gone", "unreadable", "ended",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long the baseline may still be down with nobody attached; None while it is not."""
+
+    left_s: float | None
+    attended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuardView:
+    """What is known of one run's guard; all text is clean. `word` is one of the words above.
+
+    `at`: when the newest page was written, monotonic seconds of this boot; None: not known.
+    `reasons`: what it warns of, or why it acted. `tte_s`: seconds until `filling` is full.
+    `rate`: bytes a second by which RAM fills. `missing`: protections it did not get; `spared`:
+    what of the run it must not kill, and why; `trouble`: what it cannot watch. `after`: what a
+    recording says that nobody ended.
+    """
+
+    run: RunDir | None = None
+    word: str = NONE
+    at: float | None = None
+    detail: str = ""
+    reasons: tuple[str, ...] = ()
+    tte_s: float | None = None
+    filling: str = "RAM"
+    rate: float | None = None
+    advisory: bool = False
+    limits: tuple[Limit, ...] = ()
+    marks: Marks = NO_MARKS
+    missing: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
+    lease: Lease | None = None
+    breach: dict[str, Any] = field(default_factory=dict)
+    after: str = ""
+    alone: bool = False
+    """It watches although its run's runner is gone."""
+
+    def word_at(self, now: float) -> str:
+        """`word`, or `silent` where what it rests on has become too old."""
+        fresh = self.at is None or now - self.at <= SILENT_S
+        return self.word if fresh or self.word not in (OK, WARN) else SILENT
+
+
+NOBODY = GuardView()
+
+
+class GuardWatch:
+    """A daemon thread; `latest` is what it knows. Aimed at a run, it looks at once."""
+
+    def __init__(self, clock: Clock | None = None, every_s: float = EVERY_S) -> None:
+        self._clock = clock or SystemClock()
+        self._every = every_s
+        self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
+        self._wake = threading.Event()
+        self._closed = False
+        self._sheet: tuple[object, Sheet | None] = (None, None)
+        self._breach: tuple[object, dict[str, Any]] = (None, {})
+        self._after: tuple[object, str] = (None, "")
+        self._thread = threading.Thread(target=self._run, name="guard-watch", daemon=True)
+        self.latest = NOBODY
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def aim(self, run: RunDir | None, alive: bool, over: bool) -> None:
+        """Look at this run from now on; `alive`: its runner lives, `over`: it has ended."""
+        before, self._aim = self._aim, (run, alive, over)
+        if self._aim != before:
+            self._wake.set()
+
+    def close(self) -> None:
+        """End the thread; waits for a look in progress, at most a second."""
+        self._closed = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            self.look_now()
+            self._clock.wait(self._wake, self._every)
+
+    def look_now(self) -> GuardView:
+        """One look at what it is aimed at, in the caller's thread; it is the latest then."""
+        run, alive, over = self._aim
+        try:
+            self.latest = self.look(run, alive, over)
+        except Exception as error:  # the thread's last line of defence: it goes on looking
+            words = one_line(f"{type(error).__name__}: {error}", 120)
+            self.latest = GuardView(run, UNREADABLE, detail=words)
+        return self.latest
+
+    def look(self, run: RunDir | None, alive: bool, over: bool) -> GuardView:
+        """One look, now."""
+        if run is None:
+            return NOBODY
+        found = self._breach_of(run)
+        recording = open_newest(run.path)
+        if not alive:
+            return self._without_runner(run, recording, over, found)
+        return self._watched(run, recording, found)
+
+    def _watched(
+        self, run: RunDir, recording: Recording | None, found: dict[str, Any]
+    ) -> GuardView:
+        sheet = self._sheet_of(run)
+        if recording is None:
+            word = UNREADABLE if self._begun(run) else STARTING
+            words = "its recording cannot be read" if word is UNREADABLE else ""
+            return GuardView(run, word, detail=words, limits=_limits(sheet), breach=found)
+        page = table(cleaned(recording.status()))
+        found = found or struck(recording)
+        view = view_of(run, page, sheet, recording.boot == process.boot_id())
+        view = replace(view, breach=found)
+        if not recording.alive:
+            return replace(view, word=GONE, tte_s=None, lease=None)
+        if not page:
+            return replace(view, word=UNREADABLE, detail="its page is not whole")
+        acted = page.get("acted")
+        return replace(view, word=ACTED) if (acted if acted is not None else found) else view
+
+    def _without_runner(
+        self, run: RunDir, recording: Recording | None, over: bool, found: dict[str, Any]
+    ) -> GuardView:
+        if over:
+            return GuardView(run, ACTED if found else ENDED, breach=found)
+        if recording is not None and recording.alive:
+            return replace(self._watched(run, recording, found), alone=True)
+        found = found or (struck(recording) if recording is not None else {})
+        key = (run.path, stamp(recording.path) if recording is not None else None)
+        if self._after[0] != key:
+            self._after = (key, crash_words(run.path))
+        return GuardView(run, ACTED if found else ENDED, breach=found, after=self._after[1])
+
+    @staticmethod
+    def _begun(run: RunDir) -> bool:
+        from console.recovery.guard.config import DIRECTORY, READY
+
+        return (run.path / DIRECTORY / READY).exists()
+
+    def _sheet_of(self, run: RunDir) -> Sheet | None:
+        from console.recovery.guard.config import DIRECTORY, SHEET
+
+        key = (run.path, stamp(run.path / DIRECTORY / SHEET))
+        if self._sheet[0] != key:
+            self._sheet = (key, sheet_of(run))
+        return self._sheet[1]
+
+    def _breach_of(self, run: RunDir) -> dict[str, Any]:
+        from console.recovery.guard.config import BREACH, DIRECTORY
+
+        key = (run.path, stamp(run.path / DIRECTORY / BREACH))
+        if self._breach[0] != key:
+            self._breach = (key, breach(run))
+        return self._breach[1]
+
+
+def run_on() -> tuple[RunDir | None, bool]:
+    """The run that is on now (this user's, for root anybody's), and whether its runner lives; one
+    whose runner is gone is on while its sentinel watches."""
+    uid = os.getuid()
+    mine = [found for found in pointers.find_all() if found.uid == uid or uid == 0]
+    for found in mine:
+        if process.alive(found.pid, found.start):
+            return RunDir(Path(found.run_dir)), True
+    for found in mine:
+        recording = open_newest(Path(found.run_dir))
+        if recording is not None and recording.alive:
+            return RunDir(Path(found.run_dir)), False
+    return None, False
+
+
+def view_of(run: RunDir, page: dict[str, Any], sheet: Sheet | None, this_boot: bool) -> GuardView:
+    """A status page as a view; what it does not say, or says wrongly, is not known."""
+    limits = _page_limits(page) or _limits(sheet)
+    level = page.get("level")
+    return GuardView(
+        run=run,
+        word=WARN if level in ("warn", "act") else OK if level == "ok" else UNREADABLE,
+        at=number(page.get("mono")) if this_boot else None,
+        detail="" if level in ("ok", "warn", "act") else "its page says no level",
+        reasons=(*_texts(page.get("reasons")), *_texts(page.get("unknown"))),
+        tte_s=number(page.get("tte_s")),
+        filling=one_line(str(page.get("filling") or "RAM"), 12),
+        rate=number(page.get("rate")),
+        advisory=page.get("advisory") is True,
+        limits=limits,
+        marks=marks_of(limits),
+        missing=_texts(page.get("missing")),
+        spared=_texts(page.get("spared")),
+        trouble=_texts(page.get("trouble")),
+        lease=_lease(page.get("lease")),
+    )
+
+
+def marks_of(limits: tuple[Limit, ...]) -> Marks:
+    """The nearest limit that kills, for each gauge."""
+    kills = [one for one in limits if one.act == "kill" and one.metric and not one.scarce]
+
+    def least(metric: str) -> int | None:
+        found = [one.above for one in kills if one.metric == metric and one.above is not None]
+        return int(min(found)) if found else None
+
+    def most(metric: str) -> int | None:
+        found = [one.below for one in kills if one.metric == metric and one.below is not None]
+        return int(max(found)) if found else None
+
+    def by_name(metric: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+        return tuple(
+            ("" if one.of in names else one.of, int(value))
+            for one in kills
+            if one.metric == metric and one.of != "sum"
+            and (value := one.below if one.below is not None else one.above) is not None
+        )  # fmt: skip
+
+    return Marks(
+        ram_available=most("host.ram_available"), swap_used=least("host.swap_used"),
+        swap_free=most("host.swap_free"), swap_growth=_growth(limits),
+        vram_free=by_name("gpu.memory_free", ("min", "max")),
+        vram_used=by_name("gpu.memory_used", ("min", "max")), disk_free=by_name("disk.free", ()),
+    )  # fmt: skip
+
+
+def _growth(limits: tuple[Limit, ...]) -> int | None:
+    """It counts only while RAM is short, and is worth showing all the same."""
+    grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
+    return int(min(grown)) if grown else None
+
+
+def number(value: object) -> float | None:
+    """A finite number that is no truth value; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e18 else None
+
+
+def _limits(sheet: Sheet | None) -> tuple[Limit, ...]:
+    return sheet.limits if sheet is not None else ()
+
+
+def _page_limits(page: dict[str, Any]) -> tuple[Limit, ...]:
+    found = []
+    for one in page.get("limits") or ():
+        with contextlib.suppress(ValueError, TypeError):
+            found.append(Limit.from_json(one))
+    return tuple(found)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+
+
+def _lease(value: object) -> Lease | None:
+    if not isinstance(value, dict):
+        return None
+    left, attended = number(value.get("left_s")), value.get("attended") is True
+    return Lease(left, attended) if left is not None or attended else None

@@ -1,0 +1,99 @@
+"""One run a host: a flock tied to the runner's life, and a pointer everybody can read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+from console.common import paths
+from console.common.errors import HostBusy
+from console.host import process
+from console.recovery.rollback import records
+from console.recovery.rollback.others import live_others
+
+
+class HostLock:
+    """Held as long as this object is; the kernel lets go when the process dies.
+
+    Each user has a lock of their own; a run of another user's counts when its pointer names the
+    process that holds it. So a lock that somebody only holds, or a thing that somebody only put
+    there, keeps nobody out.
+    """
+
+    def __init__(self) -> None:
+        """Raises HostBusy, naming the run that holds the host."""
+        self._fd = _opened(os.getuid())
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            raise HostBusy("another run holds this host", holder(), _hint()) from error
+        try:
+            refuse_others()
+        except HostBusy:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let go; again, it changes nothing."""
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _opened(uid: int) -> int:
+    """The user's lock file, or the one in the user's own directory where another user has put
+    something in its place. Raises HostBusy."""
+    why = ""
+    for path in (paths.host_lock(uid), paths.own_host_dir() / "lock"):
+        try:
+            paths.make(path.parent)
+            # O_NONBLOCK: a FIFO in its place would wait for somebody at its other end
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            found = os.open(path, flags, 0o600)
+        except OSError as error:
+            why = why or f"{path}: {error.strerror}"
+            continue
+        info = os.fstat(found)
+        if stat.S_ISREG(info.st_mode) and info.st_uid == uid:
+            return found
+        os.close(found)
+        why = why or f"{path} is no file of this user's"
+    raise HostBusy(
+        "the host lock cannot be opened", why, "OMNI_HOST_DIR names another directory for it"
+    )
+
+
+def refuse_others() -> None:
+    """Raises HostBusy where a run of another user's is on."""
+    for found in live_others({os.getuid()}):
+        raise HostBusy(
+            "another run holds this host", _words(found),
+            "where it is not to be waited for: OMNI_HOST_DIR names another directory for the lock",
+        )  # fmt: skip
+
+
+def is_free() -> bool:
+    """Whether no run holds the host at this moment."""
+    try:
+        HostLock().release()
+    except HostBusy:
+        return False
+    return True
+
+
+def holder() -> str:
+    """This user's run that holds the host, in words."""
+    found = records.read(os.getuid())
+    if found is not None and process.alive(found.pid, found.start):
+        return _words(found)
+    return "its runner is still starting or just ending"
+
+
+def _words(found: records.Pointer) -> str:
+    return f"run {found.run_id} of {found.owner} (pid {found.pid}), {found.playbook}"
+
+
+def _hint() -> str:
+    return "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"

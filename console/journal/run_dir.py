@@ -1,0 +1,147 @@
+"""The directory of a run: everything about it in one place. History is the set of directories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import UsageError
+from console.common.text import one_line
+from console.recovery.rollback.sealed_plan import write_atomically
+
+STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
+"""How a run's name begins: the second of its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeta:
+    """What a run was started with; secrets never in it. Kept in run.json."""
+
+    run_id: str
+    playbook: str
+    base: str
+    digest: str
+    site: str
+    site_base: str
+    inputs: dict[str, str] = field(default_factory=dict)
+    yes: bool = False
+    step: bool = False
+    headless: bool = True
+    owner: str = ""
+    created: float = 0.0
+    lease_s: float | None = None
+    """Seconds as the command line gave it; None: the playbook's or the site's."""
+    lint: list[dict[str, Any]] = field(default_factory=list)
+    """What lint said of the playbook and was gone past, as console.runner.prepare.load has it."""
+
+
+class RunDir:
+    """Paths inside a run's directory; nothing else knows their names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+
+    journal = property(lambda self: self.path / "journal.db")
+    playbook = property(lambda self: self.path / "playbook.yaml")
+    site = property(lambda self: self.path / "site.yaml")
+    rollback = property(lambda self: self.path / "rollback")
+    live = property(lambda self: self.path / "rollback" / "live.jsonl")
+    sealed = property(lambda self: self.path / "rollback" / "plan.json")
+    script = property(lambda self: self.path / "rollback" / "rollback.sh")
+    ladder = property(lambda self: self.path / "rollback" / "ladder.jsonl")
+    socket = property(lambda self: self.path / "control.sock")
+    runner_log = property(lambda self: self.path / "runner.log")
+    guard = property(lambda self: self.path / "guard")
+    gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
+    switched = property(lambda self: self.path / "rollback" / "cut-over")
+    """There while clients are at this run's candidate, as far as anybody has said."""
+    report = property(lambda self: self.path / "report.md")
+    report_json = property(lambda self: self.path / "report.json")
+
+    def log(self, service: str) -> Path:
+        return self.path / "logs" / f"{service}.log"
+
+    def attempt_log(self, step: str, attempt: int) -> Path:
+        name = re.sub(r"[^a-z0-9_-]", "-", step)
+        return self.path / "attempts" / f"{name}.{attempt}.log"
+
+    @property
+    def readable(self) -> bool:
+        try:
+            self.meta()
+        except UsageError:
+            return False
+        return True
+
+    def write_meta(self, meta: RunMeta) -> None:
+        write_atomically(self.path / "run.json", json.dumps(asdict(meta), indent=1) + "\n", 0o600)
+
+    def meta(self) -> RunMeta:
+        """Raises UsageError when the directory is not a run's."""
+        try:
+            data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            return RunMeta(**data)
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"{self.path} is not a run", one_line(str(error))) from error
+
+
+def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunDir:
+    """A new run directory, private: site files and argv may hold keys. Root reads it anyway, and
+    the pointer tells everybody else whose run it is."""
+    root = paths.runs_dir()
+    paths.make(root)
+    stamp = time.strftime(STAMP)
+    run = RunDir(root / f"{stamp}-{name}-{os.urandom(2).hex()}")
+    run.path.mkdir(mode=0o700)
+    for part in ("rollback", "logs", "attempts"):
+        (run.path / part).mkdir(mode=0o700)
+    write_atomically(run.playbook, playbook_text, 0o600)
+    write_atomically(run.site, site_text, 0o600)
+    run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))
+    return run
+
+
+def all_runs() -> list[RunDir]:
+    """Every run, newest first. Their names tell the second; of two in one second the file does."""
+    root = paths.runs_dir()
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    found: list[tuple[str, int, str]] = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            made = (root / name / "run.json").stat().st_mtime_ns
+            found.append((name[:STAMP_LENGTH], made, name))
+    return [RunDir(root / name) for _, _, name in sorted(found, reverse=True)]
+
+
+def find_run(text: str | None) -> RunDir:
+    """A run by id, unique beginning or end of an id, or directory; without text the newest.
+
+    Raises UsageError when there is none, or more than one.
+    """
+    if text and "/" in text:
+        run = RunDir(Path(text).absolute())
+        run.meta()
+        return run
+    runs = all_runs()
+    if not runs:
+        raise UsageError("there is no run yet", hint="start one: omni-console run PLAYBOOK")
+    if not text:
+        return next((run for run in runs if run.readable), runs[0])
+    found = [r for r in runs if r.id == text]
+    found = found or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
+    if len(found) != 1:
+        some = ", ".join(r.id for r in (found or runs)[:5])
+        what = "is not a run" if not found else "is more than one run"
+        raise UsageError(f"'{one_line(text, 60)}' {what}", some, "omni-console runs lists them")
+    return found[0]

@@ -1,0 +1,372 @@
+"""A run as a viewer sees it: the fold of its journal's events. Pure; every screen reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from console.common.text import one_line
+from console.journal.schema import senseless
+from console.journal.state import ENDS, Decision, RunState, StepState
+from console.journal.store import Event
+
+
+@dataclass(slots=True)
+class StepView:
+    """One step: `started` and `ended` in Unix seconds, `duration_s` of the last attempt."""
+
+    id: str
+    title: str
+    phase: str
+    kind: str
+    takes_s: float | None = None
+    implicit: bool = False
+    final: bool = False
+    state: StepState = StepState.PENDING
+    attempt: int = 0
+    cause: str = ""
+    detail: str = ""
+    lines: list[str] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+    lessons: list[str] = field(default_factory=list)
+    """Lessons that bear on it, `F-013 its title – why`."""
+    said: str = ""
+    started: float = 0.0
+    duration_s: float | None = None
+    exit_code: int | None = None
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What a gate decided: `criteria` are {metric, verdict, why}."""
+
+    step: str
+    verdict: str
+    outcome: str
+    criteria: list[dict[str, str]]
+    overridden: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardEvent:
+    """What the sentinel or its watcher said: `kind` is watching, warn, act, clear, restarted, gone
+    or breach; `data` of a breach is what console.journal.breach.Breach says. Unix seconds."""
+
+    at: float
+    kind: str
+    words: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RunView:
+    """Everything the journal says. `metrics`: step id or `STEP.baseline` → name → figures."""
+
+    run_id: str = ""
+    title: str = ""
+    playbook: str = ""
+    site: str = ""
+    owner: str = ""
+    created: float = 0.0
+    ended: float = 0.0
+    inputs: dict[str, Any] = field(default_factory=dict)
+    state: RunState = RunState.PENDING
+    reason: str = ""
+    detail: str = ""
+    until: float = 0.0
+    """When an approval that is asked for expires, Unix seconds; 0.0 while none is."""
+    outage: bool = False
+    restore_s: float | None = None
+    """How long a restore takes as far as is known: an earlier run's until this has measured it."""
+    down_since: float = 0.0
+    down_s: float = 0.0
+    """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
+    back_at: float = 0.0
+    """When the baseline was seen to serve after the runner had died, Unix seconds; the journal of
+    a dead runner cannot know it (see console.journal.run_read.settle)."""
+    restored_s: float | None = None
+    """How long it took in this run; None where the baseline was not down."""
+    steps: list[StepView] = field(default_factory=list)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    soaks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What happened in a soak (file, gaps, restarts, errors, hangs, critical), by step id."""
+    verdicts: list[Verdicts] = field(default_factory=list)
+    envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a checkpoint step predicts a load will take, by step id."""
+    peaks: dict[str, Any] = field(default_factory=dict)
+    """What the machine used at most since the run began, as console.runner.peaks says; `at` is when
+    it was recorded, Unix seconds. Empty when nobody looked."""
+    guards: tuple[GuardEvent, ...] = ()
+    moved: list[dict[str, Any]] = field(default_factory=list)
+    """Thresholds that a retry changed: {gate, words, who, why}; a GO on one is an override."""
+    doubts: list[dict[str, Any]] = field(default_factory=list)
+    """GO verdicts that the restored baseline's figures do not bear out: {gate, verdict, words}."""
+    verbs: list[dict[str, Any]] = field(default_factory=list)
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    serving: dict[str, Any] = field(default_factory=dict)
+    cutover: dict[str, Any] = field(default_factory=dict)
+    """Whom clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
+    switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
+    header: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    """What of the journal makes no sense, a line each; see console.journal.schema."""
+    finished: bool = False
+    """The last event is there: `finally` steps and report included."""
+    seq: int = 0
+
+    @property
+    def breach(self) -> GuardEvent | None:
+        """The newest breach; None while no guard has acted."""
+        return next((e for e in reversed(self.guards) if e.kind == "breach"), None)
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDS
+
+    @property
+    def worst(self) -> str:
+        """The worst verdict that stands; a later gate does not excuse an earlier one."""
+        found = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
+        return next((one for one in ("NO-GO", "HOLD", "GO") if one in found), "")
+
+    @property
+    def decision(self) -> Decision:
+        """What the worst verdict comes to; a run that ended before all its gates were asked has
+        no GO."""
+        if self.worst == "GO" and self.over and self.open_gates:
+            return Decision.NONE
+        return Decision(self.worst.lower().replace("-", "_"))
+
+    @property
+    def open_gates(self) -> list[str]:
+        """Gates that have said nothing: not reached, failed or cancelled. With one of them a GO is
+        only a part of the answer."""
+        said = {v.step for v in self.verdicts}
+        return [
+            s.id for s in self.steps
+            if s.kind == "gate" and s.id not in said and s.state is not StepState.SKIPPED
+        ]  # fmt: skip
+
+    @property
+    def outcome(self) -> str:
+        """The named outcome of the gate that decided."""
+        wanted = {"no_go": "NO-GO", "hold": "HOLD", "go": "GO"}.get(self.decision, "")
+        named = [v.outcome for v in self.verdicts if v.verdict == wanted and v.outcome]
+        return named[-1] if named else ""
+
+    @property
+    def overridden(self) -> str:
+        """Who overrode a gate and why; it marks the whole run. Empty when nobody did."""
+        return "; ".join(v.overridden for v in self.verdicts if v.overridden)
+
+    @property
+    def mark(self) -> str:
+        """What must stand beside the decision wherever it stands: REHEARSAL, OVERRIDDEN, DOUBTFUL
+        or "". A rehearsal decides nothing, so that goes first."""
+        if self.rehearsal:
+            return "REHEARSAL"
+        return "DOUBTFUL" if self.doubts else "OVERRIDDEN" if self.overridden else ""
+
+    @property
+    def rehearsal(self) -> dict[str, Any]:
+        """`fault`, `speed` and `notes` of a rehearsal; empty for a real run."""
+        found = self.header.get("rehearsal")
+        return found if isinstance(found, dict) else {}
+
+    def step(self, step_id: str) -> StepView | None:
+        return next((s for s in self.steps if s.id == step_id), None)
+
+    @property
+    def current(self) -> StepView | None:
+        """The step that runs, or the last one that was touched."""
+        touched = [s for s in self.steps if s.state is not StepState.PENDING]
+        return touched[-1] if touched else None
+
+
+def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
+    """Apply events to a view (a new one without), in order; an odd one is a line of trouble, and
+    so is one that the schema lets through and no reader can use."""
+    view = view or RunView()
+    for event in events:
+        handler = _HANDLERS.get(event.kind)
+        if event.odd:
+            view.trouble.append(event.odd)
+        elif handler is not None:
+            try:
+                handler(view, event)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                words = one_line(f"{type(error).__name__} {error}", 120)
+                view.trouble.append(senseless(event.kind, words))
+        view.seq = max(view.seq, event.seq)
+    return view
+
+
+def _created(view: RunView, event: Event) -> None:
+    data = event.data
+    view.run_id, view.title = data.get("run_id", ""), data.get("title", "")
+    view.playbook, view.site = data.get("playbook", ""), data.get("site", "")
+    view.owner, view.created = data.get("owner", ""), event.at
+    view.inputs = dict(data.get("inputs", {}))
+    view.restore_s = data.get("restore_s")
+    view.header = data
+    known = {one.name for one in fields(StepView)}
+    rows = data.get("steps", [])
+    view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
+
+
+def _envelope(view: RunView, event: Event) -> None:
+    view.envelopes[event.step] = dict(event.data.get("envelope", {}))
+
+
+def _targets(view: RunView, event: Event) -> None:
+    """A retry with other inputs may bring other thresholds."""
+    view.header = {**view.header, "targets": event.data.get("targets", [])}
+    view.moved += event.data.get("moved", [])
+
+
+def _doubt(view: RunView, event: Event) -> None:
+    others = [one for one in view.doubts if one["gate"] != event.step]
+    view.doubts = [*others, {"gate": event.step, **event.data}]
+
+
+def _peaks(view: RunView, event: Event) -> None:
+    view.peaks = {**event.data, "at": event.at}
+
+
+def _state(view: RunView, event: Event) -> None:
+    view.state = RunState(event.data["state"])
+    view.reason = event.data.get("reason", "")
+    view.detail = event.data.get("detail", "")
+    view.until = event.data.get("until", 0.0)
+    if view.state in ENDS:
+        view.ended = event.at
+
+
+def _step(view: RunView, event: Event) -> None:
+    step, data = view.step(event.step), event.data
+    if step is None:
+        return
+    step.state, step.attempt = StepState(data["state"]), event.attempt
+    if step.state is StepState.RUNNING:
+        step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
+        step.effects = list(data.get("effects", []))
+        step.lines, step.exit_code = [], None
+    else:
+        step.duration_s = data.get("duration_s", step.duration_s)
+        step.exit_code = data.get("exit_code")
+        step.lines = list(data.get("lines", []))
+    step.cause = data.get("cause", "")
+    step.detail = data.get("detail", "")
+
+
+def _say(view: RunView, event: Event) -> None:
+    step = view.step(event.step)
+    if step is not None:
+        step.said = event.data.get("text", "")
+
+
+def _metrics(view: RunView, event: Event) -> None:
+    key = event.data.get("scope") or event.step
+    view.metrics.setdefault(key, {}).update(event.data.get("metrics", {}))
+    if "benchmark" in event.data:
+        view.benchmarks[key] = event.data["benchmark"]
+    if "soak" in event.data:
+        view.soaks[key] = event.data["soak"]
+
+
+def _verdict(view: RunView, event: Event) -> None:
+    data = event.data
+    before = [v.verdict for v in view.verdicts if v.step == event.step]
+    view.verdicts = [v for v in view.verdicts if v.step != event.step]
+    overridden = data.get("overridden", "")
+    if data["verdict"] == "GO" and not overridden:
+        overridden = _moved_words(view, event.step, before)
+    view.verdicts.append(
+        Verdicts(
+            event.step, data["verdict"], data.get("outcome", ""), list(data.get("criteria", [])),
+            overridden,
+        )
+    )  # fmt: skip
+
+
+def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
+    """Who moved this gate's thresholds in this run, and what it had said before."""
+    found = [one for one in view.moved if one["gate"] == gate]
+    said = f"; before that it said {before[-1]}" if found and before else ""
+    return "; ".join(f"{one['who']}: {one['why']} ({one['words']})" for one in found) + said
+
+
+def _verb(view: RunView, event: Event) -> None:
+    view.verbs.append({**event.data, "at": event.at, "step": event.step})
+
+
+def _input(view: RunView, event: Event) -> None:
+    view.inputs[event.data["name"]] = event.data["value"]
+
+
+def _outage(view: RunView, event: Event) -> None:
+    view.outage = bool(event.data.get("down"))
+    if view.outage:
+        view.down_since = view.down_since or event.at
+    elif view.down_since:
+        view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
+    if event.data.get("restore_s") is not None:
+        view.restore_s = view.restored_s = event.data["restore_s"]
+
+
+def _rung(view: RunView, event: Event) -> None:
+    view.rungs.append(event.data)
+
+
+def _guard(view: RunView, event: Event) -> None:
+    data = {k: v for k, v in event.data.items() if k not in ("kind", "words")}
+    kind, words = str(event.data.get("kind", "")), str(event.data.get("words", ""))
+    view.guards = (*view.guards, GuardEvent(event.at, kind, words, data))
+
+
+def _serving(view: RunView, event: Event) -> None:
+    view.serving = {**event.data, "at": event.at}
+
+
+def _cutover(view: RunView, event: Event) -> None:
+    gone = event.data.get("what") in ("back", "rolled back")
+    view.cutover = {} if gone else {**view.cutover, **event.data, "at": event.at}
+    if event.step and not gone:
+        view.cutover["step"] = event.step
+
+
+def _service(view: RunView, event: Event) -> None:
+    if event.data.get("alive"):
+        view.services[event.data["service"]] = event.data
+    else:
+        view.services.pop(event.data["service"], None)
+
+
+def _finished(view: RunView, event: Event) -> None:
+    view.finished = True
+
+
+_HANDLERS = {
+    "run.created": _created,
+    "run.state": _state,
+    "step.state": _step,
+    "step.say": _say,
+    "metrics": _metrics,
+    "verdict": _verdict,
+    "envelope": _envelope,
+    "peaks": _peaks,
+    "targets": _targets,
+    "doubt": _doubt,
+    "verb": _verb,
+    "input": _input,
+    "outage": _outage,
+    "rung": _rung,
+    "guard": _guard,
+    "serving": _serving,
+    "service": _service,
+    "cutover": _cutover,
+    "run.finished": _finished,
+}

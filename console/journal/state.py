@@ -1,0 +1,136 @@
+"""The states of a run and of a step, and which may follow which. Pure.
+
+pending → running ⇄ paused | waiting_approval → stopping → rolling_back → one of the ends.
+Nothing goes forward from rolling_back.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from console.common.errors import ConsoleError, Exit
+from console.journal.schema import RunState as RunState
+from console.journal.schema import StepState as StepState
+
+
+class Pause(StrEnum):
+    """Why a run stands still; a pause always has a named reason."""
+
+    STEP_FAILED = "step_failed"
+    HOLD = "hold"
+    OPERATOR = "operator"
+    IN_DOUBT = "in_doubt"
+    APPROVAL_EXPIRED = "approval_expired"
+
+
+class Cause(StrEnum):
+    """Why a step failed."""
+
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+    OOM_KILL = "oom_kill"
+    GUARD = "guard"
+    GATE = "gate"
+    PRECONDITION = "precondition"
+    START_ERROR = "start_error"
+    OUTPUT_INVALID = "output_invalid"
+    NOT_READY = "not_ready"
+    EXPIRED = "expired"
+    INTERNAL = "internal"
+
+
+class Decision(StrEnum):
+    """What the gates came to; apart from the run's state."""
+
+    NONE = ""
+    GO = "go"
+    HOLD = "hold"
+    NO_GO = "no_go"
+
+
+R = RunState
+ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})
+_LIVE = {R.RUNNING, R.PAUSED, R.WAITING_APPROVAL}
+_FROM_LIVE = _LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS
+TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK}),
+    R.RUNNING: frozenset(_FROM_LIVE),
+    R.PAUSED: frozenset(_FROM_LIVE),
+    R.WAITING_APPROVAL: frozenset(_FROM_LIVE),
+    R.STOPPING: frozenset({R.ROLLING_BACK} | ENDS),
+    R.ROLLING_BACK: frozenset({R.ROLLED_BACK, R.ROLLBACK_FAILED}),
+    # an emergency rollback may come after the end: the baseline can die later as well
+    **{end: frozenset({R.ROLLING_BACK}) for end in ENDS},
+}
+
+STEP_ENDS = frozenset({StepState.SUCCEEDED, StepState.SKIPPED, StepState.CANCELLED})
+
+VERBS: dict[str, frozenset[RunState]] = {
+    "next": frozenset({R.PAUSED}),
+    "auto": frozenset({R.PAUSED, R.RUNNING}),
+    "continue": frozenset({R.PAUSED, R.RUNNING}),
+    "pause": frozenset({R.RUNNING, R.WAITING_APPROVAL}),
+    "approve": frozenset({R.WAITING_APPROVAL, R.PAUSED}),
+    "reject": frozenset({R.WAITING_APPROVAL}),
+    "retry": frozenset({R.PAUSED}),
+    "skip": frozenset({R.PAUSED}),
+    "abort": frozenset(_LIVE | {R.PENDING}),
+    "rollback": frozenset(_LIVE | {R.PENDING}),
+}
+"""Which verb is possible in which state; `check_verb` says why not."""
+
+
+STILL = frozenset({"retry", "skip", "abort", "rollback"})
+PAUSE_VERBS: dict[str, frozenset[str]] = {
+    Pause.OPERATOR: frozenset({"next", "auto", "continue", "skip", "abort", "rollback"}),
+    Pause.STEP_FAILED: STILL,
+    Pause.IN_DOUBT: STILL,
+    Pause.APPROVAL_EXPIRED: STILL,
+    Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
+}
+"""What moves a paused run on, by the reason of the pause."""
+
+
+class ForbiddenTransition(ConsoleError):
+    """A bug: the machine was asked for a move that its table does not have."""
+
+
+def check_transition(current: RunState, new: RunState) -> None:
+    """Raises ForbiddenTransition unless `new` may follow `current`."""
+    if new not in TRANSITIONS[current]:
+        raise ForbiddenTransition("forbidden transition", f"{current} → {new}")
+
+
+def refusal(verb: str, state: RunState, reason: str = "") -> str:
+    """Why a verb is not possible in this state and pause, or "" when it is."""
+    if verb not in VERBS:
+        return f"unknown verb '{verb}'"
+    possible = possible_verbs(state, reason)
+    if verb in possible:
+        return ""
+    if state in ENDS:
+        return f"the run has ended ({state})"
+    where = f"{state} ({reason})" if reason else str(state)
+    return f"'{verb}' is not possible while the run is {where}; possible: {', '.join(possible)}"
+
+
+def possible_verbs(state: RunState, reason: str = "") -> list[str]:
+    """The verbs that a run in this state, paused for this reason, takes."""
+    now = PAUSE_VERBS.get(reason) if state is R.PAUSED else None
+    return [v for v, states in VERBS.items() if state in states and (now is None or v in now)]
+
+
+def exit_code(state: RunState, decision: Decision) -> Exit:
+    """The first that applies of 7, 6, 5, 3, 4, 0."""
+    if state is R.ROLLBACK_FAILED:
+        return Exit.ROLLBACK_FAILED
+    if state is R.ROLLED_BACK:
+        return Exit.ROLLED_BACK
+    if state in (R.FAILED, R.CANCELLED):
+        return Exit.FAILED
+    return {
+        Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD,
+        Decision.GO: Exit.OK, Decision.NONE: Exit.OK,
+    }[decision] if state is R.SUCCEEDED else Exit.HOLD  # fmt: skip

@@ -1,0 +1,1 @@
+"""Model files: their headers, where they are from, and whether they fit."""

@@ -1,0 +1,235 @@
+"""One HTTP exchange at a time, with a deadline over all of them and no byte more than allowed.
+
+httpx hands on whatever a read of the socket brings, and its timeouts count from byte to byte. Its
+own transport, httpcore, takes a network that can be told both: at most so many bytes, until then.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import httpcore
+
+from console.common.clock import Clock
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.models.gguf.address import PORTS, Address
+from console.models.gguf.errors import GgufError, Kind
+
+PATIENCE_S = 15.0
+"""The longest silence of a server."""
+CONNECT_S = 5.0
+"""The longest try to connect; there are two, for the reason that `services.listener` gives."""
+SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
+"""A server that has begun to answer and brings fewer bytes than this in that time is given up."""
+HEADS = 256 * 1024
+"""The most that may come before the status of an answer, `100 Continue` and the like counted."""
+_HEAD = 4096
+"""Bytes of one read until the status is known, and with it how many are wanted."""
+_END = 256
+"""Bytes of one read for the end of a chunked body, when all of the body is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`complete`: nothing was left unread. Header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    complete: bool
+
+
+def _enough(status: int, have: int, limit: int, declared: int | None) -> bool:
+    """Whether to leave the rest. A range is read to its end, so that its connection serves the
+    next one; of anything else no byte beyond the limit is read."""
+    return have > limit if status == 206 else have >= limit and declared != have
+
+
+class Wire:
+    """Connections of one reading, and what they cost: `exchanges`, and `body_bytes` taken."""
+
+    def __init__(self, clock: Clock, deadline_s: float) -> None:
+        self._clock, self._deadline_s = clock, deadline_s
+        self._end = clock.monotonic() + deadline_s
+        self._pools: dict[str, httpcore.ConnectionPool] = {}
+        self.exchanges = self.body_bytes = 0
+        self.most = _HEAD
+        self._head: int | None = 0
+        """Bytes that came before the status; None once it is known."""
+        self._window: tuple[float, int] | None = None
+        """Since when how many bytes came; None before the first byte of an answer."""
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+
+    def left(self) -> float:
+        """Seconds that one operation may take now."""
+        left = self._end - self._clock.monotonic()
+        if left <= 0:
+            words = f"not done within {format_duration(self._deadline_s)} in all"
+            raise httpcore.ReadTimeout(words)
+        return min(left, PATIENCE_S)
+
+    def took(self, count: int) -> None:
+        """Account for bytes that a read brought. Raises httpcore's errors for an answer that comes
+        too slowly, and for one that does not come to its status."""
+        now = self._clock.monotonic()
+        since, have = self._window or (now, 0)
+        have += count
+        if now - since >= SLOW_S:
+            if have < SLOW_BYTES:
+                raise httpcore.ReadTimeout(f"{have} bytes in {now - since:.0f} s in all")
+            since, have = now, 0
+        self._window = (since, have)
+        if self._head is not None:
+            self._head += count
+            if self._head > HEADS:
+                raise httpcore.RemoteProtocolError("the head of its answer does not end")
+
+    def get(
+        self, address: Address, headers: dict[str, str], wanted: Callable[[int], int]
+    ) -> Answer:
+        """GET, with at most `wanted(status)` bytes of the body. Raises GgufError."""
+        self.exchanges += 1
+        body = b""
+        self._head, self._window = 0, None
+        try:
+            self.most = _HEAD
+            pairs = [("Host", address.authority), *headers.items()]
+            pool = self._pool(address)
+            with pool.stream("GET", _url(address), headers=pairs) as response:
+                self._head = None
+                found = {k.decode().lower(): v.decode("latin-1") for k, v in response.headers}
+                limit = wanted(response.status)
+                length = found.get("content-length", "")
+                declared = int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) else None
+                complete = declared == 0
+                self.most = limit
+                for chunk in response.iter_stream() if limit else ():
+                    body += chunk
+                    self.most = max(limit - len(body), 0) or _END
+                    if _enough(response.status, len(body), limit, declared):
+                        complete = declared == len(body)
+                        break
+                else:
+                    complete = complete or bool(limit)
+            return Answer(response.status, found, body, complete)
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            raise _explained(error, address, len(body)) from None
+        except (httpcore.ProxyError, httpcore.UnsupportedProtocol, OSError) as error:
+            raise _unreachable(address, error) from None
+        finally:
+            self.body_bytes += len(body)
+
+    def _pool(self, address: Address) -> httpcore.ConnectionPool:
+        """The connections that lead there, over the proxy of the environment if one is due."""
+        via = urllib.request.getproxies_environment().get(address.scheme, "")
+        if via and urllib.request.proxy_bypass(address.host):
+            via = ""
+        key = f"{address.scheme} {via}"
+        if key not in self._pools:
+            self._pools[key] = httpcore.ConnectionPool(
+                # Loading the trust store costs tens of milliseconds; plain http has no use for it.
+                ssl_context=ssl.create_default_context() if address.scheme == "https" else None,
+                proxy=_proxy(via) if via else None,
+                network_backend=_Network(self),
+                retries=1,
+            )
+        return self._pools[key]
+
+
+def _url(address: Address) -> httpcore.URL:
+    # From its parts: a parser of addresses would drop `;…` from a path, and break a signature.
+    scheme, host, target = (s.encode() for s in (address.scheme, address.host, address.target))
+    port = None if address.port == PORTS[address.scheme] else address.port
+    return httpcore.URL(scheme=scheme, host=host, port=port, target=target)
+
+
+def _proxy(url: str) -> httpcore.Proxy:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        words = "only a proxy at an http address can be used"
+        raise GgufError(Kind.UNSUPPORTED, "the proxy of the environment cannot be used", words)
+    name = unquote(parts.username or ""), unquote(parts.password or "")
+    port = f":{parts.port}" if parts.port else ""
+    auth = name if parts.username else None
+    return httpcore.Proxy(f"{parts.scheme}://{parts.hostname}{port}", auth=auth)
+
+
+def _explained(error: Exception, address: Address, received: int) -> GgufError:
+    """What httpcore said, as an operator calls it."""
+    if isinstance(error, httpcore.TimeoutException):
+        words = one_line(str(error))
+        if "in all" not in words:
+            words = f"no answer within {PATIENCE_S:g} s"
+        return GgufError(Kind.TIMEOUT, f"{address.shown} is too slow", words, "try again later")
+    if isinstance(error, httpcore.ConnectError | httpcore.LocalProtocolError):
+        return _unreachable(address, error)
+    if received:
+        words = f"the connection broke after {received} bytes of an answer"
+        return GgufError(Kind.BROKEN_OFF, f"{address.shown} broke off", words, "try again")
+    return GgufError(
+        Kind.PROTOCOL, f"{address.shown} gives no usable answer", one_line(str(error)), ""
+    )
+
+
+def _unreachable(address: Address, error: Exception) -> GgufError:
+    # A LocalProtocolError quotes the header it refuses, and that may be the token.
+    words = "" if isinstance(error, httpcore.LocalProtocolError) else one_line(str(error))
+    hint = "is the address right, and the machine online? HTTPS_PROXY names a proxy"
+    return GgufError(Kind.UNREACHABLE, f"{address.shown} cannot be reached", words, hint)
+
+
+class _Network(httpcore.NetworkBackend):
+    def __init__(self, wire: Wire) -> None:
+        self._wire, self._inner = wire, httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        patience = min(self._wire.left(), CONNECT_S)
+        stream = self._inner.connect_tcp(host, port, patience, local_address, socket_options or ())
+        return _Stream(self._wire, stream)
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection that knows how long and how much."""
+
+    def __init__(self, wire: Wire, inner: httpcore.NetworkStream) -> None:
+        self._wire, self._inner = wire, inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = self._inner.read(min(max_bytes, self._wire.most), self._wire.left())
+        self._wire.took(len(data))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._wire.left())
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        inner = self._inner.start_tls(ssl_context, server_hostname, self._wire.left())
+        return _Stream(self._wire, inner)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)

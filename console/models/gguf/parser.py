@@ -1,0 +1,216 @@
+"""A bounded reader of GGUF headers: linear in what it reads, and it keeps little of it.
+
+It refuses what llama.cpp's loader (ggml/src/gguf.cpp) refuses, and what would cost this process
+more than a header can be worth; each limit says what real files have.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from enum import Enum
+
+from console.common.text import clean, decode, one_line
+from console.models.gguf import foreign
+from console.models.gguf.byte_source import (
+    FIRST_READ,
+    MAX_STRING,
+    READ_LIMIT,
+    Enough,
+    Source,
+    Window,
+)
+from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.header import (
+    ALIGNMENT,
+    ARCHITECTURE,
+    DEFAULT_ALIGNMENT,
+    Array,
+    Header,
+    Value,
+)
+from console.models.gguf.tensors import read_tensors
+from console.models.gguf.types import CODES, ValueType
+
+MAX_PAIRS = 4096
+"""Real files have under 100."""
+MAX_KEY = 1024
+"""Bytes; real keys have under 100."""
+MAX_ELEMENTS = 2 * 2**20
+"""Of one array; the longest real lists, of merges, have about 515,000."""
+MAX_TENSORS = 65_536
+"""The largest models have a few thousand."""
+MAX_ALIGNMENT = 2**20
+MAX_ARCHITECTURE = 64
+KEPT_NUMBERS = 4096
+"""The longest array of numbers that is kept: a value per layer is a few hundred."""
+KEPT_TEXT = 1024
+"""Bytes kept of a string."""
+KEPT_IN_ALL = 2**18
+"""Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header."""
+_ENGINE_LIMIT = 2**30
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+class Want(Enum):
+    """How much of a header is asked for."""
+
+    ARCHITECTURE = "architecture"
+    HEADER = "header"
+
+
+def parse(source: Source, want: Want = Want.HEADER, limit: int = READ_LIMIT) -> Header:
+    """The header of a source, read no further than wanted.
+
+    With ARCHITECTURE, reading ends with the first range or with the architecture, whichever is
+    later: what is broken or stands twice in bytes that came anyway is still found. `tensors` is
+    then None, and `header_bytes` what was read. Raises GgufError, with the sources' own kinds.
+    """
+    return _Parser(Window(source, want.value, limit), want).run()
+
+
+class _Parser:
+    def __init__(self, window: Window, want: Want) -> None:
+        self._window, self._want = window, want
+        self._kv: dict[str, Value] = {}
+        self._seen: set[bytes] = set()
+        self._room = KEPT_IN_ALL
+        self._alignment = DEFAULT_ALIGNMENT
+
+    def run(self) -> Header:
+        version = self._version()
+        tensor_count = self._count(self._window.u64(), MAX_TENSORS, "tensors")
+        pairs = self._count(self._window.u64(), MAX_PAIRS, "keys")
+        try:
+            for _ in range(pairs):
+                self._pair()
+        except Enough:
+            pass
+        tensors = None
+        if self._want is Want.HEADER:
+            tensors = read_tensors(self._window, tensor_count, self._alignment)
+        return Header(
+            version,
+            "little" if self._window.sign == "<" else "big",
+            self._alignment,
+            tensor_count,
+            self._kv,
+            tensors,
+            self._window.offset,
+        )
+
+    def _error(self, kind: Kind, words: str, hint: str = "") -> GgufError:
+        return self._window.error(kind, words, hint)
+
+    def _version(self) -> int:
+        magic = self._window.peek(4)
+        if magic != b"GGUF":
+            if b"GGUF".startswith(magic):
+                raise self._error(Kind.TRUNCATED, "the file is empty" if not magic else "cut off")
+            words, hint = foreign.told(self._window.peek(foreign.HEAD))
+            raise self._error(Kind.NOT_GGUF, words, hint)
+        self._window.take(4)
+        raw = self._window.take(4)
+        # No flag tells the byte order: a small number has its zeros where the high bytes are.
+        little = int.from_bytes(raw, "little") & 0xFFFF != 0
+        self._window.order("<" if little else ">")
+        version = int.from_bytes(raw, "little" if little else "big")
+        if version == 1:
+            hint = "llama.cpp no longer loads version 1; convert the model again"
+            raise self._error(Kind.UNSUPPORTED, "GGUF version 1", hint)
+        if version not in (2, 3):
+            raise self._error(Kind.UNSUPPORTED, f"GGUF version {version}; 2 and 3 are known")
+        return version
+
+    def _count(self, count: int, most: int, what: str) -> int:
+        """A count that is worth following. Beyond llama.cpp's own limits no engine loads it."""
+        if count > most:
+            kind = Kind.MALFORMED if count > _ENGINE_LIMIT else Kind.TOO_BIG
+            raise self._error(kind, f"it declares {count} {what}; at most {most} are read")
+        return count
+
+    def _keep(self, cost: int) -> None:
+        self._room -= cost
+        if self._room < 0:
+            raise self._error(Kind.TOO_BIG, "its metadata is too much to keep")
+
+    def _pair(self) -> None:
+        window = self._window
+        size = window.u64()
+        if not size:
+            raise self._error(Kind.MALFORMED, "an empty key")
+        raw, key = window.name(self._count(size, MAX_KEY, "bytes of a key"), "a key")
+        if raw in self._seen:
+            raise self._error(Kind.MALFORMED, f"the key {key} stands twice")
+        self._seen.add(raw)
+        kind = window.u32()
+        self._keep(size)
+        if key == ARCHITECTURE:
+            self._kv[key] = self._architecture(kind)
+            if self._want is Want.ARCHITECTURE:
+                window.stop = FIRST_READ
+        else:
+            value = self._kv[key] = self._value(key, kind)
+            if key == ALIGNMENT:
+                self._alignment = self._aligned(kind, value)
+
+    def _architecture(self, kind: int) -> str:
+        """Only a name that prints as it is spelled: what is compared is then what is shown."""
+        if kind != ValueType.STRING:
+            words = f"{ARCHITECTURE} is of metadata type {kind}, not a string"
+            raise self._error(Kind.MALFORMED, words)
+        size = self._window.u64()
+        if size > MAX_ARCHITECTURE:
+            raise self._error(Kind.MALFORMED, f"{ARCHITECTURE} is {size} bytes long")
+        text = decode(self._window.take(size))
+        if not _NAME.fullmatch(text):
+            shown = f"no name: {one_line(text, 80)}" if text else "empty"
+            raise self._error(Kind.MALFORMED, f"{ARCHITECTURE} is {shown}")
+        return text
+
+    def _value(self, key: str, kind: int) -> Value:
+        if kind == ValueType.STRING:
+            return self._string(key)
+        if kind == ValueType.ARRAY:
+            return self._array(key)
+        if kind not in CODES:
+            raise self._error(Kind.MALFORMED, f"{key} is of unknown metadata type {kind}")
+        return self._numbers(CODES[kind], 1)[0]
+
+    def _numbers(self, code: str, count: int) -> tuple[int | float, ...]:
+        layout = struct.Struct(f"{self._window.sign}{count}{code}")
+        return layout.unpack(self._window.take(layout.size))
+
+    def _string(self, key: str) -> str:
+        size = self._window.u64()
+        if size > MAX_STRING:
+            raise self._error(Kind.MALFORMED, f"{key} declares {size} bytes of text")
+        kept = min(size, KEPT_TEXT)
+        self._keep(kept)
+        text = clean(decode(self._window.take(kept)))
+        self._window.skip(size - kept)
+        return text if kept == size else f"{text}…"
+
+    def _array(self, key: str) -> Array:
+        kind, count = self._window.u32(), self._window.u64()
+        if kind != ValueType.STRING and kind not in CODES:
+            what = "an array of arrays" if kind == ValueType.ARRAY else f"of unknown type {kind}"
+            raise self._error(Kind.MALFORMED, f"{key} is {what}")
+        self._count(count, MAX_ELEMENTS, f"elements of {key}")
+        name = ValueType(kind).name
+        if kind == ValueType.STRING:
+            self._window.skip_strings(count)
+        elif count > KEPT_NUMBERS:
+            self._window.skip(count * struct.calcsize(f"<{CODES[kind]}"))
+        else:
+            self._keep(count)
+            return Array(name, count, self._numbers(CODES[kind], count))
+        return Array(name, count)
+
+    def _aligned(self, kind: int, value: Value) -> int:
+        if kind != ValueType.UINT32 or not isinstance(value, int):
+            raise self._error(Kind.MALFORMED, f"{ALIGNMENT} is of metadata type {kind}, not UINT32")
+        if value.bit_count() != 1 or value > MAX_ALIGNMENT:
+            words = f"{ALIGNMENT} is {value}, no power of two up to {MAX_ALIGNMENT}"
+            raise self._error(Kind.MALFORMED, words)
+        return value

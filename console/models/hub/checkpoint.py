@@ -1,0 +1,326 @@
+"""Which checkpoints a listing holds: formats, variants, whole or not, and their true bytes; pure.
+
+A repository often holds the same weights more than once: GGUF in several quantizations, or a
+consolidated copy beside the shards. Each is a set of its own here, and sets are never added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any
+
+from console.common.text import one_line
+from console.common.units import both_units
+from console.models.hub import names, quantization
+from console.models.hub.errors import HubError, RepositoryEmpty
+from console.models.hub.listing import Listing, RemoteFile, some
+from console.models.hub.model_config import INDEX, Index
+
+TOLERANCE = 0.01
+"""Headers and padding make files a little larger than the tensors an index counts."""
+
+
+SHOWN = 12
+"""Sets that are named when one has to be chosen."""
+
+
+class Format(StrEnum):
+    """In the order of preference where one directory holds the same weights in several."""
+
+    SAFETENSORS = "safetensors"
+    CONSOLIDATED = "consolidated"
+    PYTORCH = "PyTorch .bin"
+    GGUF = "GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSet:
+    """One loadable set of weight files. `stem` is its path without the shard number.
+
+    `shards` is how many its names announce, 0 for an unsplit set. `missing` are runs of numbers
+    that the repository lacks, `left_out` those that the patterns do not take, `absent` files that
+    only the index names. `origin` says where `quantization` is from.
+    """
+
+    format: Format
+    stem: str
+    files: tuple[RemoteFile, ...]
+    quantization: str = ""
+    origin: str = ""
+    shards: int = 0
+    missing: tuple[range, ...] = ()
+    left_out: tuple[range, ...] = ()
+    absent: tuple[str, ...] = ()
+    indexed: bool = False
+
+    @property
+    def size(self) -> int | None:
+        """Bytes on disk; None while one file's size is unknown."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def whole(self) -> bool:
+        return not (self.missing or self.left_out or self.absent)
+
+    @property
+    def gap(self) -> str:
+        """What is not there, in words; "" for a whole set."""
+        words = []
+        if self.missing:
+            words.append(f"the repository lacks shard {names.told(self.missing)} of {self.shards}")
+        if self.left_out:
+            which = names.told(self.left_out)
+            words.append(f"the patterns leave out shard {which} of {self.shards}")
+        if self.absent:
+            words.append(f"the index names files that are not there: {some(self.absent)}")
+        return "; ".join(words)
+
+    @property
+    def label(self) -> str:
+        return f"{self.format} {self.quantization}".rstrip()
+
+    @property
+    def line(self) -> str:
+        """`GGUF Q4_K_M (by its name, not proven): 9 files, 376.7 GiB (404.4 GB)`"""
+        origin = f" ({self.origin})" if self.quantization and self.origin else ""
+        files = f"{len(self.files)} file{'s' if len(self.files) != 1 else ''}"
+        words = f"{self.label}{origin}: {files}, {both_units(self.size)}"
+        return f"{words}; incomplete: {self.gap}" if not self.whole else words
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a download with these patterns brings, and the sets of weights in it."""
+
+    listing: Listing
+    files: tuple[RemoteFile, ...]
+    sets: tuple[WeightSet, ...]
+    beside: tuple[RemoteFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files taken, weights or not; None while one size is unknown."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    def lines(self) -> list[str]:
+        taken = f"{len(self.files)} of {len(self.listing.files)} files, {both_units(self.size)}"
+        return [taken, *(one.line for one in self.sets), *self.notes]
+
+    def choose(self, name: str = "") -> WeightSet:
+        """The set of that quantization or stem; without a name the only one, or the preferred
+        format of one directory. Raises RepositoryEmpty without weights, HubError for a choice."""
+        if not self.sets:
+            held = some(tuple(file.path for file in self.files))
+            raise RepositoryEmpty(f"{self.listing.repo} holds no weights here", held, _HINT)
+        wanted = name.lower()
+        found = [
+            one for one in self.sets
+            if not wanted or wanted in (one.quantization.lower(), one.stem.lower())
+        ]  # fmt: skip
+        best = _preferred(found)
+        if best is not None:
+            return best
+        title = f"{self.listing.repo} holds several checkpoints" if found else (
+            f"{self.listing.repo} holds no {one_line(name, 60)}"
+        )  # fmt: skip
+        sets = found or self.sets
+        detail = "\n".join(f"{one_line(one.stem, 80)}: {one.line}" for one in sets[:SHOWN])
+        if len(sets) > SHOWN:
+            detail += f"\nand {len(sets) - SHOWN} more"
+        raise HubError(title, detail, "name one with an include pattern, like '*Q4_K_M*'")
+
+
+def _preferred(sets: Sequence[WeightSet]) -> WeightSet | None:
+    """The one set, or the one of the best format in the one outermost directory."""
+    if len(sets) > 1 and all(one.format is not Format.GGUF for one in sets):
+        depth = min(_depth(one) for one in sets)
+        outer = [one for one in sets if _depth(one) == depth]
+        if len({_folder(one.stem) for one in outer}) == 1:
+            sets = [one for one in outer if one.format is outer[0].format]
+            sets = [one for one in sets if one.indexed] or sets
+    return sets[0] if len(sets) == 1 else None
+
+
+_HINT = "weights are .gguf, .safetensors, .bin or consolidated files"
+
+
+def read(
+    listing: Listing,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    *,
+    config: Mapping[str, Any] | None = None,
+    index: Index | None = None,
+) -> Contents:
+    """The sets in a listing that the patterns take, as `hf download` would take them.
+
+    With `config` the quantization of a safetensors set is known; with `index` its files are.
+    Raises RepositoryEmpty where the patterns match nothing.
+    """
+    files = tuple(matching(listing.files, include, exclude))
+    if not files:
+        held = some(tuple(one.label for one in read(listing).sets), 8) if listing.files else ""
+        patterns = ", ".join(one_line(pattern, 60) for pattern in (*include, *exclude))
+        detail = f"patterns: {patterns}; the repository holds {held or 'no weights'}"
+        hint = "a pattern is for the whole path: '*Q4_K_M*' or 'Q4_K_M/*'"
+        raise RepositoryEmpty(f"no file of {listing.repo} matches", detail, hint)
+    taken = {file.path for file in files}
+    sets = [
+        _labelled(one, listing.repo, config)
+        for one in _sets(listing.files, taken, index)
+        if one.files
+    ]
+    order = list(Format)
+    sets.sort(key=lambda one: (order.index(one.format), one.size or 0, one.stem))
+    beside = tuple(file for file in files if _beside(file.path))
+    notes = _notes(sets, beside, index, listing)
+    return Contents(
+        listing, files, tuple(sets), beside, tuple(notes), tuple(include), tuple(exclude)
+    )
+
+
+def matching(
+    files: Iterable[RemoteFile], include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Iterable[RemoteFile]:
+    """Files whose whole path matches one of `include` (all, if none) and none of `exclude`."""
+    wanted, unwanted = [_glob(p) for p in include], [_glob(p) for p in exclude]
+    for file in files:
+        if wanted and not any(fnmatchcase(file.path, pattern) for pattern in wanted):
+            continue
+        if not any(fnmatchcase(file.path, pattern) for pattern in unwanted):
+            yield file
+
+
+def _glob(pattern: str) -> str:
+    return pattern + "*" if pattern.endswith("/") else pattern
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _depth(one: WeightSet) -> int:
+    return one.stem.count("/")
+
+
+def _beside(path: str) -> bool:
+    name = path.rpartition("/")[2].lower()
+    weights = name.endswith((".gguf", ".gguf_file", ".safetensors"))
+    return weights and (bool(names.sidecar(name)) or name.startswith("adapter_"))
+
+
+def _format(path: str) -> Format | None:
+    name = path.rpartition("/")[2].lower()
+    if _beside(path):
+        return None
+    if name.endswith(".gguf"):
+        return Format.GGUF
+    if name.startswith("consolidated") and name.endswith((".safetensors", ".pth", ".pt")):
+        return Format.CONSOLIDATED
+    if name.endswith(".safetensors"):
+        return Format.SAFETENSORS
+    if name.startswith(("pytorch_model", "model")) and name.endswith(".bin"):
+        return Format.PYTORCH
+    return None
+
+
+def _sets(files: Iterable[RemoteFile], taken: set[str], index: Index | None) -> Iterable[WeightSet]:
+    """Group weight files; a shard set by its stem and count, others by their directory."""
+    split: dict[tuple[Format, str, int], dict[int, RemoteFile]] = {}
+    loose: dict[tuple[Format, str], list[RemoteFile]] = {}
+    listed = {file.path: file for file in files}
+    if index is not None:
+        here = tuple(listed[path] for path in sorted(index.files & listed.keys() & taken))
+        unread = len(index.files & listed.keys()) - len(here)
+        absent = tuple(sorted(index.files - listed.keys()))
+        yield _by_index(here, absent, unread, index)
+    for file in listed.values():
+        kind = _format(file.path)
+        if kind is None or (index is not None and file.path in index.files):
+            continue
+        part = names.shard(file.path)
+        if part is not None:
+            split.setdefault((kind, part[0], part[2]), {})[part[1]] = file
+        elif kind is Format.GGUF:
+            loose[kind, file.path] = [file]
+        else:
+            loose.setdefault((kind, _folder(file.path)), []).append(file)
+    for (kind, stem, total), parts in split.items():
+        chosen = {number: file for number, file in parts.items() if file.path in taken}
+        missing = names.gaps(sorted(parts), total)
+        left = names.runs(sorted(parts.keys() - chosen.keys()))
+        shards = tuple(file for _, file in sorted(chosen.items()))
+        yield WeightSet(kind, stem, shards, shards=total, missing=missing, left_out=left)
+    for (kind, _), group in loose.items():
+        chosen_files = tuple(file for file in group if file.path in taken)
+        yield WeightSet(kind, group[0].path.rpartition(".")[0], chosen_files)
+
+
+def _by_index(
+    here: tuple[RemoteFile, ...], absent: tuple[str, ...], unread: int, index: Index
+) -> WeightSet:
+    """The safetensors set that the index names; numbers where its files are numbered."""
+    parts = [part for part in map(names.shard, sorted(index.files)) if part]
+    total = parts[0][2] if parts else 0
+    stem = parts[0][0] if parts else "model"
+    numbers = {number for _, number, _ in parts}
+    lacking = {part[1] for part in map(names.shard, absent) if part}
+    chosen = {part[1] for part in (names.shard(file.path) for file in here) if part}
+    left = names.runs(sorted(numbers - chosen - lacking)) if unread else ()
+    return WeightSet(
+        Format.SAFETENSORS, stem, here, shards=total, left_out=left, absent=absent,
+        missing=names.runs(sorted(lacking)), indexed=True,
+    )  # fmt: skip
+
+
+def _labelled(one: WeightSet, repo: str, config: Mapping[str, Any] | None) -> WeightSet:
+    """The set with its quantization: proven by config.json, or only named."""
+    if one.format is Format.GGUF:
+        return replace(one, quantization=names.gguf_quantization(one.stem), origin=_NAMED)
+    if config is not None and (said := quantization.describe(config)):
+        return replace(one, quantization=said, origin="by config.json")
+    said = names.worded_quantization(_folder(one.stem)) or names.worded_quantization(repo)
+    return replace(one, quantization=said, origin=_NAMED if said else "")
+
+
+_NAMED = "by its name, not proven"
+
+
+def _notes(
+    sets: Sequence[WeightSet],
+    beside: Sequence[RemoteFile],
+    index: Index | None,
+    listing: Listing,
+) -> Iterable[str]:
+    by_folder: dict[str, list[WeightSet]] = {}
+    for one in sets:
+        if one.format is not Format.GGUF:
+            by_folder.setdefault(_folder(one.stem), []).append(one)
+    for folder, same in by_folder.items():
+        if len(same) > 1:
+            which = " and ".join(f"{one.label} ({both_units(one.size)})" for one in same)
+            where = f"in {folder}: " if folder else ""
+            yield f"{where}{which} look like the same weights: counted once, one is enough"
+    if beside:
+        sizes = [file.size for file in beside]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        held = some(tuple(file.path for file in beside))
+        yield f"beside the weights, not counted with them: {held}, {both_units(total)}"
+    if index is not None and index.total_size is not None:
+        size = next((one.size for one in sets if one.shards and one.whole), None)
+        off = None if size is None else size - index.total_size
+        if off is not None and size and not 0 <= off <= TOLERANCE * size:
+            yield (
+                f"{INDEX} claims {both_units(index.total_size)}, its files hold "
+                f"{both_units(size)}: the files count"
+            )
+    if listing.unknown:
+        yield f"no size told for {some(listing.unknown)}"

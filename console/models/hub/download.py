@@ -1,0 +1,347 @@
+"""`hf download` as a watched child: what is on the disk tells how far it is, not what it prints.
+
+A cut costs the files that were under way, for the library begins each unfinished file again; whole
+files are kept. The child stops when the disk gets short, and at the end every size is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ConsoleError
+from console.common.text import clean, decode
+from console.common.units import both_units
+from console.host import cgroup_scope
+from console.models.hub import disk, local_files, settings, unfinished, verify
+from console.models.hub.checkpoint import Contents
+from console.models.hub.disk import Space
+from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
+from console.models.hub.listing import Listing, RemoteFile, child_env, some
+from console.models.hub.progress import Meter
+from console.models.hub.said import explain
+from console.models.hub.verify import Wrong
+
+WORKERS = 16
+"""S-010: 16 files at a time filled a line of 500 Mbit/s, the default of 8 did not."""
+GRACE_S = 5.0
+AHEAD_S = 3.0
+"""The floor is kept this far ahead, at the rate of the moment: a look comes once a second."""
+_KEPT_LINES = 50
+_LONGEST_LINE = 1 << 16
+
+
+class Phase(StrEnum):
+    READY = "ready"
+    FETCHING = "fetching"
+    STALLED = "no bytes for a minute"
+    CUT = "cut"
+    CANCELLED = "cancelled"
+    DISK = "stopped: the disk is short"
+    CHECKING = "comparing with the listing"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is fetched where. `files` are what the patterns take of the listing, `hash_up_to` the
+    bytes up to which a file's SHA-256 is compared at the end (0: sizes only)."""
+
+    listing: Listing
+    files: tuple[RemoteFile, ...]
+    target: Path
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    workers: int = WORKERS
+    token: str = field(default="", repr=False)
+    hash_up_to: int = 0
+
+    @classmethod
+    def of(
+        cls, contents: Contents, target: Path, *, workers: int = WORKERS, token: str = "",
+        hash_up_to: int = 0,
+    ) -> Plan:  # fmt: skip
+        """What `contents` took, into `target`."""
+        return cls(contents.listing, contents.files, target, contents.include, contents.exclude,
+                   workers, token, hash_up_to)  # fmt: skip
+
+    @property
+    def total(self) -> int | None:
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    def argv(self) -> list[str]:
+        """The command; the token is in the environment, never here."""
+        command = [*paths.module_argv("huggingface_hub.cli.hf"), "download", self.listing.repo]
+        command += ["--revision", self.listing.commit, "--local-dir", str(self.target)]
+        command += [f"--include={pattern}" for pattern in self.include]
+        command += [f"--exclude={pattern}" for pattern in self.exclude]
+        return [*command, "--max-workers", str(self.workers)]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Bytes of the wanted files on the disk, unfinished ones too; the rate in bytes a second."""
+
+    bytes_done: int
+    bytes_total: int | None
+    rate_bps: float | None
+    eta_s: float | None
+    files_done: int
+    files_total: int
+    phase: Phase
+    free: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How it ended. `cuts` are children that ended early, `swept` bytes of files they left."""
+
+    phase: Phase
+    seconds: float
+    fetched: int
+    cuts: int = 0
+    swept: int = 0
+    wrong: tuple[Wrong, ...] = ()
+    error: ConsoleError | None = None
+    said: tuple[str, ...] = ()
+
+    @property
+    def rate_bps(self) -> float | None:
+        return self.fetched / self.seconds if self.seconds > 0 and self.fetched > 0 else None
+
+
+class Download:
+    """One download in one directory. For one thread; `stop` may come from any.
+
+    `start`, then `look` about once a second while `running`, then `finish`. After a cut `start`
+    may be called again. `space` and `floor` tell the disk; `grace_s` is how long a child has after
+    SIGINT, and again after SIGTERM. `env` is added to the child's; `born` hears each child's pid.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        clock: Clock | None = None,
+        space: Callable[[Path], Space] = disk.space,
+        floor: Callable[[int], int] = disk.floor,
+        grace_s: float = GRACE_S,
+        env: Mapping[str, str] | None = None,
+        born: Callable[[int], None] = lambda pid: None,
+    ) -> None:
+        self.plan = plan
+        self.cuts = 0
+        self.swept = 0
+        self.phase = Phase.READY
+        self.error: ConsoleError | None = None
+        self._clock, self._space, self._floor = clock or SystemClock(), space, floor
+        self._grace_s = grace_s
+        self._env, self._born = dict(env or {}), born
+        self._meter = Meter()
+        self._token = settings.token(plan.token)
+        self._where = clean(str(plan.target))
+        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._ending = threading.Lock()
+        self._begun: tuple[float, int] | None = None
+        self._spoiled = False  # whole by size, but not by its digest
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, which is its session's too."""
+        return self._child.pid if self._child is not None else None
+
+    def start(self) -> local_files.Here:
+        """Check the disk and start the child, unless every file is here; what was here before.
+
+        Raises RepositoryGated, DiskShort, DownloadBusy or DownloadFailed.
+        """
+        plan = self.plan
+        plan.listing.require_access()
+        try:
+            plan.target.mkdir(parents=True, exist_ok=True)
+            if lock := unfinished.busy(plan.target):
+                name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
+                raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
+            self.swept += unfinished.sweep(plan.target)
+            found = local_files.look(plan.listing, plan.files, plan.target)
+            for path in found.wrong:
+                unfinished.forget(plan.target, path)
+            self._require_room(found)
+            if self._begun is None:
+                self._begun = (self._clock.monotonic(), found.have)
+            self.phase = Phase.FETCHING
+            if found.to_write != 0 or self._spoiled:
+                self._spawn()
+        except OSError as error:
+            title = f"the download to {self._where} cannot start"
+            raise DownloadFailed(
+                title, error.strerror or str(error), f"ls -ld {self._where}"
+            ) from None
+        return found
+
+    def look(self) -> Progress:
+        """How far it is. Stops the child before the disk's free space falls under its floor."""
+        done, files = self._on_disk()
+        now = self._clock.monotonic()
+        self._meter.add(now, done)
+        free = self._watch_disk() if self.running else None
+        phase = self.phase
+        if phase is Phase.FETCHING and self._meter.stalled(now):
+            phase = Phase.STALLED
+        total = self.plan.total
+        return Progress(
+            done, total, self._meter.rate, self._meter.eta(total), files, len(self.plan.files),
+            phase, free,
+        )  # fmt: skip
+
+    def stop(self, phase: Phase = Phase.CANCELLED) -> None:
+        """End the child: SIGINT, then SIGTERM, then SIGKILL, each to its whole session."""
+        with self._ending:
+            if self._child is None or self._child.poll() is not None:
+                return
+            self.phase = phase
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+                # What was begun is lost at any rate: only a full disk is worth no courtesy.
+                if phase is Phase.DISK and number != signal.SIGKILL:
+                    continue
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._child.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._child.wait(self._grace_s)
+                    return
+
+    def finish(self, cancelled: threading.Event | None = None) -> Result:
+        """Wait for the child, compare what is there with the listing, and say how it ended.
+
+        A child that ended early leaves phase CUT: `start` again continues with the next file.
+        """
+        code = self._wait()
+        wrong: tuple[Wrong, ...] = ()
+        if self.phase is Phase.FETCHING:
+            self.phase = Phase.CHECKING
+            wrong = verify.check(self.plan.files, self.plan.target, self.plan.hash_up_to, cancelled)
+            if cancelled is not None and cancelled.is_set():
+                self.phase = Phase.CANCELLED
+            else:
+                self._conclude(code, wrong)
+        if self.phase in (Phase.CANCELLED, Phase.DISK) and not unfinished.busy(self.plan.target):
+            self.swept += unfinished.sweep(self.plan.target)
+        began, had = self._begun or (self._clock.monotonic(), 0)
+        seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
+        return Result(self.phase, seconds, fetched, self.cuts, self.swept, wrong, self.error,
+                      tuple(self._said))  # fmt: skip
+
+    def _wait(self) -> int:
+        if self._child is None:
+            return 0
+        code = self._child.wait()
+        if self._reader is not None:
+            self._reader.join(2.0)
+        return code
+
+    def _conclude(self, code: int, wrong: tuple[Wrong, ...]) -> None:
+        """DONE only where all is as listed, whatever the child says about itself."""
+        self._spoiled = bool(wrong)
+        if not wrong:
+            self.phase, self.error = Phase.DONE, None
+            return
+        for one in wrong:
+            unfinished.forget(self.plan.target, one.path)
+        names = some(tuple(str(one) for one in wrong))
+        error = explain(self.plan.listing, tuple(self._said), bool(self._token))
+        self.phase = Phase.FAILED if error is not None else Phase.CUT
+        self.cuts += self.phase is Phase.CUT
+        if error is None:
+            how = "was cut" if code else "left files that are not as listed"
+            title = f"the download of {self.plan.listing.repo} {how}"
+            last = f"; hf said: {self._said[-1]}" if self._said else ""
+            hint = "start it again: whole files are kept, the others fetched anew"
+            error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
+        self.error = error
+
+    def _require_room(self, found: local_files.Here) -> None:
+        space = self._space(self.plan.target)
+        whole = frozenset(found.whole)
+        need = sum(file.size or 0 for file in self.plan.files if file.path not in whole)
+        disk.require(self.plan.target, space, need, self._floor(space.total))
+
+    def _watch_disk(self) -> int | None:
+        """Free bytes; ends the child where the floor is near, or the disk is gone."""
+        try:
+            space = self._space(self.plan.target)
+        except OSError as error:
+            self.stop(Phase.FAILED)
+            title = f"{self._where} cannot be read any more"
+            hint = "is the disk still mounted? `findmnt` shows"
+            self.error = DownloadFailed(title, error.strerror or "", hint)
+            return None
+        least = self._floor(space.total)
+        if space.free - least <= (self._meter.rate or 0.0) * AHEAD_S:
+            self.stop(Phase.DISK)
+            title = f"{self._where}: the disk is nearly full"
+            detail = f"{both_units(space.free)} free, {both_units(least)} are kept free"
+            hint = "make room, then start the download again: whole files are kept"
+            self.error = DiskShort(title, detail, hint)
+        return space.free
+
+    def _on_disk(self) -> tuple[int, int]:
+        """(bytes of wanted files, files that are whole). Unfinished files are read first, so that
+        one which is moved into place meanwhile is not missed."""
+        under_way = unfinished.sizes(self.plan.target)
+        done = whole = 0
+        for file in self.plan.files:
+            size = local_files.size_of(self.plan.target / file.path)
+            if size is not None and file.size in (None, size):
+                whole += 1
+                done += size
+            elif file.sha256:
+                done += min(under_way.get(file.sha256, 0), file.size or 0)
+        return done, whole
+
+    def _spawn(self) -> None:
+        env = (
+            child_env(self.plan.listing.endpoint, self._token)
+            | {"PYTHONUNBUFFERED": "1"}
+            | self._env
+        )
+        self._said.clear()
+        child = self._child = cgroup_scope.popen(
+            self.plan.argv(),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(child,), daemon=True)
+        self._reader.start()
+        self._born(child.pid)
+
+    def _read(self, child: subprocess.Popen[bytes]) -> None:
+        """Keep the child's last lines: clean, bounded, and without the token."""
+        assert child.stdout is not None
+        with child.stdout as stream, contextlib.suppress(OSError, ValueError):
+            while line := stream.readline(_LONGEST_LINE):
+                text = decode(line)
+                if self._token:
+                    text = text.replace(self._token, "(token)")
+                if (text := clean(text).strip()) and "HF_DEBUG" not in text:
+                    self._said.append(text)

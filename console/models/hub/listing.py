@@ -1,0 +1,230 @@
+"""What a repository holds at one commit: each file, its true size, and whether it may be had."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from console.common import paths
+from console.common.text import decode, one_line
+from console.common.units import format_duration
+from console.host import bounded
+from console.models.hub import refusal, settings
+from console.models.hub.errors import (
+    HubAnswer,
+    HubError,
+    HubTimeout,
+    HubUnreachable,
+    RepositoryEmpty,
+)
+from console.models.hub.reference import BadReference, check_path, check_repo, check_revision
+
+MOST_FILES = 100_000
+MOST_BYTES = 1 << 62
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_HOUSEKEEPING = {".gitattributes", ".gitignore"}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """One file; `size` in bytes, None where the hub does not say; `sha256` "" where unknown."""
+
+    path: str
+    size: int | None
+    sha256: str = ""
+    lfs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A repository pinned to `commit`. `gated` is "", "auto" or "manual".
+
+    `refused` is why its files may be seen but not fetched with this token, None where they may.
+    """
+
+    repo: str
+    commit: str
+    endpoint: str
+    files: tuple[RemoteFile, ...]
+    revision: str = "main"
+    gated: str = ""
+    private: bool = False
+    refused: HubError | None = None
+
+    @property
+    def known_bytes(self) -> int:
+        return sum(file.size or 0 for file in self.files)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Files whose size the hub does not tell: no sum that needs them is a number."""
+        return tuple(file.path for file in self.files if file.size is None)
+
+    @property
+    def note(self) -> str:
+        """What an operator should know besides the files; "" for nothing."""
+        words = []
+        if self.unknown:
+            words.append(f"no size told for {some(self.unknown)}")
+        if self.refused is not None:
+            words.append(f"{self.refused.title}: listed, but not to be fetched")
+        elif self.gated:
+            words.append("gated, and this token has access")
+        return "; ".join(words)
+
+    def find(self, path: str) -> RemoteFile | None:
+        return next((file for file in self.files if file.path == path), None)
+
+    def url(self, path: str) -> str:
+        """The address of a file at the pinned commit."""
+        return f"{self.endpoint}/{self.repo}/resolve/{self.commit}/{quote(check_path(path))}"
+
+    def require_access(self) -> None:
+        """Raises the refusal where the files may not be fetched."""
+        if self.refused is not None:
+            raise self.refused
+
+
+def look_up(
+    repo: str,
+    revision: str = "main",
+    *,
+    token: str | None = None,
+    endpoint: str | None = None,
+    deadline_s: float = 20.0,
+) -> Listing:
+    """Ask the hub what `repo` holds at `revision`; the whole question takes at most `deadline_s`.
+
+    The token is the given one, HF_TOKEN, or the stored one. Raises BadReference before anything is
+    sent, else a HubError. A gated repository without access is listed with `refused` set.
+    """
+    check_repo(repo)
+    revision = check_revision(revision or "main")
+    address, secret = settings.endpoint(endpoint), settings.token(token)
+    asked = refusal.Asked(repo, revision, address, bool(secret))
+    if settings.offline():
+        hint = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to ask the hub"
+        raise HubUnreachable("the hub is not asked: offline mode is on", "", hint)
+    answer = _ask(asked, secret, deadline_s)
+    if isinstance(error := answer.get("error"), dict):
+        raise refusal.explain(asked, error)
+    about, refused = answer.get("about"), answer.get("refused")
+    if not isinstance(about, dict):
+        raise HubAnswer(f"{asked.host} did not answer as a model hub does", "", refusal.ENDPOINT)
+    held = refusal.explain(asked, refused) if isinstance(refused, dict) else None
+    return read(asked, about, held)
+
+
+def read(asked: refusal.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
+    """A Listing from what the hub told; pure. Raises HubError where it cannot be believed."""
+    commit = about.get("commit")
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        detail = "its answer names no commit, so a later look might see other files"
+        raise HubAnswer(f"{asked.repo} cannot be pinned", detail, refusal.ENDPOINT)
+    if about.get("disabled") is True:
+        raise refusal.explain(asked, {"kinds": ["DisabledRepoError"]})
+    rows = about.get("files")
+    rows = rows if isinstance(rows, list) else []
+    if len(rows) > MOST_FILES:
+        raise HubAnswer(f"{asked.repo} lists more than {MOST_FILES} files", "", "is it a model?")
+    files = {file.path: file for file in (_file(asked, row) for row in rows)}
+    if len(files) != len(rows):
+        raise HubAnswer(f"{asked.repo} lists a file twice", "", refusal.ENDPOINT)
+    if not files.keys() - _HOUSEKEEPING:
+        detail = f"commit {commit[:12]} holds {some(tuple(files)) if files else 'no files'}"
+        hint = "is another revision meant? its page shows the branches"
+        raise RepositoryEmpty(f"{asked.repo} is empty", detail, hint)
+    gated = about.get("gated")
+    return Listing(
+        asked.repo,
+        commit,
+        asked.endpoint,
+        tuple(files[path] for path in sorted(files)),
+        revision=asked.revision,
+        gated=one_line(gated, 20) if isinstance(gated, str) else "manual" if gated else "",
+        private=about.get("private") is True,
+        refused=refused,
+    )
+
+
+def some(names: tuple[str, ...], most: int = 3) -> str:
+    """`a, b and 4 more`"""
+    shown = ", ".join(one_line(name, 80) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _file(asked: refusal.Asked, row: object) -> RemoteFile:
+    row = row if isinstance(row, dict) else {}
+    path, size, digest = row.get("path"), row.get("size"), row.get("sha256")
+    try:
+        path = check_path(path if isinstance(path, str) else "")
+    except BadReference as error:
+        hint = "such a repository is broken or hostile: do not download it"
+        raise HubAnswer(f"{asked.repo} lists a file that is no path", error.detail, hint) from None
+    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < MOST_BYTES
+    digest = digest if isinstance(digest, str) and _DIGEST.fullmatch(digest) else ""
+    return RemoteFile(path, size if known else None, digest, row.get("lfs") is True)
+
+
+def _ask(asked: refusal.Asked, token: str, deadline_s: float) -> dict[str, Any]:
+    """What the library's process printed. Raises HubTimeout, HubAnswer, HubUnreachable."""
+    argv = [
+        *paths.module_argv("console.models.hub.listing_child"),
+        asked.repo,
+        asked.revision,
+        asked.endpoint,
+    ]
+    try:
+        code, out, error = bounded.run(argv, deadline_s, env=child_env(asked.endpoint, token))
+    except subprocess.TimeoutExpired:
+        raise HubTimeout(
+            f"{asked.host} did not answer within {format_duration(deadline_s)}",
+            f"asked for {asked.repo}",
+            "try again; a slow mirror may need another HF_ENDPOINT",
+        ) from None
+    except OSError as failure:
+        raise HubError(
+            "the hub cannot be asked", failure.strerror or "", "is Python whole?"
+        ) from None
+    text = decode(out)
+    if token:  # a server may send back what it was sent
+        text = text.replace(token, "(token)")
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if code or not isinstance(answer, dict):
+        last = decode(error).strip().splitlines()[-1:] or [f"exit status {code}"]
+        raise HubAnswer(
+            f"{asked.host} could not be understood", one_line(last[0]), refusal.ENDPOINT
+        )
+    return answer
+
+
+def child_env(endpoint: str, token: str) -> dict[str, str]:
+    """The environment for the hub's library: one endpoint, one token, nothing reported home."""
+    env = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
+    env |= {
+        "HF_ENDPOINT": endpoint,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "NO_COLOR": "1",
+    }
+    return env | ({"HF_TOKEN": token} if token else {})
+
+
+_NOT_HANDED_ON = {
+    "HF_DEBUG",
+    "HF_TOKEN",
+    "HF_HUB_ENABLE_HF_TRANSFER",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_CO_STAGING",
+}

@@ -1,0 +1,186 @@
+"""Small JSON files of a repository, at the pinned commit: bounded in bytes, depth and time."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from console.common.errors import EngineTimeout
+from console.common.text import decode, one_line
+from console.common.units import both_units, format_duration
+from console.host.deadline import within
+from console.models.hub import refusal, settings
+from console.models.hub.errors import FileMissing, HubAnswer, HubTimeout, HubUnreachable
+from console.models.hub.listing import Listing
+from console.models.hub.reference import BadReference, check_path
+
+if TYPE_CHECKING:
+    import httpx
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+CONFIG_LIMIT = 4 << 20
+INDEX_LIMIT = 64 << 20
+MOST_VALUES = 2_000_000
+"""In one document: Python needs 60 bytes and more for each. An index has one for each tensor."""
+_REDIRECTS = 5
+_KINDS = {
+    "GatedRepo": "GatedRepoError",
+    "RepoNotFound": "RepositoryNotFoundError",
+    "RevisionNotFound": "RevisionNotFoundError",
+    "EntryNotFound": "RemoteEntryNotFoundError",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A safetensors index: the files it names, and the tensor bytes it claims (not trusted)."""
+
+    files: frozenset[str]
+    total_size: int | None = None
+
+
+def fetch_config(listing: Listing, *, token: str | None = None) -> dict[str, Any] | None:
+    """config.json at the pinned commit; None where the repository has none. Raises HubError."""
+    if listing.find(CONFIG) is None:
+        return None
+    return fetch_json(listing, CONFIG, limit=CONFIG_LIMIT, token=token)
+
+
+def fetch_index(listing: Listing, *, token: str | None = None) -> Index | None:
+    """The safetensors index at the pinned commit; None where there is none. Raises HubError."""
+    if listing.find(INDEX) is None:
+        return None
+    found = fetch_json(listing, INDEX, limit=INDEX_LIMIT, token=token, deadline_s=60.0)
+    return read_index(found)
+
+
+def read_index(document: Mapping[str, Any]) -> Index:
+    """The index in a document; pure. Raises HubAnswer where it is none."""
+    named = document.get("weight_map")
+    values = named.values() if isinstance(named, dict) else ()
+    found = {name for name in values if isinstance(name, str)}
+    if not found:
+        raise HubAnswer(f"{INDEX} names no files", "", "use the sizes of the files instead")
+    try:
+        files = frozenset(check_path(name) for name in found)
+    except BadReference as error:
+        hint = "such a repository is broken or hostile: do not download it"
+        raise HubAnswer(f"{INDEX} names a file that is no path", error.detail, hint) from None
+    about = document.get("metadata")
+    total = about.get("total_size") if isinstance(about, dict) else None
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < 2**62:
+        return Index(files)
+    return Index(files, int(total))
+
+
+def fetch_json(
+    listing: Listing,
+    path: str,
+    *,
+    limit: int = CONFIG_LIMIT,
+    token: str | None = None,
+    deadline_s: float = 20.0,
+) -> dict[str, Any]:
+    """A JSON object of at most `limit` bytes. Raises HubError; the whole fetch has one deadline.
+
+    Only the hub itself gets the token: it does not follow a redirect to another host.
+    """
+    import httpx
+
+    file = listing.find(path)
+    asked = refusal.Asked(listing.repo, listing.commit, listing.endpoint, False)
+    if file is None:
+        raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", asked.page)
+    if file.size is not None and file.size > limit:
+        raise _too_large(path, limit, f"{both_units(file.size)} by the listing")
+    secret = settings.token(token)
+    asked = refusal.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
+    headers = {"Accept-Encoding": "identity", "User-Agent": "omni-console"}
+    if secret:
+        headers["Authorization"] = f"Bearer {secret}"
+    with httpx.Client(
+        headers=headers, timeout=deadline_s, follow_redirects=True, max_redirects=_REDIRECTS
+    ) as client:
+        try:
+            body = within(
+                deadline_s, asked.host, lambda: _body(client, asked, listing.url(path), path, limit)
+            )
+        except (
+            EngineTimeout,
+            httpx.TimeoutException,
+        ):  # leaving closes the client, which ends the call that was left behind
+            when = format_duration(deadline_s)
+            hint = "try again; a slow mirror may need another HF_ENDPOINT"
+            raise HubTimeout(f"{path} did not arrive within {when}", asked.host, hint) from None
+        except httpx.TooManyRedirects:
+            raise HubAnswer(f"{asked.host} redirects for ever", path, refusal.ENDPOINT) from None
+        except httpx.TransportError as error:
+            raise refusal.unreachable(asked, one_line(str(error))) from None
+        except httpx.HTTPError as error:
+            raise HubUnreachable(f"{path} cannot be fetched", one_line(str(error)), "") from None
+    return parse(path, body)
+
+
+def parse(path: str, body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`. Raises HubAnswer."""
+    if body.startswith(b"version https://git-lfs"):
+        hint = "the repository was uploaded without its large files"
+        raise HubAnswer(f"{path} is a pointer, not the file", "", hint)
+    if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", refusal.ENDPOINT)
+    try:
+        found = json.loads(decode(body), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
+        raise HubAnswer(f"{path} is not JSON", why, refusal.ENDPOINT) from None
+    if not isinstance(found, dict):
+        raise HubAnswer(f"{path} is no JSON object", "", refusal.ENDPOINT)
+    return found
+
+
+def _body(client: httpx.Client, asked: refusal.Asked, url: str, path: str, limit: int) -> bytes:
+    with client.stream("GET", url) as response:
+        for answer in (*response.history, response):
+            commit = answer.headers.get("x-repo-commit", asked.revision)
+            if commit != asked.revision:
+                detail = f"{path} came from {one_line(commit, 40)}, not from {asked.revision}"
+                raise HubAnswer("the commit changed meanwhile", detail, "look again")
+        if response.status_code != 200:
+            raise _refused(response, asked)
+        coding = response.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in ("identity", "gzip", "deflate"):
+            raise HubAnswer(f"{path} came as {one_line(coding, 20)}", "", refusal.ENDPOINT)
+        inflate = None if coding == "identity" else zlib.decompressobj(47)
+        body = bytearray()
+        for chunk in response.iter_raw():
+            try:
+                body += chunk if inflate is None else inflate.decompress(chunk, limit + 1)
+            except zlib.error as error:
+                raise HubAnswer(f"{path} is damaged", one_line(str(error)), "try again") from None
+            if len(body) > limit:
+                raise _too_large(path, limit, "it was still coming")
+        return bytes(body)
+
+
+def _refused(response: httpx.Response, asked: refusal.Asked) -> Exception:
+    code = response.headers.get("x-error-code", "")
+    told = {
+        "kinds": [_KINDS.get(code, "")],
+        "status": response.status_code,
+        "rate": response.headers.get("ratelimit", "") or response.headers.get("retry-after", ""),
+        "message": response.headers.get("x-error-message", ""),
+    }
+    return refusal.explain(asked, told)
+
+
+def _too_large(path: str, limit: int, how: str) -> HubAnswer:
+    title = f"{one_line(path, 80)} is larger than {both_units(limit)}"
+    return HubAnswer(title, how, "this is no configuration of a model")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

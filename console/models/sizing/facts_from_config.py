@@ -1,0 +1,230 @@
+"""Model facts out of a Hugging Face config.json and the bytes of its safetensors.
+
+Only the sum of the bytes is known here: it is shared out by the number of parameters that the
+sizes in the file make, so a class of weights that is stored in another precision is off a little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from console.common.text import one_line
+from console.models.sizing.keys import Keys
+from console.models.sizing.model_facts import (
+    MOST_BYTES,
+    MOST_LAYERS,
+    Attention,
+    BadFacts,
+    Experts,
+    Kind,
+    ModelFacts,
+    Weight,
+)
+
+SOURCE = "config.json"
+WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
+"""All layers but one of so many look at a window, where no list says so."""
+TIED = ("gemma", "cohere")
+"""Families whose output is the token table where the file says nothing."""
+RECURRENT = ("mamba", "ssm", "linear_attention", "rwkv", "conv_L_cache", "linear_num_value_heads")
+"""Words of a config.json whose states are not known here."""
+
+
+def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
+    """Facts of a checkpoint of `weight_bytes`. Raises BadFacts for values that cannot be true."""
+    if not 0 <= weight_bytes <= MOST_BYTES:
+        raise BadFacts(f"{weight_bytes} bytes of weights cannot be", "", "count the files again")
+    nested = config.get("text_config")
+    inner: Mapping[str, object] = nested if isinstance(nested, Mapping) else {}
+    keys = Keys({**config, **inner}, "", SOURCE, _unpack)
+    arch = _architecture(keys)
+    layers = keys.layers("num_hidden_layers")
+    if layers is None:
+        keys.lacks("num_hidden_layers", "how many layers")
+        return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
+    spare = keys.count("num_nextn_predict_layers", MOST_LAYERS) or 0
+    attention = _attention(keys, arch, layers)
+    experts = _experts(keys)
+    sizes = _Sizes(keys, arch, attention, experts, layers, spare)
+    weights = sizes.weights(weight_bytes)
+    if any(word in name for word in RECURRENT for name in _words(keys.table)):
+        keys.missing.append("the states of its recurrent layers (not known from a config.json)")
+    return ModelFacts(
+        architecture=arch,
+        source=SOURCE,
+        layers=layers,
+        spare_layers=spare,
+        embedding=keys.count("hidden_size"),
+        feed_forward=keys.count("intermediate_size"),
+        vocabulary=keys.count("vocab_size"),
+        context_length=keys.tokens("max_position_embeddings"),
+        attention=attention,
+        experts=experts,
+        weights=weights,
+        weights_from="the checkpoint's bytes, shared out by the sizes in config.json",
+        missing=tuple(dict.fromkeys(keys.missing)),
+    )
+
+
+def _unpack(value: object) -> tuple[object, ...] | None:
+    return tuple(value) if isinstance(value, list | tuple) else None
+
+
+def _words(table: Mapping[str, object]) -> list[str]:
+    """Names of keys, and the kinds of layers a list gives."""
+    listed = table.get("layer_types")
+    kinds = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
+    return [*(str(key) for key in table), *kinds]
+
+
+def _architecture(keys: Keys) -> str:
+    name = keys.raw("model_type")
+    if isinstance(name, str) and name:
+        return one_line(name, 64)
+    listed = keys.raw("architectures")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return one_line(first, 64) if isinstance(first, str) else ""
+
+
+def _attention(keys: Keys, arch: str, layers: int) -> Attention:
+    heads = keys.count("num_attention_heads")
+    width = keys.count("hidden_size")
+    rank, rope = keys.count("kv_lora_rank") or 0, keys.count("qk_rope_head_dim") or 0
+    window, windowed = _window(keys, arch, layers)
+    if rank:
+        indexer = keys.count("index_head_dim") or 0
+        return Attention(
+            heads=heads, kv_heads=(1,) * layers, key=rank + rope, value=rank, latent=True,
+            head=(keys.count("qk_nope_head_dim") or 0) + rope, latent_rank=rank, rope=rope,
+            indexer=indexer,
+            indexer_heads=keys.count("index_n_heads") or 0,
+            indexed=(True,) * layers if indexer else (),
+        )  # fmt: skip
+    head = keys.count("head_dim")
+    if head is None and heads and width:
+        head = width // heads
+    kv_heads = keys.counts("num_key_value_heads", layers)
+    if kv_heads is None and heads is not None:
+        kv_heads = (heads,) * layers
+    if heads is None:
+        keys.lacks("num_attention_heads", "heads of attention")
+    elif head is None:
+        keys.lacks("hidden_size", "length of a head")
+    return Attention(
+        heads=heads, kv_heads=kv_heads, key=head, value=head, window=window, windowed=windowed
+    )
+
+
+def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
+    """The window, and which layers have one: as `layer_types` or a pattern says."""
+    if keys.raw("use_sliding_window") is False:
+        return 0, ()
+    window = keys.tokens("sliding_window")
+    if not window:
+        return 0, ()
+    kinds = keys.raw("layer_types")
+    if isinstance(kinds, list) and len(kinds) >= layers:
+        return window, tuple(one == "sliding_attention" for one in kinds[:layers])
+    period = keys.count("sliding_window_pattern", MOST_LAYERS) or WINDOW_PERIODS.get(arch, 0)
+    if period < 2:
+        return 0, ()
+    return window, tuple(layer % period != period - 1 for layer in range(layers))
+
+
+def _experts(keys: Keys) -> Experts:
+    names = ("n_routed_experts", "num_experts", "num_local_experts")
+    count = next((found for name in names if (found := keys.count(name))), 0)
+    if not count:
+        return Experts()
+    used_names = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
+    used = next((found for name in used_names if (found := keys.count(name))), 0)
+    if not used:
+        keys.lacks("num_experts_per_tok", "how many experts work on a token")
+    if used > count:
+        keys.bad("num_experts_per_tok", used, f"at most the {count} experts there are")
+    return Experts(
+        count=count,
+        used=used,
+        shared=keys.count("n_shared_experts") or 0,
+        width=keys.count("moe_intermediate_size") or keys.count("intermediate_size") or 0,
+        leading_dense=keys.count("first_k_dense_replace", MOST_LAYERS) or 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Parameters by class, as the sizes in a config.json make them."""
+
+    keys: Keys
+    arch: str
+    attention: Attention
+    experts: Experts
+    layers: int
+    spare: int
+
+    def weights(self, weight_bytes: int) -> tuple[Weight, ...]:
+        """Groups of weights with their share of the bytes; nothing where a size is missing."""
+        width, vocabulary = self.keys.count("hidden_size"), self.keys.count("vocab_size")
+        if width is None or vocabulary is None:
+            if width is None:
+                self.keys.lacks("hidden_size", "the width of the model")
+            if vocabulary is None:
+                self.keys.lacks("vocab_size", "the size of the token table")
+            return ()
+        groups = [Weight("token_embd.weight", Kind.TOKENS, 0, vocabulary * width)]
+        tied = self.keys.raw("tie_word_embeddings")
+        if tied is not True and not (tied is None and self.arch.startswith(TIED)):
+            groups.append(Weight("output.weight", Kind.OUTPUT, 0, vocabulary * width))
+        for layer in range(self.layers + self.spare):
+            groups += self._layer(layer, width)
+        whole = sum(group.elements for group in groups)
+        if not whole:
+            return ()
+        return tuple(replace(g, bytes=weight_bytes * g.elements // whole) for g in groups)
+
+    def _layer(self, layer: int, width: int) -> list[Weight]:
+        skipped = layer >= self.layers
+        dense, experts = self._heads(width), 0
+        if self._is_sparse(layer):
+            each = 3 * width * self.experts.width
+            experts = each * self.experts.count
+            dense += each * self.experts.shared + width * self.experts.count
+        else:
+            dense += 3 * width * (self.keys.count("intermediate_size") or 0)
+        kinds = (Kind.SKIPPED,) * 2 if skipped else (Kind.DENSE, Kind.EXPERTS)
+        found = [Weight(f"blk.{layer}.attn_and_ffn.weight", kinds[0], 0, dense, layer)]
+        # one group for each of the three tensors, which are moved one by one
+        names = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps") if experts else ()
+        return found + [
+            Weight(f"blk.{layer}.{name}.weight", kinds[1], 0, experts // 3, layer) for name in names
+        ]
+
+    def _is_sparse(self, layer: int) -> bool:
+        if not self.experts.count or layer < self.experts.leading_dense:
+            return False
+        step = self.keys.count("decoder_sparse_step", MOST_LAYERS) or 1
+        dense = self.keys.raw("mlp_only_layers")
+        if isinstance(dense, list) and layer in dense:
+            return False
+        return (layer + 1) % step == 0
+
+    def _heads(self, width: int) -> int:
+        """Parameters of a layer's attention."""
+        heads = self.attention.heads or 0
+        if self.attention.latent:
+            query = self.keys.count("q_lora_rank") or 0
+            nope = self.keys.count("qk_nope_head_dim") or 0
+            value = self.keys.count("v_head_dim") or 0
+            rank, rope = self.attention.latent_rank, self.attention.rope
+            ask = heads * (nope + rope)
+            queries = query * (width + ask) if query else width * ask
+            return (
+                queries
+                + width * (rank + rope)
+                + rank * heads * (nope + value)
+                + (heads * value * width)
+            )
+        head = self.attention.key or 0
+        kv_heads = max(self.attention.kv_heads or (0,))
+        return width * head * (2 * heads + 2 * kv_heads)

@@ -1,0 +1,298 @@
+"""Model facts out of a GGUF header: the keys and defaults of llama.cpp's own loader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from console.common.text import clean, one_line
+from console.models.gguf.header import Array
+from console.models.sizing.keys import Keys
+from console.models.sizing.model_facts import (
+    MOST_BYTES,
+    MOST_LAYERS,
+    Attention,
+    BadFacts,
+    Experts,
+    Kind,
+    ModelFacts,
+    Weight,
+)
+from console.models.sizing.state import recurrent_of
+
+SOURCE = "GGUF header"
+_BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)")
+_EXPERT = re.compile(r"ffn_(up|down|gate|gate_up)_(ch)?exps\b")
+_TOKENS = ("token_embd.", "per_layer_token_embd.", "position_embd.", "token_types.")
+
+PERIODS: dict[str, tuple[int, bool]] = {
+    "afmoe": (4, False), "cohere2": (4, False), "cohere2moe": (4, True),
+    "exaone-moe": (4, False), "gemma2": (2, False), "gemma3": (6, False),
+    "gemma3n": (5, False), "gemma-embedding": (6, False), "gpt-oss": (2, False),
+    "laguna": (4, True), "llama4": (4, False), "mellum": (4, False), "modern-bert": (3, True),
+    "olmo2": (4, False), "plamo3": (8, False), "smallthinker": (4, True),
+}  # fmt: skip
+"""Which layers look at a window where the file does not list them: all but one of so many, the
+full one last or (True) first. Seen in llama.cpp b11549, which prints it for every layer."""
+_WINDOWS = {"gemma2": 4096, "llama4": 8192, "smallthinker": 4096}
+"""Windows that are in the loader and not in the file; llama4's file cannot change its own."""
+INDEXED = ("deepseek32", "glm-dsa")
+_SHARING_FROM = 1 << 20
+"""A glm-dsa of this context and no list: only some of its layers have an indexer of their own."""
+UNKNOWN_CACHES = {
+    "attention.compress_ratios": "compressed caches",
+    "attention.indexer.kpool": "pooled indexer keys",
+    "attention.indexer.block_size": "indexer blocks",
+    "attention.key_length_mla_swa": "latent attention in windows",
+    "kda.head_dim": "delta attention",
+}
+"""Caches whose size is not known here: the verdict says so rather than guess."""
+
+
+class AnyTensor(Protocol):
+    """What a reader of GGUF says about one tensor; `bytes` is None for a type it does not know."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dims(self) -> tuple[int, ...]: ...
+    @property
+    def type_name(self) -> str: ...
+    @property
+    def bytes(self) -> int | None: ...
+
+
+class AnyHeader(Protocol):
+    """A GGUF header. `tensors` is None where only the architecture was read."""
+
+    @property
+    def kv(self) -> Mapping[str, object]: ...
+    @property
+    def architecture(self) -> str | None: ...
+    @property
+    def tensors(self) -> Iterable[AnyTensor] | None: ...
+
+
+def from_gguf(header: AnyHeader, tensors: Iterable[AnyTensor] | None = None) -> ModelFacts:
+    """The facts of one file; of a split set with the `tensors` of all its shards.
+
+    Raises BadFacts for values that cannot be true. What is not there is in `missing`.
+    """
+    arch = clean(header.architecture or "", 64)
+    keys = Keys(header.kv, f"{arch}.", SOURCE, _unpack)
+    if not arch:
+        keys.missing.append("general.architecture (which model this is)")
+    blocks = keys.layers("block_count")
+    if blocks is None:
+        keys.lacks("block_count", "how many layers")
+        return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
+    spare = keys.count("nextn_predict_layers", MOST_LAYERS) or 0
+    if spare >= blocks:
+        keys.bad("nextn_predict_layers", spare, f"fewer than the {blocks} blocks")
+    layers = blocks - spare
+    forward = keys.counts("feed_forward_length", blocks)
+    experts = _experts(keys)
+    weights, unknown = _weights(header.tensors if tensors is None else tensors, layers, blocks)
+    attention = _attention(keys, arch, layers, blocks)
+    recurrent = recurrent_of(keys, arch, layers, attention, forward)
+    for key, what in UNKNOWN_CACHES.items():
+        if keys.has(key):
+            keys.lacks(key, f"{what}: their cache is not known here")
+    missing = [*keys.missing, *unknown]
+    if not attention_complete(attention, recurrent is not None and not recurrent.beside):
+        missing += _attention_missing(keys, attention)
+    return ModelFacts(
+        architecture=arch,
+        source=SOURCE,
+        layers=layers,
+        spare_layers=spare,
+        embedding=keys.count("embedding_length"),
+        feed_forward=max(forward) if forward else None,
+        vocabulary=_vocabulary(header.kv, keys, weights),
+        context_length=keys.tokens("context_length"),
+        attention=attention,
+        recurrent=recurrent,
+        experts=experts,
+        weights=weights,
+        weights_from="the file's tensor table",
+        missing=tuple(dict.fromkeys(missing)),
+        notes=_notes(attention),
+    )
+
+
+def _unpack(value: object) -> tuple[object, ...] | None:
+    if isinstance(value, Array):
+        return value.values
+    return tuple(value) if isinstance(value, tuple | list) else None
+
+
+def attention_complete(attention: Attention, states: bool) -> bool:
+    """Whether a cache can be worked out; a model of nothing but states needs none."""
+    if attention.kv_heads is not None and not any(attention.kv_heads):
+        return True
+    if attention.kv_heads is None and attention.heads in (None, 0) and states:
+        return True
+    return None not in (attention.kv_heads, attention.key, attention.value)
+
+
+def _attention_missing(keys: Keys, attention: Attention) -> list[str]:
+    found = []
+    if attention.kv_heads is None:
+        found.append(f"{keys.name('attention.head_count')} (heads of attention)")
+    if attention.key is None or attention.value is None:
+        found.append(f"{keys.name('attention.key_length')} (length of a head)")
+    return found
+
+
+def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
+    """Heads and lengths, with the loader's defaults: head_count_kv is head_count, and a head is
+    embedding_length / head_count long."""
+    heads = keys.counts("attention.head_count", blocks)
+    kv_heads = keys.counts("attention.head_count_kv", blocks) or heads
+    embedding = keys.count("embedding_length")
+    default = embedding // heads[0] if heads and heads[0] and embedding else None
+    key = _or(keys.count("attention.key_length"), default)
+    value = _or(keys.count("attention.value_length"), default)
+    head = keys.count("attention.key_length_mla") or 0
+    latent = head > 0 and bool(keys.count("attention.value_length_mla"))
+    rank = keys.count("attention.kv_lora_rank") or 0
+    window, windowed = _window(keys, arch, layers, blocks)
+    indexer, indexed = _indexer(keys, arch, layers)
+    shared = keys.count("attention.shared_kv_layers", blocks)
+    return Attention(
+        heads=max(heads) if heads else None,
+        kv_heads=kv_heads[:layers] if kv_heads else None,
+        key=key,
+        value=value,
+        window_key=keys.count("attention.key_length_swa"),
+        window_value=keys.count("attention.value_length_swa"),
+        latent=latent,
+        head=head if latent else 0,
+        unpacked=rank > 0 and not latent,
+        latent_rank=rank,
+        rope=keys.count("rope.dimension_count") or 0,
+        window=window,
+        windowed=windowed,
+        own_layers=None if shared is None else max(0, blocks - shared),
+        indexer=indexer,
+        indexer_heads=keys.count("attention.indexer.head_count") or 0,
+        indexed=indexed,
+    )
+
+
+def _or(value: int | None, default: int | None) -> int | None:
+    return default if value is None else value
+
+
+def _window(keys: Keys, arch: str, layers: int, blocks: int) -> tuple[int, tuple[bool, ...]]:
+    """The window in tokens, and for each layer whether it has one."""
+    window = keys.tokens("attention.sliding_window")
+    if window == 0:
+        return 0, ()
+    if arch == "llama4" or window is None:
+        window = _WINDOWS.get(arch, window)
+    if not window:
+        return 0, ()
+    listed = "attention.sliding_window_pattern"
+    if keys.is_array(listed):
+        return window, tuple(bool(one) for one in keys.counts(listed, layers, 1) or ())
+    period, dense_first = PERIODS.get(arch, (1, False))
+    if arch == "exaone4" and layers == 64:
+        period = 4
+    elif arch in PERIODS:
+        period = keys.count(listed, MOST_LAYERS) or period
+    full = 0 if dense_first else period - 1
+    flags = tuple(index % period != full for index in range(layers))
+    return (window, flags) if any(flags) else (0, ())
+
+
+def _indexer(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
+    """The length of an indexer's key, and which layers keep keys of their own."""
+    length = keys.count("attention.indexer.key_length")
+    if not length:
+        return 0, ()
+    if arch not in INDEXED:
+        keys.lacks("attention.indexer.key_length", "an indexer cache that is not known here")
+        return 0, ()
+    types = keys.counts("attention.indexer.types", layers, 1)
+    if (
+        types is None
+        and arch == "glm-dsa"
+        and (keys.tokens("context_length") or 0) >= _SHARING_FROM
+    ):
+        types = tuple(int(index < 2 or (index - 2) % 4 == 0) for index in range(layers))
+    return length, tuple(bool(one) for one in types) if types else (True,) * layers
+
+
+def _experts(keys: Keys) -> Experts:
+    count, used = keys.count("expert_count") or 0, keys.count("expert_used_count") or 0
+    if used > count:
+        keys.bad("expert_used_count", used, f"at most the {count} experts there are")
+    return Experts(
+        count=count,
+        used=used,
+        shared=keys.count("expert_shared_count") or 0,
+        width=keys.count("expert_feed_forward_length") or 0,
+        leading_dense=keys.count("leading_dense_block_count", MOST_LAYERS) or 0,
+    )
+
+
+def _weights(
+    tensors: Iterable[AnyTensor] | None, layers: int, blocks: int
+) -> tuple[tuple[Weight, ...], list[str]]:
+    """Every tensor with its use, and what could not be told."""
+    if tensors is None:
+        return (), ["the tensor table (only the start of the header was read)"]
+    found, unknown = [], []
+    for tensor in tensors:
+        name = one_line(tensor.name, 64)
+        if tensor.bytes is None:
+            kind = one_line(tensor.type_name, 40)
+            unknown.append(f"the bytes of {name} (its type {kind} is not known here)")
+            continue
+        if not 0 <= tensor.bytes <= MOST_BYTES:
+            raise BadFacts(f"the {SOURCE} cannot be true", f"{name} has {tensor.bytes} bytes")
+        elements = 1
+        for dim in tensor.dims:
+            elements *= dim
+        block = _BLOCK.fullmatch(name)
+        layer = int(block[1]) if block else None
+        if layer is not None and layer >= blocks:
+            raise BadFacts(
+                f"the {SOURCE} cannot be true", f"{name} is in none of the {blocks} blocks"
+            )
+        kind_of = _kind(name, layer, layers)
+        found.append(Weight(name, kind_of, tensor.bytes, elements, layer))
+    if not found:
+        unknown.append("the tensors (there are none)")
+    return tuple(found), unknown[:3]
+
+
+def _kind(name: str, layer: int | None, layers: int) -> Kind:
+    if layer is None:
+        return Kind.TOKENS if name.startswith(_TOKENS) else Kind.OUTPUT
+    if layer >= layers:
+        return Kind.SKIPPED
+    return Kind.EXPERTS if _EXPERT.search(name) else Kind.DENSE
+
+
+def _vocabulary(kv: Mapping[str, object], keys: Keys, weights: tuple[Weight, ...]) -> int | None:
+    """From the token table, the key, or the count of the tokens; whichever the file gives."""
+    embedding = keys.count("embedding_length")
+    for weight in weights:
+        if weight.name == "token_embd.weight" and embedding:
+            return weight.elements // embedding
+    tokens = kv.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, Array):
+        return tokens.count
+    return keys.count("vocab_size")
+
+
+def _notes(attention: Attention) -> tuple[str, ...]:
+    if attention.unpacked and attention.kv_heads:
+        return (
+            "converted before latent caches: no *_mla keys, so K and V of every head are kept; a "
+            "newer conversion of the same model keeps a small part of that",
+        )
+    return ()

@@ -1,0 +1,213 @@
+"""How many bytes of cache a context takes, layer by layer, as llama.cpp lays it out.
+
+The formulas were held against what llama.cpp b11549 and b11669 log for llama, gemma2, gemma3,
+qwen3moe, glm4moe, deepseek2 (latent and old), deepseek32, glm-dsa, lfm2 and mamba; the tests do
+it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from console.models.sizing.model_facts import ModelFacts
+
+CELLS = 256
+"""A cache has a multiple of so many cells."""
+STATE_BYTES = 4
+"""States are F32, whatever the cache's type is."""
+CACHE_TYPES: dict[str, tuple[int, int]] = {
+    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24),
+    "q5_0": (32, 22), "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18), "fp8": (1, 1),
+}  # fmt: skip
+"""Elements of a block and its bytes, for each type a cache may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheAsk:
+    """What is asked of a cache. `ctx` is in tokens over all sequences, 0 takes the model's own.
+
+    `flash`: without flash attention V is padded to its largest layer. A `unified` cache is shared
+    by the sequences; else each has its own part.
+    """
+
+    ctx: int = 0
+    parallel: int = 1
+    unified: bool = False
+    type_k: str = "f16"
+    type_v: str = "f16"
+    ubatch: int = 512
+    swa_full: bool = False
+    flash: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of cache, in bytes, with the formula in words."""
+
+    name: str
+    bytes: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Bytes for each layer that runs; `tokens` is the context after padding, all sequences."""
+
+    layers: tuple[int, ...]
+    parts: tuple[Part, ...]
+    tokens: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.layers)
+
+    @property
+    def how(self) -> str:
+        return "; ".join(f"{part.name}: {part.how}" for part in self.parts)
+
+
+def pad(count: int, to: int = CELLS) -> int:
+    """The next multiple."""
+    return -(-count // to) * to
+
+
+def row_bytes(kind: str, elements: int) -> int:
+    """Bytes of one row of a cache; a broken block counts as a whole one."""
+    block, size = CACHE_TYPES[kind]
+    return -(-elements // block) * size
+
+
+def context_of(facts: ModelFacts, ask: CacheAsk) -> int | None:
+    """Tokens asked for, or the model's own; None where neither is known."""
+    return ask.ctx or facts.context_length
+
+
+def cache_of(facts: ModelFacts, ask: CacheAsk) -> Cache | None:
+    """The cache, or None where a fact or the context is missing."""
+    ctx = context_of(facts, ask)
+    if ctx is None or facts.layers is None:
+        return None
+    streams = 1 if ask.unified else max(1, ask.parallel)
+    cells = pad(pad(ctx) // streams)
+    book = _Book(facts.layers)
+    if not _attention(facts, ask, cells, streams, book):
+        return None
+    _indexer(facts, ask, cells * streams, book)
+    _states(facts, ask, book)
+    return Cache(tuple(book.layers), tuple(book.parts), cells * streams)
+
+
+class _Book:
+    """Bytes by layer and by kind, while they are added up."""
+
+    def __init__(self, layers: int) -> None:
+        self.layers = [0] * layers
+        self.parts: list[Part] = []
+
+    def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
+        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
+        each = [bytes_of(layer) for layer in range(len(self.layers))]
+        if sum(each):
+            self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
+            count = sum(1 for size in each if size)
+            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
+
+
+def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book: _Book) -> bool:
+    """K and V of the layers that have them; False where their size is not known."""
+    has = _keeps(facts)
+    if not any(has):
+        return True
+    spec = facts.attention
+    heads = spec.kv_heads
+    if heads is None or spec.key is None or (spec.value is None and not spec.latent):
+        return False
+    windowed = spec.windowed if spec.has_window else (False,) * len(has)
+    near = cells if ask.swa_full else _window_cells(spec.window, ask, cells)
+
+    def lengths(layer: int) -> tuple[int, int]:
+        key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
+        if windowed[layer]:
+            key = key if spec.window_key is None else spec.window_key
+            value = value if spec.window_value is None or spec.latent else spec.window_value
+        return heads[layer] * key, heads[layer] * value
+
+    widest = max(lengths(layer)[1] for layer in range(len(has)))
+
+    def rows(layer: int) -> int:
+        key, value = lengths(layer)
+        if not ask.flash and value:
+            value = widest
+        return row_bytes(ask.type_k, key) + (row_bytes(ask.type_v, value) if value else 0)
+
+    def size(layer: int, window: bool) -> int:
+        if not has[layer] or windowed[layer] is not window:
+            return 0
+        return rows(layer) * (near if window else cells) * streams
+
+    words = _words(facts, ask)
+    book.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
+    book.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
+    return True
+
+
+def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
+    """Which layers keep a cache of their own."""
+    layers = facts.layers or 0
+    own = facts.attention.own_layers
+    states = facts.recurrent
+    heads = facts.attention.kv_heads
+
+    def keeps(layer: int) -> bool:
+        if own is not None and layer >= own:
+            return False
+        if states is not None and states.layers[layer] and not states.beside:
+            return False
+        return heads is None or heads[layer] > 0
+
+    return tuple(keeps(layer) for layer in range(layers))
+
+
+def _window_cells(window: int, ask: CacheAsk, cells: int) -> int:
+    """Cells of a layer with a window: the window (of every sequence, where they share) and a
+    batch, never more than the whole context."""
+    needed = window * (max(1, ask.parallel) if ask.unified else 1) + ask.ubatch
+    return pad(min(cells, needed))
+
+
+def _words(facts: ModelFacts, ask: CacheAsk) -> str:
+    spec = facts.attention
+    if spec.latent:
+        return f"K only, {spec.key} {ask.type_k} (latent attention)"
+    heads = sorted({count for count in spec.kv_heads or () if count})
+    many = f"{heads[0]}" if len(heads) == 1 else f"{heads[0]} to {heads[-1]}"
+    old = ", every head (old conversion)" if spec.unpacked else ""
+    return f"{many} heads x (K {spec.key} {ask.type_k} + V {spec.value} {ask.type_v}){old}"
+
+
+def _indexer(facts: ModelFacts, ask: CacheAsk, cells: int, book: _Book) -> None:
+    """Keys of a lightning indexer: one head, beside the latent cache."""
+    spec = facts.attention
+    if not spec.indexer:
+        return
+    row = row_bytes(ask.type_k, spec.indexer)
+    book.add(
+        "indexer cache",
+        f"{cells} cells x {spec.indexer} {ask.type_k}",
+        lambda layer: row * cells if spec.indexed[layer] else 0,
+    )
+
+
+def _states(facts: ModelFacts, ask: CacheAsk, book: _Book) -> None:
+    """States of recurrent layers: so many a sequence, whatever the context is."""
+    states = facts.recurrent
+    if states is None:
+        return
+    sequences = max(1, ask.parallel)
+    size = (states.conv + states.state) * STATE_BYTES * sequences
+    book.add(
+        "states",
+        f"{sequences} sequences x F32 ({states.how})",
+        lambda layer: size if states.layers[layer] else 0,
+    )

@@ -1,0 +1,219 @@
+"""llama.cpp's arithmetic: every card on its own, then the host, mapped or resident."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from console.common.units import format_bytes
+from console.host.capacity import Card, Machine
+from console.models.sizing.assessment import Ledger
+from console.models.sizing.auto import chosen
+from console.models.sizing.load_curve import Envelope, Point
+from console.models.sizing.loader_plan import LlamaPlan, Strategy
+from console.models.sizing.memory import (
+    CARD_MARGIN,
+    FOOTPRINT,
+    GIB,
+    HEADROOM,
+    HOST,
+    HOST_MARGIN,
+    MIB,
+    PAGES,
+    held,
+    resident,
+)
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
+
+Vram: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def weigh(
+    facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
+) -> tuple[Ledger, Placement | None]:
+    """The whole sum for one plan. The placement is None where not even the layers are known."""
+    has_cards = bool(cards_of(plan, machine.cards))
+    ledger = Ledger(plan.strategy(has_cards))
+    ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
+    ledger.unknown += facts.missing
+    ledger.notes += [*plan.notes, *facts.notes]
+    ledger.notes += [f"not counted: {what}" for what in plan.uncounted]
+    if facts.layers is None:
+        return ledger, None
+    if plan.gpu_layers is None:
+        plan = _auto(facts, plan, machine.cards, ledger)
+    _context(facts, plan, ledger)
+    placement = place(facts, plan, machine.cards)
+    ledger.notes += placement.notes
+    if placement.cache is None:
+        ledger.unknown.append("the cache: its context is not known")
+    else:
+        for part in placement.cache.parts:
+            ledger.notes.append(f"{part.name}: {part.how} = {format_bytes(part.bytes)}")
+    _cards(placement, machine.cards, ledger)
+    _host(facts, plan, placement, machine, ledger)
+    _ceiling(placement.host, machine, ledger, ram_read_bps)
+    ledger.envelope = _envelope(facts, placement, machine, ledger)
+    return ledger, placement
+
+
+def _auto(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Ledger) -> LlamaPlan:
+    """The plan llama.cpp would choose, and a note that says so."""
+    found = chosen(facts, plan, cards)
+    layers = min(found.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
+    words = f"--n-gpu-layers is auto: about {layers}"
+    if found.overrides != plan.overrides:
+        words += ", with part of the experts on the host"
+    if found.ctx != plan.ctx:
+        words += f", and a context of {found.ctx:,} tokens"
+    ledger.notes.append(words)
+    return found
+
+
+def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
+    most = facts.context_length
+    if plan.ctx is None or most is None or plan.rope_scaled:
+        return
+    each = plan.ctx if plan.unified else plan.ctx // plan.slots
+    if each > most:  # a loader takes it, and a pool that slots share may well be larger
+        ledger.notes.append(
+            f"a context of {each:,} tokens was asked for, and the model was made for {most:,}: "
+            "what it answers beyond is not to be relied on"
+        )
+
+
+def _cards(placement: Placement, cards: Sequence[Card], ledger: Ledger) -> None:
+    names = labels(cards)
+    for share in placement.cards:
+        card, where = cards[share.card], names[share.card]
+        _card_terms(share, placement, where, ledger)
+        have = capacity(card)
+        if have is None:
+            ledger.unknown.append(f"the memory of {where}")
+            continue
+        if card.free is None:
+            ledger.notes.append(f"what is free on {where} is not known: all of it is counted")
+        limit = ledger.limit(where, have)
+        left = have - share.bytes
+        if not limit.short_by and left < HEADROOM * (card.total or have):
+            ledger.tight.append(
+                f"{where} would have {format_bytes(left)} left, less than "
+                f"{HEADROOM:.0%} of it (F-005)"
+            )
+
+
+def _card_terms(share: Share, placement: Placement, where: str, ledger: Ledger) -> None:
+    layers = _span(share.layers)
+    ledger.add("weights", share.dense, where, layers)
+    ledger.add("experts", share.experts, where, layers)
+    ledger.add("cache", share.cache, where, f"of {layers}")
+    ledger.add("compute", share.compute, where, f"batch of {placement.plan.ubatch} tokens, reserve")
+    ledger.add("expert cache", share.extra, where, "--moe-cache-mib")
+    ledger.add("CUDA context", share.context, where, "estimate")
+    ledger.add("margin", CARD_MARGIN, where, "for what no sum has")
+
+
+def _span(layers: Sequence[int]) -> str:
+    if not layers:
+        return "no whole layer"
+    if len(layers) == layers[-1] - layers[0] + 1 and len(layers) > 1:
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"{len(layers)} layers" if len(layers) > 1 else f"layer {layers[0]}"
+
+
+def _host(
+    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Ledger
+) -> None:
+    """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
+    host = placement.host
+    prompt = plan.cache_ram_mib * MIB
+    if plan.cache_ram_mib < 0:
+        prompt = 8 * GIB
+        ledger.notes.append("--cache-ram has no limit: 8 GiB are counted, and it may grow on")
+    ledger.add("prompt cache", prompt, HOST, "--cache-ram, filled in time")
+    ledger.add("cache", host.cache, HOST, "of the layers that work on the CPU")
+    ledger.add("compute", host.compute, HOST, "batches, inputs and masks, reserve")
+    ledger.add("process", FOOTPRINT, HOST, "vocabulary, graph, pinned buffers")
+    mapped = ledger.strategy is Strategy.MMAP
+    where, layers = (PAGES if mapped else HOST), _span(host.layers)
+    ledger.add("weights", host.dense, where, layers if host.layers else "token table")
+    ledger.add("experts", host.experts, where, layers if host.layers else "kept off the cards")
+    if machine.ram_available is None:
+        ledger.unknown.append("the memory this machine has free")
+        return
+    if mapped:
+        _mapped(ledger, machine.ram_available)
+    else:
+        resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
+
+
+def _mapped(ledger: Ledger, available: int) -> None:
+    """Pages may be dropped and read again: only the rest has to fit. Swap is of no use to them."""
+    limit = ledger.limit(HOST, available)
+    room = max(0, limit.left - HOST_MARGIN)
+    pages = ledger.limit(PAGES, room, hard=False)
+    if pages.short_by:
+        miss = pages.short_by / pages.need
+        ledger.streaming = (
+            f"{format_bytes(pages.need)} of weights stay on the host and {format_bytes(room)} of "
+            f"page cache can hold them: {miss:.0%} is read from the disk for each token"
+        )
+
+
+def _ceiling(host: Share, machine: Machine, ledger: Ledger, ram_read_bps: float | None) -> None:
+    """Tokens a second that reading the host's weights allows: from the disk what the page cache
+    misses, from memory the rest where its speed is known."""
+    if not host.active:
+        return
+    pages = next((limit for limit in ledger.limits if limit.where == PAGES), None)
+    miss = pages.short_by / pages.need if pages is not None and pages.need else 0.0
+    seconds = 0.0
+    if miss:
+        if not machine.disk_read_bps:
+            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+            return
+        seconds += host.active * miss / machine.disk_read_bps
+    if ram_read_bps:
+        seconds += host.active * (1 - miss) / ram_read_bps
+    if seconds:
+        ledger.ceiling_tok_s = 1 / seconds
+    words = f"the CPU reads {format_bytes(host.active)} of weights for each token"
+    if ledger.strategy is Strategy.MMAP and machine.disk_read_bps:
+        cold = machine.disk_read_bps / host.active
+        words += f"; while none of them is in memory yet, the disk allows {cold:.2g} tok/s"
+    ledger.notes.append(words)
+
+
+def _envelope(
+    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Ledger
+) -> Envelope:
+    """Weights are read first (through the page cache, whatever is mapped), then buffers made."""
+    kept = placement.host.weights if ledger.strategy is Strategy.RESIDENT else 0
+    prompt = sum(term.bytes or 0 for term in ledger.terms if term.name == "prompt cache")
+    own = ledger.need(HOST)
+    speed = machine.disk_read_bps
+    read_s = facts.weight_bytes / speed if speed else None
+    cached = min(facts.weight_bytes, max(0, (machine.ram_available or 0) - own))
+    # more than there is on a card cannot be taken
+    full = tuple(
+        (share.name, min(share.bytes, machine.cards[share.card].total or share.bytes))
+        for share in placement.cards
+    )
+    cards = tuple(
+        (name, min(share.weights, most))
+        for share, (name, most) in zip(placement.cards, full, strict=True)
+    )
+
+    def point(phase: str, at_s: float | None, need: int, vram: Vram, pages: int) -> Point:
+        ram, swap = held(need, machine)
+        return Point(phase, at_s, ram, pages, vram, swap)
+
+    return Envelope(
+        (
+            Point("start", 0.0),
+            point("weights read", read_s, kept + FOOTPRINT, cards, cached),
+            point("ready", read_s, own - prompt, full, cached),
+            point("serving", read_s, own, full, cached),
+        )
+    )

@@ -1,0 +1,149 @@
+"""How a loader is told to place a model: plain values, out of a command line or set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from console.models.sizing.kv_cache import CacheAsk
+
+ALL = 1 << 20
+"""More layers than any model has: `all`."""
+AUTO_SLOTS = 4
+"""Slots of a llama-server that was not told how many (`-np -1`); their cache is then shared."""
+CACHE_RAM_MIB = 8192
+EXPERTS_OF_LAYER = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+DENSE_OF_LAYER = r"\.ffn_(up|down|gate)\."
+
+
+class Strategy(StrEnum):
+    """What keeps the weights in memory, which decides what swap and page cache are worth."""
+
+    MMAP = "llama.cpp mmap"
+    RESIDENT = "llama.cpp resident"
+    SGLANG = "SGLang resident"
+    KT = "kt-kernel resident"
+    KT_MMAP = "kt-kernel mmap"
+    CONVERSION = "conversion"
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaPlan:
+    """llama-server's options as far as memory goes; the defaults are those of build b11669.
+
+    `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: so
+    many slots as it likes, with one shared cache. `cpu_experts` and `cpu_dense`: of the first so
+    many layers. `overrides` are (pattern, buffer type). Sizes in MiB as the options have them.
+    """
+
+    gpu_layers: int | None = None
+    tensor_split: tuple[float, ...] = ()
+    split_mode: str = "layer"
+    main_gpu: int = 0
+    devices: tuple[int, ...] | None = None
+    ctx: int | None = None
+    parallel: int | None = None
+    kv_unified: bool | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    ubatch: int = 512
+    swa_full: bool = False
+    kv_offload: bool = True
+    flash: bool = True
+    load_mode: str = "auto"
+    mmap: bool = True
+    mlock: bool = False
+    no_host: bool = False
+    repack: bool = True
+    op_offload: bool = True
+    fit: bool = True
+    cpu_experts: int = 0
+    cpu_dense: int = 0
+    overrides: tuple[tuple[str, str], ...] = ()
+    moe_cache_mib: int = 0
+    cache_ram_mib: int = CACHE_RAM_MIB
+    rope_scaled: bool = False
+    uncounted: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        return AUTO_SLOTS if self.parallel is None else max(1, self.parallel)
+
+    @property
+    def unified(self) -> bool:
+        return self.parallel is None if self.kv_unified is None else self.kv_unified
+
+    def strategy(self, has_cards: bool = True) -> Strategy:
+        """Mapped or resident. Without a card the CPU build repacks weights into memory of its
+        own, and the mapping is lost (llama.cpp#20490)."""
+        if self.load_mode in ("none", "mlock", "dio", "mmap+mlock") or self.mlock:
+            return Strategy.RESIDENT
+        if self.load_mode == "auto" and not self.mmap:
+            return Strategy.RESIDENT
+        repacks = self.repack and (self.no_host or not has_cards)
+        return Strategy.RESIDENT if repacks else Strategy.MMAP
+
+    def cache_ask(self) -> CacheAsk:
+        return CacheAsk(
+            ctx=self.ctx or 0,
+            parallel=self.slots,
+            unified=self.unified,
+            type_k=self.type_k,
+            type_v=self.type_v,
+            ubatch=self.ubatch,
+            swa_full=self.swa_full,
+            flash=self.flash,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SglangPlan:
+    """SGLang's options, and kt-kernel's where its experts work on the CPU.
+
+    `cpu_offload` in bytes a rank; `cpu_weight_bytes` what lies at --kt-weight-path, if known.
+    """
+
+    ranks: int = 1
+    stages: int = 1
+    mem_fraction: float | None = None
+    ctx: int | None = None
+    cache_tokens: int | None = None
+    type_kv: str = "bf16"
+    cpu_offload: int = 0
+    kt: bool = False
+    kt_method: str = ""
+    kt_gpu_experts: int = 0
+    kt_mmap: bool = False
+    cpu_weight_bytes: int | None = None
+    uncounted: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def strategy(self, has_cards: bool = True) -> Strategy:
+        if self.kt:
+            return Strategy.KT_MMAP if self.kt_mmap else Strategy.KT
+        return Strategy.SGLANG
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """A run of a converter: `method` is the format it writes, `input_type` what it reads into.
+
+    `source_here`: the source is on the disk already, so only the result needs room.
+    """
+
+    method: str = "int8"
+    input_type: str = ""
+    source_here: bool = False
+    result_bytes: int | None = None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = field(default=())
+
+    def strategy(self, has_cards: bool = True) -> Strategy:
+        return Strategy.CONVERSION
+
+
+LoaderPlan = LlamaPlan | SglangPlan | ConversionPlan

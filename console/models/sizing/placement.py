@@ -1,0 +1,303 @@
+"""Which bytes llama.cpp puts on which card, and which stay with the host.
+
+The rules are those of its loader, seen in b11669 on devices that only count: the last layers go to
+the cards, in the order of the cards, by the proportions of --tensor-split (or of free memory); the
+output counts as one more layer, the token table stays with the host, and layers for guessing ahead
+take a place although nothing of them is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from console.common.text import clean
+from console.host.capacity import Card
+from console.models.sizing.compute import CONTEXT, compute_bytes, host_compute_bytes, work_of
+from console.models.sizing.kv_cache import Cache, cache_of
+from console.models.sizing.loader_plan import DENSE_OF_LAYER, EXPERTS_OF_LAYER, LlamaPlan
+from console.models.sizing.model_facts import Kind, ModelFacts, Weight
+
+MIB = 1 << 20
+HOST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
+
+    `layers` are those that work there; `largest` the biggest tensors, `active` the bytes that are
+    read for one token.
+    """
+
+    card: int
+    name: str
+    dense: int = 0
+    experts: int = 0
+    cache: int = 0
+    compute: int = 0
+    context: int = 0
+    extra: int = 0
+    active: int = 0
+    layers: tuple[int, ...] = ()
+
+    @property
+    def weights(self) -> int:
+        return self.dense + self.experts
+
+    @property
+    def bytes(self) -> int:
+        return self.weights + self.cache + self.compute + self.context + self.extra
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Every card that is used, and the host; `plan` is the one that was placed (auto resolved)."""
+
+    plan: LlamaPlan
+    cards: tuple[Share, ...]
+    host: Share
+    cache: Cache | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def on_cards(self) -> int:
+        return sum(share.bytes for share in self.cards)
+
+
+@dataclass
+class _Bill:
+    """A place while its bytes are added up."""
+
+    card: int
+    name: str
+    dense: int = 0
+    experts: int = 0
+    cache: int = 0
+    extra: int = 0
+    active: int = 0
+    layers: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
+
+    def add(self, weight: Weight, size: int, active: int, moved: bool = False) -> None:
+        if weight.kind is Kind.EXPERTS:
+            self.experts += size
+        else:
+            self.dense += size
+        self.active += active
+        if weight.layer is not None:
+            (self.moved if moved else self.sizes).append(size)
+
+
+def labels(cards: Sequence[Card]) -> list[str]:
+    """A name for each card that no other has; it also names the card in an envelope."""
+    names = [clean(card.name, 40) or "card" for card in cards]
+    return [
+        name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names)
+    ]
+
+
+def capacity(card: Card) -> int | None:
+    """What is free; the whole card where only that is known."""
+    return card.total if card.free is None else card.free
+
+
+def cards_of(plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
+    """The numbers of the cards the plan may use, in its order."""
+    chosen = range(len(cards)) if plan.devices is None else plan.devices
+    usable = [number for number in chosen if number < len(cards)]
+    if plan.split_mode == "none":
+        return usable[plan.main_gpu : plan.main_gpu + 1] or usable[:1]
+    return usable
+
+
+def proportions(plan: LlamaPlan, cards: Sequence[Card], used: Sequence[int]) -> list[float]:
+    """Shares of the used cards, summing to 1: --tensor-split, else what is free on them."""
+    given = list(plan.tensor_split[: len(used)])
+    wanted = given + [0.0] * (len(used) - len(given))
+    if plan.split_mode == "none" or sum(wanted) <= 0:
+        wanted = [float(capacity(cards[number]) or 0) for number in used]
+    whole = sum(wanted)
+    return [one / whole for one in wanted] if whole > 0 else [1 / len(used)] * len(used)
+
+
+def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
+    """For each layer, and last for the output: the number of its card, or HOST."""
+    units = (facts.layers or 0) + facts.spare_layers + 1
+    used = cards_of(plan, cards)
+    wanted = units if plan.gpu_layers is None else min(plan.gpu_layers, units)
+    if not used or wanted <= 0:
+        return [HOST] * units
+    # llama.cpp divides and compares in single precision, and a tie goes to the next card
+    bounds = [_single(one) for one in accumulate(proportions(plan, cards, used))]
+    first = units - wanted
+
+    def card(unit: int) -> int:
+        if unit < first:
+            return HOST
+        found = bisect_right(bounds, _single((unit - first) / wanted))
+        return used[min(found, len(used) - 1)]
+
+    return [card(unit) for unit in range(units)]
+
+
+def _single(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placement:
+    """The bytes of every card and of the host. Needs `facts.layers` and `plan.gpu_layers`."""
+    where = places(facts, plan, cards)
+    used = cards_of(plan, cards)
+    names = labels(cards)
+    bills = {number: _Bill(number, names[number]) for number in used}
+    bills[HOST] = _Bill(HOST, "host")
+    shares = proportions(plan, cards, used) if used else []
+    notes: list[str] = []
+    _weights(facts, plan, where, bills, dict(zip(used, shares, strict=True)), notes)
+    cache = cache_of(facts, plan.cache_ask())
+    _cache(plan, where, cache, bills, used, shares)
+    if plan.moe_cache_mib:
+        for number, part in zip(used, shares, strict=True):
+            bills[number].extra += int(plan.moe_cache_mib * MIB * part)
+    placed = _with_compute(facts, plan, where, bills, used, cache)
+    return Placement(plan, placed[:-1], placed[-1], cache, tuple(dict.fromkeys(notes)))
+
+
+def _weights(
+    facts: ModelFacts,
+    plan: LlamaPlan,
+    where: list[int],
+    bills: dict[int, _Bill],
+    shares: dict[int, float],
+    notes: list[str],
+) -> None:
+    experts = facts.experts
+    for weight in facts.weights:
+        if weight.kind is Kind.SKIPPED:
+            continue
+        unit = len(where) - 1 if weight.layer is None else weight.layer
+        target = HOST if weight.kind is Kind.TOKENS else where[unit]
+        active = weight.bytes if weight.kind is not Kind.TOKENS else 0
+        if weight.kind is Kind.EXPERTS and experts.count:
+            active = weight.bytes * experts.used // experts.count
+        other = _override(weight, plan, notes)
+        if other is not None and other in bills:
+            bills[other].add(weight, weight.bytes, active, moved=target != HOST)
+        elif target != HOST and plan.split_mode in ("row", "tensor"):
+            _spread(weight, active, bills, shares)
+        else:
+            bills[target].add(weight, weight.bytes, active)
+        if weight.name == "token_embd.weight" and facts.tied and where[-1] != HOST:
+            bills[where[-1]].add(weight, weight.bytes, weight.bytes)
+    for unit, number in enumerate(where[: facts.layers]):
+        every = number != HOST and plan.split_mode in ("row", "tensor")
+        for one in shares if every else (number,):
+            bills[one].layers.append(unit)
+
+
+def _spread(weight: Weight, active: int, bills: dict[int, _Bill], shares: dict[int, float]) -> None:
+    """Rows of one tensor over all cards; the last one gets what rounding leaves."""
+    left, busy = weight.bytes, active
+    numbers = list(shares)
+    for number in numbers[:-1]:
+        part = int(weight.bytes * shares[number])
+        bills[number].add(weight, part, int(active * shares[number]))
+        left, busy = left - part, busy - int(active * shares[number])
+    bills[numbers[-1]].add(weight, left, busy)
+
+
+def _override(weight: Weight, plan: LlamaPlan, notes: list[str]) -> int | None:
+    """The place an override sends a tensor to, or None."""
+    for pattern, buffer in plan.overrides:
+        if re.search(pattern, weight.name):
+            digits = re.search(r"(\d+)$", buffer)
+            if digits and not buffer.upper().startswith("CPU"):
+                return int(digits[1])
+            if not buffer.upper().startswith("CPU"):
+                notes.append(f"--override-tensor: {buffer} is counted as host memory")
+            return HOST
+    layer = ALL_LAYERS if weight.layer is None else weight.layer
+    if layer < plan.cpu_experts and re.search(EXPERTS_OF_LAYER, weight.name):
+        return HOST
+    if layer < plan.cpu_dense and re.search(DENSE_OF_LAYER, weight.name):
+        return HOST
+    return None
+
+
+ALL_LAYERS = 1 << 30
+
+
+def _cache(
+    plan: LlamaPlan,
+    where: list[int],
+    cache: Cache | None,
+    bills: dict[int, _Bill],
+    used: Sequence[int],
+    shares: Sequence[float],
+) -> None:
+    """The cache of a layer lies with the layer."""
+    if cache is None:
+        return
+    for layer, size in enumerate(cache.layers):
+        number = where[layer] if plan.kv_offload else HOST
+        if number != HOST and plan.split_mode == "row":
+            number = used[min(plan.main_gpu, len(used) - 1)]
+        if number != HOST and plan.split_mode == "tensor":
+            parts = [int(size * part) for part in shares[:-1]]
+            for one, part in zip(used, [*parts, size - sum(parts)], strict=True):
+                bills[one].cache += part
+        else:
+            bills[number].cache += size
+
+
+def _with_compute(
+    facts: ModelFacts,
+    plan: LlamaPlan,
+    where: list[int],
+    bills: dict[int, _Bill],
+    used: Sequence[int],
+    cache: Cache | None,
+) -> tuple[Share, ...]:
+    """Shares of the used cards, the host last, with what they compute with."""
+    host = bills[HOST]
+    overridden = bool(plan.overrides or plan.cpu_experts or plan.cpu_dense)
+    pipelined = (
+        len(used) > 1 and plan.split_mode == "layer" and HOST not in where
+        and plan.kv_offload and not overridden
+    )  # fmt: skip
+    work = work_of(plan.cache_ask(), cache, facts, pipelined) if cache else None
+    lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
+    found = []
+    for number in used:
+        bill = bills[number]
+        lent = _lent(host) if lends and number == used[0] else ()
+        busy = bool(bill.layers or lent or number == where[-1])
+        need = 0
+        if work is not None and busy:
+            need = compute_bytes(facts, work, output=number == where[-1], lent=lent)
+        found.append(_share(bill, need, CONTEXT))
+    need = 0
+    if work is not None:
+        need = host_compute_bytes(facts, work, computes=bool(host.layers) and not lends)
+    return (*found, _share(host, need, 0))
+
+
+def _lent(host: _Bill) -> tuple[int, ...]:
+    """The largest tensors that are copied to a card at once: one of a host layer, two of those
+    that an override took from a card's layer, whose expert parts work in one go."""
+    most = sorted(host.moved, reverse=True)[:2]
+    return tuple(max([most, sorted(host.sizes, reverse=True)[:1]], key=sum))
+
+
+def _share(bill: _Bill, compute: int, context: int) -> Share:
+    return Share(
+        card=bill.card, name=bill.name, dense=bill.dense, experts=bill.experts, cache=bill.cache,
+        compute=compute, context=context, extra=bill.extra, active=bill.active,
+        layers=tuple(bill.layers),
+    )  # fmt: skip

@@ -1,0 +1,220 @@
+"""SGLang's arithmetic, with kt-kernel where experts work on the CPU: equal ranks, all resident."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.common.units import format_bytes
+from console.host.capacity import Machine
+from console.models.sizing.assessment import Ledger
+from console.models.sizing.facts_from_gguf import SOURCE as GGUF
+from console.models.sizing.kv_cache import CacheAsk, cache_of
+from console.models.sizing.load_curve import Envelope, Point
+from console.models.sizing.loader_plan import SglangPlan
+from console.models.sizing.memory import (
+    FOOTPRINT,
+    GIB,
+    HEADROOM,
+    HOST,
+    HOST_MARGIN,
+    PAGES,
+    held,
+    resident,
+)
+from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.placement import capacity, labels
+
+FRACTION = 0.88
+"""--mem-fraction-static where it is not given: SGLang's own choice, about."""
+CTX = 8192
+"""Tokens counted where none are asked for: SGLang gives its cache whatever is left."""
+LOAD_PEAK = 0.10
+"""On top of kt-kernel's CPU weights while they are loaded."""
+STAGING = 8 * GIB
+"""Of host memory a rank passes its shards through, where nothing stays in RAM."""
+BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 2.0))
+"""Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
+
+
+def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Ledger:
+    """The whole sum for one plan."""
+    ledger = Ledger(plan.strategy())
+    ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
+    ledger.unknown += facts.missing
+    ledger.notes += [*plan.notes, *(f"not counted: {what}" for what in plan.uncounted)]
+    if plan.kt and facts.source == GGUF:
+        ledger.stops.append("a GGUF file is no input for kt-kernel: it takes safetensors")
+    if facts.layers is None:
+        return ledger
+    dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
+    experts = facts.bytes_of(Kind.EXPERTS)
+    on_cards = experts
+    if plan.kt:
+        count = facts.experts.count or 1
+        on_cards = experts * min(plan.kt_gpu_experts, count) // count
+    _cards(facts, plan, machine, dense, on_cards, ledger)
+    _host(facts, plan, machine, experts - on_cards, ledger)
+    ledger.envelope = _envelope(facts, plan, machine, ledger)
+    return ledger
+
+
+def _cards(
+    facts: ModelFacts, plan: SglangPlan, machine: Machine, dense: int, experts: int, ledger: Ledger
+) -> None:
+    """Every rank takes the same: the smallest card decides."""
+    ranks = plan.ranks * plan.stages
+    cards = machine.cards[:ranks]
+    if len(cards) < ranks:
+        ledger.stops.append(f"{ranks} ranks need {ranks} cards, and there are {len(cards)}")
+    cache = _cache(facts, plan, ledger)
+    fraction = FRACTION if plan.mem_fraction is None else plan.mem_fraction
+    if plan.mem_fraction is None:
+        ledger.notes.append(
+            f"--mem-fraction-static is not given: {FRACTION:g} is counted; SGLang's choice varies"
+        )
+    names = labels(machine.cards)
+    words = "--cpu-offload-gb" + ("; experts stay (F-020)" if experts else "")
+    for number, card in enumerate(cards):
+        where = names[number]
+        moved = min(plan.cpu_offload, dense // ranks)
+        part = f"1/{ranks} of" if ranks > 1 else "all of"
+        ledger.add("weights", dense // ranks, where, f"{part} {format_bytes(dense)}")
+        ledger.add("experts", experts // ranks, where, f"{part} {format_bytes(experts)}")
+        ledger.add("offloaded", -moved, where, words)
+        ledger.add("cache", cache, where, _cache_words(facts, plan))
+        have = capacity(card)
+        if have is None:
+            ledger.unknown.append(f"the memory of {where}")
+            continue
+        limit = ledger.limit(where, int(have * fraction))
+        if not limit.short_by and limit.left < HEADROOM * (card.total or have):
+            ledger.tight.append(
+                f"{where} would have {format_bytes(limit.left)} of its static part left, less "
+                f"than {HEADROOM:.0%} of it (F-005)"
+            )
+
+
+def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
+    asked = plan.cache_tokens or plan.ctx
+    return asked or min(CTX, facts.context_length or CTX)
+
+
+def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Ledger) -> int | None:
+    """Bytes a rank: heads are shared out, a latent cache is kept whole by every rank."""
+    ask = CacheAsk(
+        ctx=_tokens(facts, plan), type_k=plan.type_kv, type_v=plan.type_kv, swa_full=True
+    )
+    cache = cache_of(facts, ask)
+    if cache is None:
+        ledger.unknown.append("the cache")
+        return None
+    if not (plan.ctx or plan.cache_tokens):
+        ledger.notes.append(
+            f"no context is given: {_tokens(facts, plan):,} tokens are counted, and SGLang gives "
+            "its cache whatever is left"
+        )
+    spec = facts.attention
+    if spec.latent or not spec.kv_heads:
+        return cache.bytes // plan.stages
+    kept = max(spec.kv_heads)
+    share = -(-kept // plan.ranks) / kept if kept else 1.0
+    return int(cache.bytes * share) // plan.stages
+
+
+def _cache_words(facts: ModelFacts, plan: SglangPlan) -> str:
+    kept = "whole on every rank" if facts.attention.latent else "its part of the heads"
+    return f"{_tokens(facts, plan):,} tokens {plan.type_kv}, {kept}"
+
+
+def _host(
+    facts: ModelFacts, plan: SglangPlan, machine: Machine, cpu_experts: int, ledger: Ledger
+) -> None:
+    ledger.add("process", FOOTPRINT * plan.ranks * plan.stages, HOST, "one a rank")
+    if plan.kt:
+        size, how = _kt_bytes(facts, plan, cpu_experts)
+        where = PAGES if plan.kt_mmap else HOST
+        ledger.add("CPU experts", size, where, how)
+        if not plan.kt_mmap:
+            ledger.add("load peak", int(size * LOAD_PEAK), HOST, f"{LOAD_PEAK:.0%} while loading")
+            ledger.add("margin", HOST_MARGIN, HOST, "pinned buffers and the rest of the machine")
+    elif plan.cpu_offload:
+        ledger.add(
+            "checkpoint", facts.weight_bytes, HOST, "read whole before it is shared out (F-022)"
+        )
+    else:
+        ledger.add("staging", min(STAGING, facts.weight_bytes), HOST, "shards on their way")
+    if machine.ram_available is None:
+        ledger.unknown.append("the memory this machine has free")
+        return
+    if plan.kt_mmap:
+        _mapped(ledger, machine)
+    elif plan.kt:
+        # every token touches experts at random: what is swapped is read back for each of them
+        limit = ledger.limit(HOST, machine.ram_available)
+        if limit.short_by and machine.swap_free:
+            ledger.notes.append(
+                f"{format_bytes(machine.swap_free)} of swap do not count: every token touches "
+                "experts at random"
+            )
+    else:
+        resident(ledger, machine)
+
+
+def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int, str]:
+    """Experts in kt-kernel's own format, on the CPU."""
+    count = facts.experts.count or 1
+    left = (count - min(plan.kt_gpu_experts, count)) / count
+    if plan.cpu_weight_bytes is not None:
+        return int(plan.cpu_weight_bytes * left), "what lies at --kt-weight-path"
+    weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
+    for name, size in BYTES_PER_WEIGHT:
+        if name in plan.kt_method and weights:
+            number = int(weights * left)
+            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name})"
+    return stored, "as they are stored"
+
+
+def _mapped(ledger: Ledger, machine: Machine) -> None:
+    limit = ledger.limit(HOST, machine.ram_available or 0)
+    pages = ledger.limit(PAGES, max(0, limit.left - HOST_MARGIN), hard=False)
+    if pages.short_by:
+        ledger.streaming = (
+            f"{pages.short_by / pages.need:.0%} of the CPU experts are read from the disk for "
+            "each token"
+        )
+        if machine.disk_read_bps is None:
+            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+
+
+def _envelope(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Ledger) -> Envelope:
+    """Everything is read into memory first, then the cards fill up, then their cache."""
+    margin = HOST_MARGIN if plan.kt and not plan.kt_mmap else 0
+    need = ledger.need(HOST) - margin
+    ram, swap = held(need, machine)
+    speed = machine.disk_read_bps
+    read_s = facts.weight_bytes / speed if speed else None
+    where = [limit.where for limit in ledger.limits if limit.where not in (HOST, PAGES)]
+    fraction = FRACTION if plan.mem_fraction is None else plan.mem_fraction
+    # the cache takes all of the static part, and graphs and buffers the rest
+    full = tuple(
+        (limit.where, int(limit.have / fraction) if fraction else limit.have)
+        for limit in ledger.limits
+        if limit.where in where
+    )
+    cards = tuple(
+        (name, min(most, _of(ledger, name, ("weights", "experts", "offloaded"))))
+        for name, most in full
+    )
+    cached = min(facts.weight_bytes, max(0, (machine.ram_available or 0) - need))
+    return Envelope(
+        (
+            Point("start", 0.0),
+            Point("weights read", read_s, ram, cached, cards, swap),
+            Point("serving", read_s, ram, cached, full, swap),
+        )
+    )
+
+
+def _of(ledger: Ledger, where: str, names: Sequence[str]) -> int:
+    found = [t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names]
+    return max(0, sum(found))

@@ -1,0 +1,1 @@
+"""Getting the baseline back, by the standard library alone."""

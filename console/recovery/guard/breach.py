@@ -1,0 +1,280 @@
+"""A breach from the first blow to the ladder: kill, say it, wake, and write what became of it.
+
+Each call goes a step and returns: samples go on meanwhile. Files are written in a thread that is
+waited for a moment at most, since a disk may be as stuck as the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.common.clock import Clock
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.recovery.guard.config import BREACH, Sheet
+from console.recovery.guard.decide.policy import Breach
+from console.recovery.guard.kill.killer import Killer, Strike
+from console.recovery.guard.kill.targets import Target
+from console.recovery.guard.observe.snapshot import Load
+from console.recovery.guard.record.status import finite
+from console.recovery.rollback import trigger
+from console.recovery.rollback.progress import LADDER, read_lines
+from console.recovery.rollback.sealed_plan import write_atomically
+
+WAKE_S = 0.5
+"""The ladder is woken when all are dead, or this long after the first blow: it fences the runner,
+and waits itself until the memory is back."""
+WRITE_S = 1.0
+WORD_S = 3.0
+"""A ladder that has said nothing for this long is not there: the command climbs instead."""
+FOLLOW_S = 0.5
+"""How often the ladder that was woken is looked after while it climbs."""
+WINDOW = 1500
+Say = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Page:
+    """breach.json: see `Aftermath`. `crossed`: the monotonic second that a kill is counted from."""
+
+    cause: str
+    reason: str
+    wall: float
+    mono: float
+    data: dict[str, Any]
+    crossed: float = 0.0
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Identity of a target → `ram`, `swap` (bytes without page cache) and `age_s` before the
+    blow."""
+
+
+class Window:
+    """The last samples, for the file: [wall, available, swap used, full %]."""
+
+    def __init__(self) -> None:
+        self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
+
+    def add(self, wall: float, available: int, swap: int, full: float | None) -> None:
+        self.rows.append((wall, available, swap, full))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fast": [list(row) for row in self.rows]}
+
+
+class Aftermath:
+    """One breach, or a lease that ran out. `look()` at every tick until `over`."""
+
+    def __init__(
+        self, sheet: Sheet, page: Page, window: Window, clock: Clock, say: Say,
+        spawn: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._sheet, self._page, self._window = sheet, page, window
+        self._clock, self._say, self._spawn = clock, say, spawn
+        self._strike: Strike | None = None
+        self._begun = clock.monotonic()
+        self._told: set[tuple[str, str]] = set()
+        self._woken_at: float | None = None
+        self._ladder = 0
+        self._climbs = self._alone = self._written = False
+        self._next = self._retry_at = 0.0
+        self._failed = ""
+        self.over = False
+
+    def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
+        """The first blow, before anything else."""
+        self._strike = killer.strike(targets, self._page.crossed)
+        self._begun = self._clock.monotonic()
+
+    def look(self) -> None:
+        """Go on as far as it goes without waiting."""
+        now, strike = self._clock.monotonic(), self._strike
+        ended = strike is None or strike.over
+        if strike is not None and not strike.over:
+            ended = strike.look()
+            self._rungs(strike)
+            if ended:
+                strike.close()
+                self._end_words(strike)
+        if self._woken_at is None and (ended or now - self._begun >= WAKE_S):
+            self._write()
+            self._wake(now)
+        if self._woken_at is not None and not self._climbs:
+            self._heard(now)
+        if ended and self._climbs and not self._written:
+            self._written = True
+            self._write()
+        self.over = self._written and self._settled(now)
+
+    def _rungs(self, strike: Strike) -> None:
+        for one in strike.killed:
+            for rung in (*one.rungs, *([f"stuck: {one.stuck}"] if one.stuck else [])):
+                if (one.who, rung) not in self._told:
+                    self._told.add((one.who, rung))
+                    self._say("kill", one_line(f"{one.name}: {rung}"))
+
+    def _end_words(self, strike: Strike) -> None:
+        for one in strike.killed:
+            words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
+            self._say("kill", one_line(f"{one.name}: {words}"))
+        for refused in strike.refused:
+            self._say("spared", one_line(refused))
+
+    def _write(self) -> None:
+        """breach.json, within WRITE_S or later: nothing waits longer for a disk."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        path = self._sheet.directory / BREACH
+
+        def write() -> None:
+            with contextlib.suppress(OSError):
+                write_atomically(path, text, 0o600)
+
+        thread = threading.Thread(target=write, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread left
+            write()
+            return
+        thread.join(WRITE_S)
+
+    def to_json(self) -> dict[str, Any]:
+        """`at` and `wall`: Unix seconds, `mono` the same moment, `crossed` when the limit was
+        passed (see `Breach`), `gap_s`; `killed` as in `Killed`, with `rung`, `write_s` and what it
+        `held`; `curve`: see `Curves`; `window`: rows of [wall, RAM available, swap used, full %].
+        """
+        page = self._page
+        report = self._strike.report() if self._strike is not None else {"killed": []}
+        killed = [
+            {
+                **one, "held": page.held.get(one["who"]),
+                "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
+                "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
+            }
+            for one in report["killed"]
+        ]  # fmt: skip
+        return {
+            "at": page.wall, "wall": page.wall, "mono": page.mono, "crossed": page.crossed,
+            "cause": page.cause,
+            "run_id": self._sheet.run_id, "reason": page.reason, **page.data, **report,
+            "killed": killed, "window": self._window.to_json(),
+        }  # fmt: skip
+
+    def _wake(self, now: float) -> None:
+        directory = self._sheet.rollback_dir
+        self._ladder = _size(directory / LADDER)
+        self._woken_at = now
+        if trigger.is_warm(directory) and trigger.trigger(directory, trigger.SENTINEL):
+            self._say("ladder", "the warm ladder was woken")
+            return
+        self._start("no warm ladder", now)
+
+    def _heard(self, now: float) -> None:
+        if _size(self._sheet.rollback_dir / LADDER) != self._ladder:
+            self._climbs = True
+            self._say("ladder", "it climbs")
+        elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
+            self._start(self._failed or "it says nothing", now)
+
+    def _start(self, why: str, now: float) -> None:
+        """`omni-console rollback`, once: it follows a ladder that climbs after all. Where no
+        process can be had now it is tried again."""
+        if now < self._retry_at:
+            return
+        if self._spawn():
+            self._climbs = self._alone = True
+            self._say("ladder", f"{why}: omni-console rollback is started")
+            return
+        self._retry_at = now + FOLLOW_S
+        if not self._failed:
+            self._say("ladder", f"{why}, and omni-console rollback cannot be started yet")
+        self._failed = why
+
+    def _settled(self, now: float) -> bool:
+        """Whether nobody has to be watched any more: the ladder that was woken said how it ended,
+        or another one was started. One that dies half way would leave the baseline down."""
+        if self._alone or self.over:
+            return True
+        if now < self._next:
+            return False
+        self._next = now + FOLLOW_S
+        directory = self._sheet.rollback_dir
+        lines, _ = read_lines(directory / LADDER, self._ladder)
+        if any(line.get("rung") == "done" for line in lines):
+            return True
+        if not trigger.is_warm(directory, running=True):
+            self._start("the ladder died, or was stopped, while it climbed", now)
+        return self._alone
+
+
+def page_of(breach: Breach, wall: float) -> Page:
+    """What the judge found, as a page."""
+    return Page("guard", breach.reason, wall, breach.at, {
+        "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
+        "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,
+    }, breach.crossed_at)  # fmt: skip
+
+
+def held(
+    targets: Sequence[Target],
+    loads: Sequence[Load],
+    now: float,
+    read: Callable[[Target], tuple[float, int] | None] = lambda target: None,
+) -> dict[str, dict[str, Any]]:
+    """What each target held when it was read last; `read`: what is known of it since the loads."""
+    found = {}
+    for target in targets:
+        load = next((x for x in loads if (x.kind, x.name) == (target.kind, target.name)), None)
+        at, ram = read(target) or ((load.at, load.ram) if load is not None else (now, None))
+        found[target.who] = {
+            "ram": ram, "swap": load.swap if load is not None else None,
+            "age_s": None if ram is None else round(max(0.0, now - at), 3),
+        }  # fmt: skip
+    return found
+
+
+def lease_page(length_s: float, now: float, wall: float) -> Page:
+    """A lease that ran out: nobody is killed here, the ladder stops what runs."""
+    words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
+    return Page("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
+
+
+def start_rollback(calm: Callable[[int], None]) -> bool:
+    """`omni-console rollback` in a session of its own, with an ordinary priority; whether there was
+    room for it."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
+    try:
+        child = subprocess.Popen(
+            [*module_argv("console.cli"), "rollback"], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return False
+    _spawned.append(child)
+    with contextlib.suppress(OSError):
+        calm(child.pid)
+    return True
+
+
+def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
+    """Take note of started commands that have ended, and of the child that frees memory."""
+    if killer.reaper is not None and (words := killer.reaper.tend()):
+        say("reaper", one_line(words))
+    _spawned[:] = [one for one in _spawned if one.poll() is None]
+
+
+_spawned: list[subprocess.Popen[bytes]] = []
+
+
+def _size(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

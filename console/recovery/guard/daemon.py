@@ -1,0 +1,120 @@
+"""The sentinel's process: watches from before the first effect until the run is over.
+
+    python -P -m console.recovery.guard.daemon RUN/guard
+
+One thread, ticks on absolute deadlines: up to 250 ms apart while nothing can happen for that long,
+50 ms under a load, 20 ms near a limit. It reads the sheet, takes its protections, says in
+sentinel.json that it watches, and then touches a disk only to say what it did. Exit codes: 0 the
+run is over, 2 the sheet cannot be used, 3 another one watches this run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from console.common.clock import SystemClock
+from console.common.text import one_line
+from console.host import process
+from console.host.privileges import set_nice
+from console.recovery.guard import config as sheets
+from console.recovery.guard import self_protection
+from console.recovery.guard.breach import start_rollback
+from console.recovery.guard.config import READY, SHEET, Sheet
+from console.recovery.guard.inbox import Inbox
+from console.recovery.guard.kill.alive import Alive
+from console.recovery.guard.kill.killer import Killer
+from console.recovery.guard.kill.targets import deny_of
+from console.recovery.guard.loop import Duty, Means
+from console.recovery.guard.observe.collect import Watch
+from console.recovery.guard.record import recorder
+from console.recovery.rollback.live import LIVE
+from console.recovery.rollback.sealed_plan import write_atomically
+
+LOCK = "sentinel.lock"
+
+
+def lock(directory: Path) -> int | None:
+    """The lock of one run's sentinel; None when another one has it. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(directory / LOCK, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def watch_over(directory: Path, sheet: Sheet) -> None:
+    """Everything from the first descriptor to the last copy of the recorder. Raises OSError, and
+    ValueError for limits that cannot be judged."""
+    clock = SystemClock()
+    inbox = Inbox(directory / sheets.INBOX)
+    ring = recorder.create(sheet.ring, directory, sheet.run_id, clock)
+    if ring.before:
+        ring.event("took over", f"the sentinel before this one, pid {ring.before}, has ended")
+    killer = Killer(sheet.run_id, deny_of(sheet), engine=sheet.engine)
+    watch = Watch(clock)
+    means = Means(
+        inbox, watch, ring, killer, Alive(sheet.rollback_dir / LIVE, killer.trees), clock,
+        lambda of: start_rollback(lambda pid: self_protection.calm(pid, got)),
+    )  # fmt: skip
+    rehearsed = killer.rehearse()
+    duty = Duty(sheet, means)
+    duty.rehearse()
+    got = self_protection.protect(rehearsed)
+    duty.protections = got
+    if killer.reaper is not None and killer.reaper.pid:
+        set_nice(self_protection.NICE, killer.reaper.pid)  # it frees what others are waiting for
+    watch.calm(lambda pid: self_protection.calm(pid, got))
+    _say_ready(directory, got)
+    try:
+        duty.run()
+    finally:
+        duty.close()
+        watch.close()
+        killer.close()
+        ring.close()
+        inbox.close()
+    if ring.path.parent != directory:
+        with contextlib.suppress(OSError):
+            os.unlink(ring.path)  # the copy on disk has everything
+
+
+def _say_ready(directory: Path, got: self_protection.Protections) -> None:
+    pid = os.getpid()
+    page = {
+        "pid": pid, "start": process.start_time(pid) or 0, "protections": got.got,
+        "missing": list(got.missing),
+    }  # fmt: skip
+    write_atomically(directory / READY, json.dumps(page, indent=1) + "\n", 0o600)
+
+
+def main(arguments: list[str]) -> int:
+    """Entry of the process."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m console.recovery.guard.daemon RUN/guard\n")
+        return 2
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    directory = Path(arguments[0]).absolute()
+    try:
+        held = lock(directory)
+        if held is None:
+            sys.stderr.write("another sentinel watches this run\n")
+            return 3
+        watch_over(directory, sheets.read(directory / SHEET))
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{one_line(str(error))}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,209 @@
+"""When RAM will be full: slopes over half a second, three seconds and smoothed, and what the
+prediction says to it. Pure: time comes in with the figures. Rings hold seconds, never hours.
+
+What grows is demand, RAM and swap together: a machine that swaps out does not get better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from console.models.sizing.load_curve import LEAST_SLACK, SLACK, Envelope, Sample
+from console.recovery.guard.defaults import FLOOR_WITHIN_S, Defaults
+from console.recovery.guard.observe.snapshot import Card, Memory
+
+SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
+KNOWN_S = 0.3
+"""Slopes over less than this are not told."""
+STILL = 1e6
+"""Bytes a second: slower growth is none."""
+SHARE_S = 1.0
+KNOWN_SHARE_S = 0.5
+FINEST_S = 0.015
+"""Samples closer together than this are not kept: the rings stay as long as they are wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """Growth of demand in bytes a second, positive while memory fills; None: not known yet."""
+
+    short: float | None = None
+    medium: float | None = None
+    smooth: float | None = None
+
+
+class Base(NamedTuple):
+    """What is counted from, bytes: RAM available, swap used and, by UUID, VRAM used."""
+
+    available: int
+    swap_used: int
+    cards: Mapping[str, int]
+
+
+class _Ring:
+    """(time, figure) over the last seconds; the oldest kept is the newest that is old enough."""
+
+    __slots__ = ("points", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.points: deque[tuple[float, float]] = deque()
+
+    def push(self, at: float, figure: float) -> float | None:
+        """Growth a second over what the ring spans; None while that is too short."""
+        points = self.points
+        if not points or at - points[-1][0] >= FINEST_S:
+            points.append((at, figure))
+        edge = at - self.seconds
+        while len(points) > 1 and points[1][0] <= edge:
+            points.popleft()
+        then, before = points[0]
+        return (figure - before) / (at - then) if at - then >= KNOWN_S else None
+
+
+class Forecast:
+    """`look` at every tick, then read the attributes. `tte_s`: seconds until no more than the
+    reserve is left, inf while it will not come to that, None while not known. `on_course`: a
+    prediction says that the load ends in time, and so far it holds."""
+
+    def __init__(self, defaults: Defaults, envelope: Envelope) -> None:
+        self.defaults = defaults
+        self.envelope = envelope
+        self.predicted = envelope.peak if envelope.points else None
+        self.slopes = Slopes()
+        self.rate = 0.0
+        self.tte_s: float | None = None
+        self.on_course = False
+        self.base: Base | None = None
+        self._line: float | None = None
+        self._forget()
+
+    def start(self, memory: Memory | None, cards: tuple[Card, ...] = ()) -> None:
+        """Something is alive from now on: what is taken is counted from here."""
+        used = {card.uuid: card.used for card in cards if card.used is not None}
+        self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
+
+    def resume(self, base: Base | None) -> None:
+        """What is taken is counted from there."""
+        self.base, self._line = base, self._least(base)
+
+    def stop(self) -> None:
+        """Nothing is alive any more."""
+        self.resume(None)
+        self.on_course = False
+
+    @property
+    def started(self) -> bool:
+        return self.base is not None
+
+    def _least(self, base: Base | None) -> float | None:
+        """How little may be left while the prediction holds; None without one that helps.
+
+        The lowest that is predicted has to be enough to end at. The slack is the prediction's
+        own, as far as what has to be left allows.
+        """
+        if self.predicted is None or base is None:
+            return None
+        peak, kept = self.predicted.ram, self.defaults.kept
+        lowest = base.available - peak
+        if lowest < kept or self.predicted.swap:
+            return None
+        return max(kept, lowest - max(LEAST_SLACK, peak * SLACK))
+
+    def _forget(self) -> None:
+        self._short, self._medium = _Ring(SHORT_S), _Ring(MEDIUM_S)
+        self._smooth: float | None = None
+        self._before: tuple[float, float] | None = None
+        self._total = 0
+
+    def look(self, memory: Memory) -> None:
+        """One sample more; the same one again changes nothing."""
+        at, demand = memory.at, float(memory.swap_used - memory.available)
+        if memory.total != self._total or (self._before and at < self._before[0]):
+            self._forget()  # other memory, or another clock: no slope leads from one to the other
+            self._total = memory.total
+        before, self._before = self._before, (at, demand)
+        if before is not None and at > before[0]:
+            step = at - before[0]
+            now = (demand - before[1]) / step
+            was = self._smooth
+            self._smooth = now if was is None else was + (now - was) * step / (SMOOTH_S + step)
+        short, medium = self._short.push(at, demand), self._medium.push(at, demand)
+        self.slopes = Slopes(short, medium, None if short is None else self._smooth)
+        self.on_course = self._holds(memory)
+        self._count_down(memory.available, short, medium)
+
+    def _holds(self, memory: Memory) -> bool:
+        """By demand: what was swapped out to make room is still part of what was taken."""
+        if self._line is None or self.base is None:
+            return False
+        grown = max(0, memory.swap_used - self.base.swap_used)
+        return memory.available - grown >= self._line
+
+    def _count_down(self, available: int, short: float | None, medium: float | None) -> None:
+        if short is None or medium is None:
+            self.tte_s = None
+            return
+        # A pause between two files is no end, but it is no growth at the pace before it either.
+        rate = max(short, medium, self._smooth or 0.0) if short > 0 else medium
+        self.rate = rate = max(0.0, rate)
+        if self.on_course or rate < STILL:
+            self.tte_s = math.inf
+            return
+        left = available - self.defaults.reserve
+        if left > 0:
+            self.tte_s = left / rate
+        elif available - self.defaults.floor < rate * FLOOR_WITHIN_S:
+            self.tte_s = 0.0
+        else:
+            self.tte_s = math.inf
+
+    def taken(self, memory: Memory) -> tuple[int, int] | None:
+        """RAM and swap in bytes since the start; None without one."""
+        base = self.base
+        if base is None:
+            return None
+        return base.available - memory.available, memory.swap_used - base.swap_used
+
+    def outside(self, memory: Memory, cards: tuple[Card, ...]) -> str | None:
+        """What is above the prediction, in words. For once a second: it is not cheap."""
+        taken, base = self.taken(memory), self.base
+        if taken is None or base is None or self.predicted is None:
+            return None
+        known = dict(self.predicted.vram)
+        vram = [
+            (card.uuid, max(0, card.used - base.cards[card.uuid]))
+            for card in cards
+            if card.used is not None and card.uuid in known and card.uuid in base.cards
+        ]
+        ram, swap = (max(0, part) for part in taken)
+        return self.envelope.outside(Sample(ram=ram, swap=swap, vram=tuple(vram)))
+
+
+class Stall:
+    """Share of the last second in which tasks waited for memory, from the kernel's totals."""
+
+    def __init__(self) -> None:
+        self.share: float | None = None
+        self._points: deque[tuple[float, int]] = deque()
+
+    def look(self, at: float, total_us: int | None) -> None:
+        """One sample more; a total that went back (another cgroup) begins anew."""
+        points = self._points
+        if total_us is None or (points and (total_us < points[-1][1] or at < points[-1][0])):
+            points.clear()
+            self.share = None
+        if total_us is None:
+            return
+        if not points or at - points[-1][0] >= FINEST_S:
+            points.append((at, total_us))
+        edge = at - SHARE_S
+        while len(points) > 1 and points[1][0] <= edge:
+            points.popleft()
+        then, before = points[0]
+        if at - then >= KNOWN_SHARE_S:
+            self.share = min(100.0, (total_us - before) / (at - then) / 1e4)

@@ -1,0 +1,190 @@
+"""One limit over time: since when it is passed, whether it still holds, what is not known."""
+
+from __future__ import annotations
+
+import math
+
+from console.common.text import one_line
+from console.common.units import format_bytes, format_number
+from console.recovery.guard.decide.metrics import Figure, Sight, reader
+from console.recovery.guard.defaults import NAMES, figure, rate
+from console.recovery.guard.limits import Limit
+
+CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
+"""A limit that was passed is clear again after this long on the right side of this much."""
+
+
+class Track:
+    """`fired`: passed for as long as the limit says, now. `shown`: that, or not clear yet."""
+
+    def __init__(self, limit: Limit, index: int) -> None:
+        """`index` is the limit's place in the sheet, -1 for a default. Raises ValueError."""
+        self.limit, self.index = limit, index
+        self.read, self.grace_s, self.fast = reader(limit, index)
+        self.kills = limit.act == "kill"
+        self._excused = index < 0 and limit.metric == "host.swap_growth"
+        self._below = -math.inf if limit.below is None else limit.below
+        self._above = math.inf if limit.above is None else limit.above
+        if limit.log:
+            self._above = limit.count - 1
+        self._level = self._above if limit.below is None else self._below
+        if math.isinf(self._level):
+            raise ValueError(f"{limit.metric}: below or above")
+        self.value: float | None = None
+        self.of = ""
+        self.unknown = ""
+        self.blind = False
+        """Not known, although it was, or for longer than its grace: at first nothing is."""
+        self._ever = False
+        self._good_at: float | None = None
+        self._before_at: float | None = None
+        self.crossed_at, self.gap_s = 0.0, 0.0
+        """When the figure was read that passed the limit first, monotonic, and how long before it
+        nobody had looked."""
+        self.forget()
+
+    def forget(self) -> None:
+        """A new arming: what was passed before is not counted; what is known stays known."""
+        self.since: float | None = None
+        self.fired = self.shown = False
+        self._clear_since: float | None = None
+
+    def look(self, sight: Sight) -> None:
+        """Judge one look; nothing there to judge clears it."""
+        quick = sight.fast.get(self.limit.metric) if self.fast else None
+        if quick is not None:
+            self.value, self.unknown, self.blind = quick, "", False
+            self._good_at, self._before_at = sight.read_at, sight.before_at
+            passed = quick < self._below or quick > self._above
+            if passed or self.shown or self.since is not None:
+                self._judge(sight.look.at, self._passed(sight))
+            return
+        found = self.read(sight)
+        if found is None:
+            self.value, self.unknown, self._good_at, self.blind = None, "", None, False
+            self.forget()
+            return
+        now = sight.look.at
+        if found.value is not None:
+            if found.at != self._good_at:
+                self._before_at = self._good_at
+            self.value, self.of, self._good_at = found.value, found.of, found.at
+        elif self._good_at is None:
+            self._good_at = now  # the grace begins with the first look
+        age = now - (self._good_at or 0.0)
+        self.unknown = ""
+        if age > self.grace_s or (found.value is None and not self.fast):
+            self.unknown = self._missing(found, age)
+        self.blind = bool(self.unknown) and (self._ever or age > self.grace_s)
+        self._ever = self._ever or found.value is not None
+        if age > self.grace_s:
+            self.value = None
+        self._judge(now, self._passed(sight))
+
+    def due(self, now: float) -> float:
+        """The next moment, monotonic, at which this may say something else although nothing new
+        was seen; inf for none."""
+        moments = []
+        if self.since is not None and not self.fired:
+            moments.append(self.since + self.limit.for_s)
+        if self._good_at is not None and not self.fast:
+            moments.append(self._good_at + self.grace_s)
+        if self.limit.metric == "runner.silent" and self.value is not None:
+            moments.append((self._good_at or now) - self.value + self._above)
+        return min((one for one in moments if one >= now), default=math.inf)
+
+    def _passed(self, sight: Sight) -> bool:
+        limit, value = self.limit, self.value
+        if value is None:
+            if limit.missing != "breach" or not self.unknown:
+                return False
+            return self._good_at is not None and sight.look.at - self._good_at > self.grace_s
+        if self._excused and sight.forecast.on_course:
+            return False  # no more is taken than was predicted: only cold pages made room
+        if limit.scarce and sight.memory is not None and sight.memory.available >= limit.scarce:
+            return False
+        return value < self._below or value > self._above
+
+    def _judge(self, now: float, passed: bool) -> None:
+        if passed:
+            if self.since is None:
+                self.since = now
+                self._crosses(now)
+            # A gap between two looks is bridged: on a machine that thrashes they come late.
+            self.fired = now - self.since >= self.limit.for_s
+            self.shown = self.shown or self.fired
+            self._clear_since = None
+            return
+        self.since, self.fired = None, False
+        if not self.shown:
+            return
+        if self._is_near():
+            self._clear_since = None
+        elif self._clear_since is None:
+            self._clear_since = now
+        elif now - self._clear_since >= CLEAR_S:
+            self.shown = False
+
+    def _crosses(self, now: float) -> None:
+        known = self._good_at if self.value is not None else None
+        self.crossed_at = now if known is None else min(known, now)
+        before = self._before_at
+        self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
+
+    def _is_near(self) -> bool:
+        """Within the quarter that hysteresis asks for."""
+        value = self.value
+        if value is None:
+            return False
+        return value < self._below * CLEAR_FACTOR or value > self._above / CLEAR_FACTOR
+
+    def _missing(self, found: Figure, age: float) -> str:
+        why = one_line(found.why, 120) if found.value is None else ""
+        if age > self.grace_s:
+            why = f"no figure for {age:.0f} s" + (f", {why}" if why else "")
+        return f"{self.name}: {why or 'not known'}"
+
+    @property
+    def name(self) -> str:
+        """What it is on: `VRAM used (sum)`, `OOM kills of candidate`."""
+        limit = self.limit
+        if limit.log:
+            return f"log of {limit.log}"
+        name, of = NAMES[limit.metric], one_line(self.of or limit.of, 60)
+        if limit.metric.startswith("service."):
+            return f"{name} of {of}" if of else f"{name} of a service"
+        return f"{name} ({of})" if of else name
+
+    def words(self, sight: Sight) -> str:
+        """Why, with the figure and where the limit is from."""
+        limit, value = self.limit, self.value
+        if limit.log and value is not None:
+            line = f": {one_line(self.of, 120)}" if self.of else ""
+            count = f"{value:.0f} fatal line{'s' if value != 1 else ''}"
+            return f"{count} in the log of {limit.log}{line} ({limit.source})"
+        if value is None:
+            return f"{self.unknown or self.name} ({limit.source})"
+        if limit.metric == "host.time_to_full":
+            return f"{self._filling(sight, value)} ({limit.source})"
+        now, level = figure(limit.metric, value), figure(limit.metric, self._level)
+        if now == level and limit.unit == "B":  # so near that they look alike
+            now, level = f"{value / 2**20:,.0f} MiB", f"{self._level / 2**20:,.0f} MiB"
+        side = "below" if limit.below is not None else "above"
+        held = f" for {format_number(limit.for_s, 's')}" if limit.for_s else ""
+        if not self.fired:
+            return f"{self.name} {now}, not clear of {level} yet ({limit.source})"
+        return f"{self.name} {now}, {side} {level}{held} ({limit.source})"
+
+    def _filling(self, sight: Sight, value: float) -> str:
+        if math.isinf(value):
+            return "RAM was filling up a moment ago"
+        kept = format_bytes(sight.forecast.defaults.reserve)
+        speed = rate(sight.forecast.rate)
+        if not value:
+            return f"RAM full: less than the reserve of {kept} left, and filling at {speed}"
+        if self.kills and self.fired:
+            return f"RAM full in {value:.1f} s at {speed}, with {kept} kept"
+        steady = sight.countdown
+        if steady.tte_s is None or math.isinf(steady.tte_s):
+            return f"RAM is filling at {speed}, not for long yet"
+        return f"RAM full in {steady.tte_s:.0f} s at {rate(steady.rate)}, with {kept} kept"

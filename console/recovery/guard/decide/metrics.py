@@ -1,0 +1,268 @@
+"""The figure that a limit is about, out of a look: its value, when it was read, or why it is not
+known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from console.recovery.guard.decide.countdown import Countdown
+from console.recovery.guard.decide.forecast import Forecast, Stall
+from console.recovery.guard.limits import OF_CARD, Limit
+from console.recovery.guard.observe.snapshot import Card, Load, Look, Memory
+
+FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0
+"""How old a figure may be: memory and pressure; swap rates, services and the runner; cards and
+disks."""
+
+
+class Figure(NamedTuple):
+    """`value` as of the monotonic second `at`; None is "not known", then `why` says it. `of` is
+    the card or service that it belongs to, where the limit does not name it."""
+
+    value: float | None
+    at: float = 0.0
+    why: str = ""
+    of: str = ""
+
+
+class Sight:
+    """What figures are taken from: the look, and what was worked out of those before it."""
+
+    def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
+        self.forecast = forecast
+        self.gpus = gpus
+        self.countdown = Countdown()
+        self.some, self.full = Stall(), Stall()
+        self.look = Look(0.0, None)
+        self.fast: dict[str, float | None] = {}
+        """What is read at every tick, as of this look; nothing where memory is not known now."""
+        self.read_at = 0.0
+        self.before_at: float | None = None
+        """When memory was read last, and the time before."""
+        self.memory: Memory | None = None
+        """The last one known; its age tells whether it still is."""
+        self.grown_from: int | None = None
+        """Swap used when something of the run came alive."""
+
+    def take(self, look: Look) -> None:
+        self.look = look
+        memory = look.memory
+        if memory is None:
+            self.fast = {}
+            return
+        self.feed(memory)
+        self.fast = {} if look.at - memory.at > FAST_GRACE_S else self._figures(memory)
+
+    def feed(self, memory: Memory) -> None:
+        """A sample for forecast and pressure; the same one again changes nothing."""
+        if self.memory is None or memory.at != self.memory.at:
+            self.before_at = None if self.memory is None else self.read_at
+            self.memory, self.read_at = memory, memory.at
+            self.forecast.look(memory)
+            self.countdown.look(memory, self.forecast)
+            self.some.look(memory.at, memory.some_us)
+            self.full.look(memory.at, memory.full_us)
+
+    def _figures(self, memory: Memory) -> dict[str, float | None]:
+        used, grown = memory.swap_used, self.grown_from
+        return {
+            "host.ram_available": memory.available,
+            "host.time_to_full": self.forecast.tte_s,
+            "host.pressure": self.full.share,
+            "host.pressure_some": self.some.share,
+            "host.swap_used": used,
+            "host.swap_growth": None if grown is None else used - grown,
+            "host.swap_free": memory.swap_total - used if memory.swap_total else None,
+            "host.bound_left": memory.bound,
+        }
+
+
+Reader = Callable[[Sight], Figure | None]
+"""None: nothing that the limit is about is there, so there is nothing to say."""
+
+
+def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
+    """How to read the figure of a limit, its grace in seconds, and whether it is to be read at
+    every tick. `index` is the limit's place in the sheet. Raises ValueError."""
+    if limit.log:
+        return _hits(index, limit.count), SLOW_GRACE_S, False
+    kind, _, what = limit.metric.partition(".")
+    if limit.metric == "host.bound_left":
+        return _bound, FAST_GRACE_S, True
+    if limit.metric in _FAST:
+        return _at_once(limit.metric), FAST_GRACE_S, True
+    if limit.metric in ("host.swap_in_rate", "host.swap_out_rate"):
+        return _swap(what), SLOW_GRACE_S, False
+    if kind == "gpu":
+        return _gpu(what == "memory_free", limit), FAR_GRACE_S, False
+    if kind == "disk":
+        return _disk(limit.of), FAR_GRACE_S, False
+    if kind == "service":
+        return _service(what, limit), SLOW_GRACE_S, False
+    if limit.metric == "runner.silent":
+        return _silent, SLOW_GRACE_S, False
+    raise ValueError(f"unknown metric {limit.metric}")
+
+
+def _at_once(metric: str) -> Reader:
+    """Memory, swap and pressure, as of the last time they were known."""
+
+    def read(sight: Sight) -> Figure | None:
+        memory = sight.memory
+        if metric == "host.swap_growth" and sight.grown_from is None:
+            return None
+        if memory is None or sight.look.memory is None:
+            return Figure(None, why=sight.look.why or "memory was not read")
+        why = "" if sight.look.at - memory.at > FAST_GRACE_S else "too little was seen yet"
+        if metric == "host.swap_free":
+            why = "this machine has no swap"
+        elif metric.startswith("host.pressure") and memory.full_us is None:
+            why = "this kernel does not tell (PSI)"
+        return Figure(sight.fast.get(metric), memory.at, why)
+
+    return read
+
+
+def _bound(sight: Sight) -> Figure | None:
+    memory = sight.look.memory
+    return None if memory is None or memory.bound is None else Figure(memory.bound, memory.at)
+
+
+def _silent(sight: Sight) -> Figure:
+    look = sight.look
+    if look.beat_at is None:
+        return Figure(None, why="it has said nothing yet")
+    return Figure(look.at - look.beat_at, look.at)
+
+
+_FAST = {
+    "host.ram_available", "host.swap_used", "host.swap_free", "host.swap_growth",
+    "host.time_to_full", "host.pressure", "host.pressure_some",
+}  # fmt: skip
+
+
+def _swap(what: str) -> Reader:
+    into = what == "swap_in_rate"
+
+    def read(sight: Sight) -> Figure:
+        swap = sight.look.swap
+        if swap is None:
+            return Figure(None, why="swap traffic was not read")
+        value = swap.in_rate if into else swap.out_rate
+        return Figure(value, swap.at, "this kernel does not tell")
+
+    return read
+
+
+def _hits(index: int, enough: int) -> Reader:
+    def read(sight: Sight) -> Figure | None:
+        hit = next((one for one in sight.look.hits if one.limit == index), None)
+        if hit is None:
+            return None
+        if hit.why and hit.count < enough:
+            return Figure(None, why=hit.why)
+        return Figure(hit.count, sight.look.at if hit.at is None else hit.at, of=hit.line)
+
+    return read
+
+
+def _disk(path: str) -> Reader:
+    def read(sight: Sight) -> Figure:
+        disks = [disk for disk in sight.look.disks if not path or disk.path == path]
+        if not disks:
+            return Figure(None, why=f"{path or 'no disk'} was not looked at")
+        known = [disk for disk in disks if disk.free is not None]
+        if len(known) < len(disks):
+            lost = next(disk for disk in disks if disk.free is None)
+            return Figure(None, why=f"{lost.path}: {lost.why or 'no figure'}")
+        least = min(known, key=lambda disk: disk.free or 0)
+        return Figure(least.free, least.at, of="" if path else least.path)
+
+    return read
+
+
+def _service(what: str, limit: Limit) -> Reader:
+    counted = what == "ram_used"
+    """OOM kills and restarts are of containers: a process has no group of its own to count in."""
+
+    def value(load: Load) -> int | None:
+        if what == "ram_used":
+            return load.ram
+        return load.restarts if what == "restarts" else load.oom
+
+    def read(sight: Sight) -> Figure | None:
+        loads = [
+            one for one in sight.look.loads
+            if (not limit.of or one.name == limit.of) and (counted or one.kind == "container")
+        ]  # fmt: skip
+        if not loads:
+            return None
+        worst: Figure | None = None
+        unknown: Figure | None = None
+        for load in loads:
+            found = value(load)
+            if found is None:
+                words = load.why or "not told"
+                unknown = Figure(None, why=f"{load.name}: {words}")
+            elif worst is None or _worse(limit, found, worst.value or 0):
+                worst = Figure(found, load.at, of="" if limit.of else load.name)
+        return _decisive(limit, worst, unknown)
+
+    return read
+
+
+def _worse(limit: Limit, one: float, other: float) -> bool:
+    return one < other if limit.below is not None else one > other
+
+
+def _decisive(limit: Limit, worst: Figure | None, unknown: Figure | None) -> Figure | None:
+    """One that is known to be over decides; otherwise one that is not known leaves it open."""
+    if worst is not None and worst.value is not None and limit.passed(worst.value):
+        return worst
+    return unknown or worst
+
+
+def _gpu(free: bool, limit: Limit) -> Reader:
+    def value(card: Card) -> int | None:
+        if card.used is None or (free and card.total is None):
+            return None
+        return (card.total or 0) - card.used if free else card.used
+
+    def read(sight: Sight) -> Figure:
+        look, found, lost = sight.look, [], ""
+        for card in _cards(sight, limit.of):
+            size = value(card)
+            if size is None or look.at - card.at > FAR_GRACE_S:
+                lost = lost or _lost(card, look)
+            else:
+                found.append((size, card.at, card.uuid))
+        if not found:
+            return Figure(None, why=lost or look.gpu_trouble or "no GPU was looked at")
+        if limit.of in ("max", "min"):
+            size, at, uuid = (max if limit.of == "max" else min)(found)
+            worst = Figure(size, at, of=uuid)
+            return _decisive(limit, worst, Figure(None, why=lost) if lost else None) or worst
+        part = sum(size for size, _, _ in found)
+        if lost and (limit.above is None or part <= limit.above):
+            return Figure(None, why=lost)  # what is not known would only add to it
+        return Figure(part, min(at for _, at, _ in found))
+
+    return read
+
+
+def _cards(sight: Sight, of: str) -> list[Card]:
+    """The cards that a limit is about: those of the sheet, else those seen. One that was not seen
+    is there as not known: a sum over the rest is the least that it may be, told only where that is
+    too much already."""
+    seen = {card.uuid: card for card in sight.look.cards}
+    wanted = sight.gpus or tuple(seen)
+    if of and of not in OF_CARD:
+        wanted = tuple(uuid for uuid in (*wanted, *seen) if uuid.startswith(of))[:1] or (of,)
+    return [seen[uuid] if uuid in seen else Card(uuid, sight.look.at) for uuid in wanted]
+
+
+def _lost(card: Card, look: Look) -> str:
+    age = look.at - card.at
+    words = card.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
+    return f"{card.uuid}: {words or look.gpu_trouble or 'no figure'}"

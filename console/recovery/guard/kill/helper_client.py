@@ -1,0 +1,34 @@
+"""What the root helper is asked and how it answers; see
+`console.recovery.guard.kill.root_helper` and docs/root-helper.md."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from console.common.text import one_line
+
+SOCKET = "/run/omni-console/guard.sock"
+REFUSAL_LIMIT = 160
+
+
+def question(container: str) -> bytes:
+    """The one verb there is; `container` is a full id."""
+    return f"kill {container}\n".encode()
+
+
+def refusal(answer: bytes) -> str:
+    """Why the helper did not do it, clean; empty when it did or has not said."""
+    try:
+        value = json.loads(answer)
+    except (ValueError, RecursionError):
+        return "" if not answer else "helper: it answered nonsense"
+    if isinstance(value, dict) and value.get("ok") is True:
+        return ""
+    words = value.get("error") if isinstance(value, dict) else None
+    return f"helper: {one_line(str(words or 'it refused'), REFUSAL_LIMIT)}"
+
+
+def is_there(path: str = SOCKET) -> bool:
+    """Whether a helper's socket is there and this user may speak to it."""
+    return os.access(path, os.W_OK)

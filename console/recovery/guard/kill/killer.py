@@ -1,0 +1,270 @@
+"""Killing what a breach ends: all targets at once, by the quickest way each of them allows.
+
+    killer = Killer(run_id, deny, engine=socket)
+    killer.rehearse()                       # before mlockall: the same code, on a child of its own
+    strike = killer.strike(targets, crossed_at)
+    while not strike.look(): ...            # once a tick; never waits
+    strike.report()
+
+One thread. Nothing here waits: freeing memory is a child's work (`mrelease`), the engine and the
+root helper are asked without waiting for an answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from console.host import cgroup, process
+from console.recovery.guard.kill import helper_client
+from console.recovery.guard.kill.ask import socket_of
+from console.recovery.guard.kill.mrelease import Reaper, at_once
+from console.recovery.guard.kill.sequence import (
+    SOON_S,
+    SWEEP_S,
+    ContainerHunt,
+    Hunt,
+    ProcessHunt,
+    StrayHunt,
+)
+from console.recovery.guard.kill.targets import Deny, Target, look_again, refusal
+
+GIVE_UP_S = 60.0
+"""After this a strike is over whatever still lives; the rollback says what it finds."""
+REHEARSAL_S = 5.0
+RESTARTS = (
+    "the engine was not told: unless its restart policy is `no` it starts again, "
+    "and the rollback stops it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What became of one target. `rungs`: what reached it, in order, of cgroup.kill, signals,
+    engine, helper, process_mrelease. Seconds since the crossing, None: not (yet). `why`: what did
+    not work, `stuck`: who does not die; both clean."""
+
+    name: str
+    kind: str
+    who: str
+    rungs: tuple[str, ...]
+    written_s: float | None
+    empty_s: float | None
+    why: tuple[str, ...] = ()
+    stuck: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "kind": self.kind, "who": self.who, "rungs": list(self.rungs),
+            "written_s": self.written_s, "empty_s": self.empty_s, "why": list(self.why),
+            "stuck": self.stuck,
+        }  # fmt: skip
+
+
+class Strike:
+    """One kill under way; `crossed_at` and all times are the killer's monotonic clock."""
+
+    def __init__(
+        self, hunts: Sequence[Hunt], strays: StrayHunt | None, deny: Deny, crossed_at: float,
+        clock: Callable[[], float], refused: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.crossed_at = crossed_at
+        self.refused = refused
+        self.over = False
+        self._clock, self._deny = clock, deny
+        self._containers = [hunt for hunt in hunts if isinstance(hunt, ContainerHunt)]
+        self._processes = [hunt for hunt in hunts if isinstance(hunt, ProcessHunt)]
+        self._strays = strays
+        if strays is not None:
+            self._processes.append(strays)
+        self._sweep_at = self._late_at = 0.0
+        self._until = clock() + GIVE_UP_S
+
+    def look(self) -> bool:
+        """Go on: see who is dead, tell the others again. True when it is over. Some 0.1 ms; with
+        processes among the targets a look at all of /proc every 0.1 s."""
+        if self.over:
+            return True
+        now = self._clock()
+        dead = [hunt.look(now) for hunt in self._containers]
+        left = [hunt for hunt in self._processes if not hunt.over]
+        if left and now >= self._sweep_at and (now >= self._late_at or not _all_live(left)):
+            stats = process.all_stats()
+            spared = self._deny.pids(stats)
+            for hunt in left:
+                hunt.sweep(now, stats, spared)
+            after = self._clock()
+            self._sweep_at, self._late_at = after + SOON_S, after + SWEEP_S
+        self.over = (all(dead) and all(h.over for h in left)) or now >= self._until
+        return self.over
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was struck is dead."""
+        return all(hunt.over for hunt in (*self._containers, *self._processes))
+
+    @property
+    def killed(self) -> tuple[Killed, ...]:
+        """What became of each target that was there, containers first."""
+        there: list[Hunt] = [hunt for hunt in self._containers if hunt.found]
+        there += [h for h in self._processes if not isinstance(h, StrayHunt) or h.found]
+        return tuple(self._told(hunt) for hunt in there)
+
+    def _told(self, hunt: Hunt) -> Killed:
+        target = hunt.target
+        why = list(hunt.why)
+        if target.container and hunt.told and "engine" not in hunt.told:
+            why.append(RESTARTS)
+        return Killed(
+            target.title, target.kind, target.who, hunt.rungs,
+            self._since(hunt.written_at), self._since(hunt.empty_at), tuple(why), hunt.stuck,
+        )  # fmt: skip
+
+    def _since(self, at: float | None) -> float | None:
+        return None if at is None else round(at - self.crossed_at, 6)
+
+    def report(self) -> dict[str, Any]:
+        """Everything as plain JSON: killed, refused, written_s and empty_s of the whole strike."""
+        killed = self.killed
+        written = [one.written_s for one in killed if one.written_s is not None]
+        empty = [one.empty_s for one in killed]
+        known = [at for at in empty if at is not None]
+        return {
+            "killed": [one.to_json() for one in killed],
+            "refused": list(self.refused),
+            "written_s": min(written, default=None),
+            "empty_s": max(known) if known and len(known) == len(empty) else None,
+        }
+
+    def close(self) -> None:
+        """Let go of questions that nobody answered."""
+        for hunt in self._containers:
+            for ask in hunt.asks.values():
+                ask.close()
+
+
+class Killer:
+    """Knows the ways; see the module. `engine` is a socket's path (with or without unix://),
+    `helper` the root helper's socket. `close()` ends the child that frees memory."""
+
+    def __init__(
+        self,
+        run_id: str,
+        deny: Deny,
+        *,
+        engine: str = "",
+        helper: str = helper_client.SOCKET,
+        clock: Callable[[], float] = time.monotonic,
+        release: bool = True,
+    ) -> None:
+        self.run_id = run_id
+        self.deny = deny
+        self.trees = cgroup.hierarchies()
+        self.reaper = Reaper() if release else None
+        self._engine, self._helper, self._clock = socket_of(engine), helper, clock
+
+    def strike(self, targets: Iterable[Target], crossed_at: float | None = None) -> Strike:
+        """Tell every target to die, now; who is denied is left alone and named in `refused`."""
+        crossed = self._clock() if crossed_at is None else crossed_at
+        hunts: list[Hunt] = []
+        refused = []
+        inside: dict[str, int] | None = None
+        with at_once():
+            for target in sorted(targets, key=lambda one: one.pending):
+                if target.pending:  # one look at all of /proc, when the others have been told
+                    inside = cgroup.processes() if inside is None else inside
+                    target = look_again(target, self.trees, inside=inside)
+                why = refusal(target, self.deny, self.trees)
+                if why:
+                    refused.append(f"{target.title} is spared: {why}")
+                    continue
+                hunt = self._hunt(target)
+                hunt.strike(self._clock())
+                hunts.append(hunt)
+        strays = StrayHunt(self.run_id, self.reaper, self._clock) if self.run_id else None
+        return Strike(hunts, strays, self.deny, crossed, self._clock, tuple(refused))
+
+    def _hunt(self, target: Target) -> ContainerHunt | ProcessHunt:
+        if target.container:
+            helper = self._helper if helper_client.is_there(self._helper) else ""
+            return ContainerHunt(target, self.reaper, self._clock, self.trees, self._engine, helper)
+        return ProcessHunt(target, self.reaper, self._clock)
+
+    def way(self, target: Target) -> str:
+        """How a target could be killed here and now, in words; looks, and changes nothing."""
+        if not target.container:
+            return "signals" if _may_signal([target.pid]) else "not permitted to signal it"
+        if target.pending:
+            return "not running yet"
+        if any(os.access(f"{g.path}/cgroup.kill", os.W_OK) for g in target.cgroups if not g.kind):
+            return "cgroup.kill"
+        if _may_signal(cgroup.pids(target.cgroups[0].path)):
+            return "signals"
+        if helper_client.is_there(self._helper):
+            return "the root helper, then the engine"
+        if self._engine and os.access(self._engine, os.W_OK):
+            return "only the engine's API: it must answer; memory limits come first"
+        return "no way: neither signals nor the engine are open to this user"
+
+    def rehearse(self) -> tuple[str, ...]:
+        """Walk the whole path on a child made for it and on a container that is not there; what
+        does not work here, in words. Costs some 60 ms."""
+        words = []
+        argv = [sys.executable, "-S", "-E", "-c", "import time; time.sleep(60)"]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as child:
+            start = process.start_time(child.pid) or 0
+            targets = (
+                Target("process", "rehearsal", pid=child.pid, start=start),
+                Target("container", "rehearsal", "0" * 64),
+            )
+            hunter = copy.copy(self)
+            hunter.run_id, hunter._engine = "", "/nowhere"
+            strike = hunter.strike(targets)
+            strike.look()
+            strike.report()
+            strike.close()
+            words += self._rehearse_reaper(child.pid)
+            if child.poll() is None:
+                child.kill()
+            if child.wait() != -signal.SIGKILL:
+                words.append("a signal did not end a child of its own")
+        return tuple(words)
+
+    def _rehearse_reaper(self, pid: int) -> list[str]:
+        """Whether the child is up: that takes longer than a kill would wait."""
+        if self.reaper is None or self.reaper.why:
+            return [self.reaper.why] if self.reaper is not None else []
+        descriptor = os.pidfd_open(pid)  # not waited for yet, so the number is still its own
+        try:
+            answered = self.reaper.kill([descriptor], wait_s=REHEARSAL_S)
+        finally:
+            os.close(descriptor)
+        return [] if answered else ["the child for process_mrelease does not answer"]
+
+    def close(self) -> None:
+        """End the child that frees memory."""
+        if self.reaper is not None:
+            self.reaper.close()
+
+
+def _all_live(hunts: Sequence[ProcessHunt]) -> bool:
+    return all(hunt.lives for hunt in hunts)
+
+
+def _may_signal(pids: Sequence[int]) -> bool:
+    for pid in pids:
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            return False
+        except ProcessLookupError:
+            continue
+        return True
+    return False

@@ -1,0 +1,270 @@
+"""One target being killed: what is tried, in which order, and whether it is dead.
+
+A container: cgroup.kill, else signals to all in its group; the engine is told as well, at once (it
+also keeps it from being restarted), and the root helper where this user may not signal it.
+A process: its group, then its session, descendants and strays with the run's cookie.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+
+from console.host import cgroup, process
+from console.host.cgroup import Cgroup, Hierarchy
+from console.recovery.guard.kill import helper_client, signals
+from console.recovery.guard.kill.ask import Ask, kill_request, status
+from console.recovery.guard.kill.mrelease import Reaper
+from console.recovery.guard.kill.targets import Target, look_again
+
+AGAIN_S = 0.02
+"""Between two rounds of signals: a fork bomb must not outrun them."""
+SWEEP_S = 0.1
+SOON_S = 0.02
+"""Between two looks at all of /proc: while those who are known still live, and when they do not."""
+WATCHED = 32
+STUCK_S = 3.0
+"""Who is not dead after this is told again, and named."""
+PENDING_S = 1.0
+"""How long a container without a group is looked for; most of these ended long ago."""
+ASK_S = 2.0
+
+
+class Hunt:
+    """What both kinds share; `told` names each rung that reached it, in order, `why` what did
+    not work. Times are the caller's monotonic ones; None: not yet."""
+
+    def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
+        self.target = target
+        self.told: list[str] = []
+        self.why: list[str] = []
+        self.written_at: float | None = None
+        self.empty_at: float | None = None
+        self.stuck = ""
+        self.rounds = 0
+        self.freed = False
+        self._reaper = reaper
+        self._clock = clock
+        self._next = 0.0
+        self._warn_at = clock() + STUCK_S
+
+    @property
+    def over(self) -> bool:
+        return self.empty_at is not None
+
+    def _tell(self, rung: str, at: float | None = None) -> None:
+        if self.written_at is None:
+            self.written_at = self._clock() if at is None else at
+        if rung not in self.told:
+            self.told.append(rung)
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        """What reached it, in order, and whether its memory was freed from outside."""
+        return (*self.told, *(("process_mrelease",) if self.freed else ()))
+
+    def _note(self, words: str) -> None:
+        if words and words not in self.why:
+            self.why.append(words)
+
+    def _free(self, pids: Sequence[int]) -> None:
+        self.freed = signals.free_later(self._reaper, pids) or self.freed
+
+
+class ContainerHunt(Hunt):
+    """A container, by its groups."""
+
+    def __init__(
+        self,
+        target: Target,
+        reaper: Reaper | None,
+        clock: Callable[[], float],
+        trees: tuple[Hierarchy, ...],
+        engine: str = "",
+        helper: str = "",
+    ) -> None:
+        super().__init__(target, reaper, clock)
+        self.asks: dict[str, Ask] = {}
+        self.found = False
+        self._trees, self._engine, self._helper = trees, engine, helper
+        self._begun = 0.0
+        self._signals = False
+
+    def strike(self, now: float) -> None:
+        """The first blow."""
+        self._begun = now
+        self._blow(now)
+        if self._engine:
+            # Also after cgroup.kill: it must neither restart it nor start it a moment later.
+            self.asks["engine"] = Ask(self._engine, kill_request(self.target.container), now, ASK_S)
+            if self.asks["engine"].sent and self.target.cgroups:
+                self._tell("engine")
+        elif not self.target.pending:
+            self._note("no engine socket is known")
+
+    def look(self, now: float) -> bool:
+        """Go on without waiting; True when it is dead, or was not there."""
+        if self.over:
+            return True
+        for name, ask in self.asks.items():
+            if ask.look(now):
+                self._answered(name, ask)
+        if self.target.pending:
+            return self._await_start(now)
+        if cgroup.is_empty(self._group()):
+            self.empty_at, self.stuck = now, ""
+        elif now >= self._warn_at:
+            self._warn_at = now + STUCK_S
+            self.stuck = signals.stuck(self._pids())
+            self._blow(now)
+        elif self._signals and now >= self._next:
+            self._blow(now)
+        return self.over
+
+    def _await_start(self, now: float) -> bool:
+        if self.found:
+            self.empty_at = now  # its groups are gone
+        elif now >= self._next:
+            self._next = now + AGAIN_S
+            self.target = look_again(self.target, self._trees)
+            if not self.target.pending:
+                self._blow(now)
+            elif now - self._begun >= PENDING_S:
+                self.empty_at = now
+        return self.over
+
+    def _blow(self, now: float) -> None:
+        """cgroup.kill, or one round of signals, or the helper; memory is freed the first time."""
+        if self.target.pending:
+            return
+        self.found = True
+        self.rounds += 1
+        if self._by_cgroup():
+            return
+        if self.rounds == 1:
+            self._free(self._pids())
+        done = signals.signal_group(self._group(), self.target.container, self._clock)
+        if done.reached:
+            self._tell("signals", done.first_at)
+            self._signals = True
+        elif done.not_permitted:
+            self._note("this user may not signal it")
+            if self._helper and "helper" not in self.asks:
+                question = helper_client.question(self.target.container)
+                self.asks["helper"] = Ask(self._helper, question, now, ASK_S)
+                if self.asks["helper"].sent:
+                    self._tell("helper")
+        self._next = now + AGAIN_S
+
+    def _by_cgroup(self) -> bool:
+        for group in self.target.cgroups:
+            if group.kind:
+                continue
+            code, freed = signals.write_kill(group, self._reaper if self.rounds == 1 else None)
+            self.freed = self.freed or freed
+            if code == 0:
+                self._tell("cgroup.kill")
+                return True
+            if code != errno.ENOENT:
+                self._note(f"cgroup.kill: {os.strerror(code)}")
+        return False
+
+    def _group(self) -> Cgroup:
+        """The first that stands, version 2's if it does: every process is in each of them."""
+        groups = self.target.cgroups
+        return next((one for one in groups if one.stands), groups[0])
+
+    def _pids(self) -> list[int]:
+        return cgroup.pids(self._group().path)
+
+    def _answered(self, name: str, ask: Ask) -> None:
+        if name == "helper":
+            self._note(helper_client.refusal(ask.answer) or (ask.why and f"helper: {ask.why}"))
+            return
+        code = status(ask.answer)
+        if ask.why:
+            self._note(f"engine: {ask.why}")
+        elif code >= 300 and code not in (404, 409):  # gone or ended already
+            self._note(f"engine: HTTP {code}")
+
+
+class ProcessHunt(Hunt):
+    """A process or step that leads a session of its own."""
+
+    _known: Sequence[tuple[int, int]] = ()
+
+    def strike(self, now: float) -> None:
+        """The group in one call; everything else comes with the first look."""
+        code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
+        self.rounds += 1
+        if code == 0:
+            self._tell("signals")
+        elif code == errno.EPERM:
+            self._note("this user may not signal it")
+        self._end_group()
+
+    def _end_group(self) -> list[int]:
+        """Whoever is in the group it was started in, also those that shed everything else."""
+        left: list[int] = []
+        for group in self.target.cgroups:
+            found = cgroup.pids(group.path) if group.stands else []
+            if found and signals.write_kill(group)[0] == 0:
+                self._tell("cgroup.kill")
+            left += found
+        return left
+
+    @property
+    def lives(self) -> bool:
+        """Whether one who was found the last time still does: then it need not be looked for."""
+        return any(process.alive(pid, start) for pid, start in self._known[:WATCHED])
+
+    def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
+        """Kill whoever is left of session, group and descendants; True when nobody is."""
+        if self.over:
+            return True
+        left = signals.group_members(self.target.pid, self.target.start, stats, spared)
+        # All at once, if it goes: forks come between signals that are sent one by one.
+        if not any(one.group == self.target.pid and one.pid in spared for one in stats):
+            signals.signal_whole_group(self.target.pid, left)
+        known = {one.pid for one in left}
+        inside = set(self._end_group())
+        left += [one for one in stats if one.pid in inside - known - spared]
+        return self._kill(now, left)
+
+    def _kill(self, now: float, left: Sequence[process.Stat]) -> bool:
+        self._known = [(one.pid, one.start) for one in left]
+        if not left:
+            self.empty_at, self.stuck = now, ""
+            return True
+        self.rounds += 1
+        if self.rounds <= 2:  # once for all who came to light after the leader
+            self._free([one.pid for one in left])
+        done = signals.signal_processes(left, self._clock)
+        if done.reached:
+            self._tell("signals", done.first_at)
+        elif done.not_permitted:
+            self._note("this user may not signal it")
+        if now >= self._warn_at:
+            self._warn_at = now + STUCK_S
+            self.stuck = signals.stuck([one.pid for one in left])
+        return False
+
+
+class StrayHunt(ProcessHunt):
+    """Whoever carries the run's cookie and is in no record: double-forked, in another session."""
+
+    def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
+        super().__init__(Target("stray", "strays by the mark of the run"), reaper, clock)
+        self.run_id = run_id
+        self.found = 0
+
+    def strike(self, now: float) -> None:
+        """They are found by looking, not told at once."""
+
+    def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
+        if self.over:
+            return True
+        left = signals.strays(self.run_id, stats, spared)
+        self.found = max(self.found, len(left))
+        return self._kill(now, left)

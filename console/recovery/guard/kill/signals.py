@@ -1,0 +1,234 @@
+"""The ways to end one container or one group of processes, each a call that does not wait.
+
+Signals go through pidfds: a descriptor pins a process first, then it is looked whether it is the
+right one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from console.common.text import clean, decode, one_line
+from console.host import cgroup, process
+from console.host.cgroup import Cgroup
+from console.host.process_spec import COOKIE
+from console.recovery.guard.kill import mrelease
+
+MOST_SIZED = 64
+"""Processes whose size is looked at before a kill, some 15 µs each."""
+SHOWN = 3
+Clock = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Signalled:
+    """How a round of SIGKILLs went: `denied` is how many this user may not signal, `first_at` the
+    monotonic time of the first that was sent."""
+
+    first_at: float | None = None
+    reached: int = 0
+    denied: int = 0
+
+    @property
+    def not_permitted(self) -> bool:
+        return self.denied > 0 and self.reached == 0
+
+
+def open_kill(group: Cgroup) -> int:
+    """A descriptor whose writing ends every process of a group and those below it, forks and
+    frozen ones too (Linux 5.14).
+
+    Raises OSError: ENOENT where the kernel or the hierarchy has no such file or the group is gone,
+    EACCES or EROFS where this user or this mount may not.
+    """
+    if not group.stands:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return os.open(f"{group.path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+
+
+def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
+    """Write cgroup.kill; 0 or the errno, and whether the reaper frees the group's memory."""
+    try:
+        descriptor = open_kill(group)
+    except OSError as error:
+        return error.errno or errno.EIO, False
+    freed = False
+    try:
+        with largest(cgroup.pids(group.path) if reaper is not None else []) as pidfds:
+            freed = bool(pidfds) and reaper is not None and reaper.kill(pidfds, descriptor)
+        os.write(descriptor, b"1")
+    except OSError as error:
+        return error.errno or errno.EIO, freed
+    finally:
+        os.close(descriptor)
+    return 0, freed
+
+
+def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -> Signalled:
+    """SIGKILL every process of a container's group, once; repeat it until the group is empty."""
+    found = cgroup.pids(group.path) if group.stands else []
+    wanted = container.encode()
+
+    def is_it(pid: int) -> bool:
+        return wanted in _read(f"/proc/{pid}/cgroup")
+
+    return signal_all([(pid, is_it) for pid in found], clock)
+
+
+def signal_processes(stats: Iterable[process.Stat], clock: Clock = time.monotonic) -> Signalled:
+    """SIGKILL those very processes."""
+    return signal_all([(s.pid, _same(s)) for s in stats], clock)
+
+
+def _same(found: process.Stat) -> Callable[[int], bool]:
+    return lambda pid: process.start_time(pid) == found.start
+
+
+def signal_all(pids: Sequence[tuple[int, Callable[[int], bool]]], clock: Clock) -> Signalled:
+    """SIGKILL each pid that is, with its descriptor held, the one that was meant."""
+    done = Signalled()
+    for pid, is_it in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            continue  # gone
+        try:
+            if is_it(pid):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                done.first_at = done.first_at or clock()
+                done.reached += 1
+        except PermissionError:
+            done.denied += 1
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(descriptor)
+    return done
+
+
+def signal_leader(pid: int, start: int, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
+    """SIGKILL a process and the group it leads; 0 or the errno, and whether the reaper frees the
+    memory of it and its children."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        return error.errno or errno.ESRCH, False
+    freed = False
+    try:
+        # Even a zombie keeps its number, so that the group cannot be another's in between.
+        if process.start_time(pid) != start:
+            return errno.ESRCH, False
+        if reaper is not None and mrelease.resident(pid) >= mrelease.WORTH:
+            freed = reaper.kill([descriptor])
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it leads no group
+            os.killpg(pid, signal.SIGKILL)
+    except OSError as error:
+        return error.errno or errno.ESRCH, freed
+    finally:
+        os.close(descriptor)
+    return 0, freed
+
+
+def signal_whole_group(group: int, members: Sequence[process.Stat]) -> bool:
+    """SIGKILL a process group in one call, if one of `members` is in it at this very moment."""
+    for one in members:
+        if one.group == group and process.stat(one.pid) == one:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+                return True
+    return False
+
+
+def group_members(
+    pid: int, start: int, stats: Sequence[process.Stat], spared: set[int]
+) -> list[process.Stat]:
+    """Who of `stats` is in the session or group that `pid` leads, or descends from one who is."""
+    if any(s.pid == pid and s.start != start for s in stats):
+        return []
+    mine = {s.pid for s in stats if pid in (s.pid, s.session, s.group) and s.start >= start}
+    grown = True
+    while grown:
+        more = {s.pid for s in stats if s.parent in mine and s.pid not in mine}
+        mine |= more
+        grown = bool(more)
+    return [s for s in stats if s.pid in mine and s.pid not in spared and s.state not in "ZX"]
+
+
+def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list[process.Stat]:
+    """Who of `stats` carries the run's cookie in its environment, and is not spared."""
+    if not run_id:
+        return []
+    wanted, own = f"{COOKIE}={run_id}".encode(), os.getpid()
+    found = []
+    for s in stats:
+        if s.pid in spared or s.parent == own or s.state in "ZX":
+            continue
+        data = _read(f"/proc/{s.pid}/environ")
+        if wanted in data and wanted in data.split(b"\0"):
+            found.append(s)
+    return found
+
+
+@contextlib.contextmanager
+def largest(pids: Sequence[int]) -> Iterator[list[int]]:
+    """Pidfds of the processes that hold most, as far as freeing their memory is worth it."""
+    sized = sorted(((mrelease.resident(pid), pid) for pid in pids[:MOST_SIZED]), reverse=True)
+    pidfds: list[int] = []
+    try:
+        for size, pid in sized[: mrelease.MOST - 1]:
+            if size < mrelease.WORTH:
+                break
+            with contextlib.suppress(OSError):
+                pidfds.append(os.pidfd_open(pid))
+        yield pidfds
+    finally:
+        for pidfd in pidfds:
+            os.close(pidfd)
+
+
+def free_later(reaper: mrelease.Reaper | None, pids: Sequence[int]) -> bool:
+    """Have the memory of the largest freed when they die by another's hand."""
+    if reaper is None:
+        return False
+    with largest(pids) as pidfds:
+        return bool(pidfds) and reaper.free(pidfds)
+
+
+def stuck(pids: Sequence[int]) -> str:
+    """Who does not die and why, in words: state D is a wait inside the kernel, by its function."""
+    words = []
+    for pid in pids[:SHOWN]:
+        found = process.stat(pid)
+        if found is None or found.state in "ZX":
+            continue
+        name = one_line(decode(_read(f"/proc/{pid}/comm")), 20)
+        if found.state == "D":
+            where = clean(decode(_read(f"/proc/{pid}/wchan")))[:40]
+            place = f" in {where}" if where not in ("", "0") else ""
+            words.append(f"D-state: pid {pid} ({name}) waits in the kernel{place}")
+        else:
+            words.append(f"pid {pid} ({name}) is still ending, state {found.state}")
+    if len(pids) > SHOWN:
+        words.append(f"and {len(pids) - SHOWN} more")
+    return "; ".join(words)
+
+
+def _read(path: str) -> bytes:
+    """The beginning of a file of /proc; empty when it is gone or not for this user."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 1 << 17)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

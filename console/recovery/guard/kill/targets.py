@@ -1,0 +1,248 @@
+"""What may be killed, by recorded identity; and who never is, whatever a record says.
+
+A container is its full id, then its control groups (with their inodes); a process is pid and start
+time. Nothing is ever chosen by size or name. The deny list goes before everything: baseline,
+protected services, pid 1, this process with its ancestors and session, runner and ladder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.common.text import one_line
+from console.host import cgroup, cgroup_scope, process
+from console.host.cgroup import FULL_ID, Cgroup, Hierarchy
+from console.host.process_spec import COOKIE
+from console.recovery.guard.config import Sheet
+from console.recovery.rollback.live import Live
+
+KILLED = ("container", "process", "step")
+"""Kinds of live.jsonl that a breach ends; every other line names somebody who is spared."""
+SHORTEST_ID = 12
+"""Hexadecimal digits that name a container in a deny list; less would be a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A load of the run. A container has `container` and `cgroups` (none: pending, it has not
+    started or is gone); a process or step has `pid` and `start`, the leader of a session, and where
+    it could be enclosed the group that all it starts are in."""
+
+    kind: str
+    name: str
+    container: str = ""
+    cgroups: tuple[Cgroup, ...] = ()
+    pid: int = 0
+    start: int = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has to be looked for again: a container without a standing group."""
+        return bool(self.container) and not any(one.stands for one in self.cgroups)
+
+    @property
+    def who(self) -> str:
+        """Its identity in words."""
+        if self.container:
+            return f"container {self.container[:12]}"
+        return f"pid {self.pid}" if self.pid else ""
+
+    @property
+    def title(self) -> str:
+        """Name and identity, clean."""
+        name, who = one_line(self.name, 40), self.who
+        return f"{name} ({who})" if name and who else name or who
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Who is never touched: container ids (`spare`), and (pid, start) with all that run in their
+    sessions and groups. Never a service's name: it may be a container's that is another.
+    """
+
+    spare: tuple[str, ...] = ()
+    spare_pids: tuple[tuple[int, int], ...] = ()
+    since: int = 0
+    """When the run's first runner started, in ticks since boot."""
+
+    def names(self, target: Target) -> bool:
+        """Whether a target is denied by its container's id."""
+        return bool(target.container) and any(
+            target.container.startswith(word)
+            for word in self.spare
+            if len(word) >= SHORTEST_ID and FULL_ID.match(word.ljust(64, "0"))
+        )
+
+    def pids(self, stats: Iterable[process.Stat] | None = None) -> set[int]:
+        """Every pid that is spared now; `stats` is one look at all processes, if there is one."""
+        leaders = self.leaders()
+        heads = leaders | {os.getsid(0)}
+        every = process.all_stats() if stats is None else stats
+        return leaders | {s.pid for s in every if s.session in heads or s.group in heads}
+
+    def leaders(self) -> set[int]:
+        """pid 1, this process and its ancestors, and the spared ones themselves."""
+        spared = {pid for pid, start in self.spare_pids if _is_or_was(pid, start)}
+        return process.ancestry(os.getpid()) | spared | {1}
+
+    def groups(self, trees: Iterable[Hierarchy]) -> tuple[Cgroup, ...]:
+        """The control groups of denied containers."""
+        ids = [word for word in self.spare if FULL_ID.fullmatch(word)]
+        found = [one for word in ids for one in cgroup.find(word, trees, scan=False)]
+        return tuple(found)
+
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """(kind, path below the mount) of the groups that this process and the spared ones are in:
+        a group above one of them is not killed either."""
+        mine = [os.getpid(), *(pid for pid, start in self.spare_pids if process.alive(pid, start))]
+        return tuple(place for pid in mine for place in cgroup.paths_of(pid))
+
+
+def _is_or_was(pid: int, start: int) -> bool:
+    """Whether a number is still that process's, or nobody's (its group may live on)."""
+    found = process.stat(pid)
+    return found is None or found.start == start
+
+
+def deny_of(sheet: Sheet, entries: Iterable[Live] = ()) -> Deny:
+    """The deny list of a sheet; runner and ladder of live.jsonl are on it too."""
+    entries = tuple(entries)
+    others = [(e.pid, e.start) for e in entries if e.kind not in KILLED and e.pid]
+    pids = dict.fromkeys([*sheet.spare_pids, *others])
+    if sheet.runner[0]:
+        pids[sheet.runner] = None
+    since = min((e.start for e in entries if e.kind == "runner"), default=sheet.runner[1])
+    return Deny(tuple(word for word in sheet.spare if word), tuple(pids), since)
+
+
+def find_targets(
+    entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
+) -> tuple[Target, ...]:
+    """What of live.jsonl may be killed, without what is denied (`sort_out` says that as well)."""
+    return sort_out(entries, deny, trees)[0]
+
+
+def sort_out(
+    entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
+) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    """The targets, and in words who was named but is denied. Containers that have no group yet are
+    targets too (`pending`). `trees`: the mounted hierarchies, if they are known already."""
+    trees = cgroup.hierarchies() if trees is None else trees
+    targets: dict[Target, None] = {}
+    refused: dict[str, None] = {}
+    named = [entry for entry in entries if entry.kind in KILLED]
+    # One look at all of /proc for as many as there are.
+    inside = cgroup.processes() if any(entry.container for entry in named) else {}
+    stats = process.all_stats() if any(entry.pid for entry in named) else []
+    for entry in named:
+        target = _target(entry, trees, inside, stats)
+        if target is None:
+            continue
+        why = refusal(target, deny, trees) or _stranger(target, deny)
+        if why:
+            refused[f"{target.title} is spared: {why}"] = None
+        else:
+            targets[target] = None
+    return tuple(targets), tuple(refused)
+
+
+def _target(
+    entry: Live,
+    trees: tuple[Hierarchy, ...],
+    inside: Mapping[str, int],
+    stats: Sequence[process.Stat],
+) -> Target | None:
+    if entry.container:
+        if not FULL_ID.fullmatch(entry.container):
+            return None
+        groups = cgroup.find(entry.container, trees, inside=inside)
+        return Target(entry.kind, entry.name, entry.container, groups)
+    if entry.pid < 2:
+        return None
+    group = cgroup_scope.of(entry.group, entry.pid, entry.start) if entry.group else None
+    groups = (group,) if group is not None else ()
+    if process.members(entry.pid, entry.start, stats) or any(
+        not cgroup.is_empty(g) for g in groups
+    ):
+        return Target(entry.kind, entry.name, "", groups, entry.pid, entry.start)
+    return None
+
+
+def look_again(
+    target: Target, trees: tuple[Hierarchy, ...], *, inside: Mapping[str, int] | None = None
+) -> Target:
+    """A container with its groups as they are now: a few stats (some 0.1 ms), and `inside`, the
+    `processes` of all containers, where it is in none of the usual places."""
+    if not target.container:
+        return target
+    groups = cgroup.find(target.container, trees, inside=inside or {})
+    if groups == target.cgroups:
+        return target
+    return Target(target.kind, target.name, target.container, groups)
+
+
+def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
+    """Why a target must not be killed, in words; empty when it may be. Looks at the system anew."""
+    if deny.names(target):
+        return "it is the baseline or protected"
+    if target.container:
+        return _refused_groups(target, deny, trees)
+    return _refused_process(target, deny) or _refused_groups(target, deny, trees)
+
+
+def _stranger(target: Target, deny: Deny) -> str:
+    """A process that is older than the run has to prove that a run started it: a wrong line in
+    the records must not cost somebody else's. Asked when it is found, not when it is killed: its
+    environment cannot be read while it maps memory."""
+    older = 0 < target.start < deny.since
+    if not older or target.cgroups or _has_cookie(target.pid):
+        return ""
+    return "it is older than the run, and no run started it"
+
+
+def _has_cookie(pid: int) -> bool:
+    """Whether a run, of whatever name, started it; False where its environment cannot be read."""
+    try:
+        return f"\0{COOKIE}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _refused_process(target: Target, deny: Deny) -> str:
+    """A few system calls, no look at all of /proc: this is in the way of a kill."""
+    leaders = deny.leaders()
+    theirs = {number for pid in leaders for number in (_session(pid), _group(pid))} | leaders
+    if {target.pid, _session(target.pid), _group(target.pid)} & (theirs - {0}):
+        return "its process is the baseline's, protected, or the console's own"
+    return ""
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
+    denied = deny.groups(trees)
+    inodes = {(one.kind, one.inode) for one in denied}
+    mounts = {tree.kind: tree.mount for tree in trees}
+    spared = [one.path for one in denied]
+    spared += [mounts[kind] + path for kind, path in deny.places() if kind in mounts]
+    for one in target.cgroups:
+        if (one.kind, one.inode) in inodes:
+            return "its control group is the baseline's or protected"
+        if any((path + "/").startswith(one.path + "/") for path in spared):
+            return "a spared process or container runs inside it"
+    return ""

@@ -1,0 +1,79 @@
+"""VRAM of every card, from the GPU reader in a process of its own, which NVML may hang for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from console.common.clock import Clock
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.host.children import Child
+from console.recovery.guard.observe.snapshot import Card
+
+EVERY_S = 1.0
+SILENT_S = 5.0
+"""NVML takes a second or two to wake a card; after this it is said not to answer."""
+KEPT_S = 3.0
+"""A card that has not answered for longer keeps its last figure, at the time it was read."""
+
+
+class Cards:
+    """Starts the reader; `tend()` at every tick, `cards` and `trouble` are what is known."""
+
+    def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
+        reader = (*module_argv("console.host.gpu.child"), "--every", f"{EVERY_S:g}")
+        self.child = Child(argv or reader, clock)
+        self._clock = clock
+        self._known: dict[str, Card] = {}
+        self._heard = clock.monotonic()
+        self._trouble = ""
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        return tuple(self._known.values())
+
+    @property
+    def trouble(self) -> str:
+        """Why no card is known, or why what is known grows old; "" when all is well."""
+        now = self._clock.monotonic()
+        if now - self._heard <= SILENT_S:
+            return self._trouble
+        how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
+        return f"the GPU reader has been silent for {now - self._heard:.0f} s{how}"
+
+    def tend(self) -> bool:
+        """Take what the reader wrote; whether it wrote anything."""
+        lines = self.child.tend()
+        for line in lines:
+            self.take(line, self._clock.monotonic())
+        return bool(lines)
+
+    def take(self, line: bytes, now: float) -> None:
+        """One line of the reader; one that is not whole changes nothing."""
+        try:
+            found = json.loads(line)
+            ages = found.get("ages", {})
+            cards = [_card(one, now - float(ages.get(one["uuid"], 0))) for one in found["gpus"]]
+            trouble = one_line(str(found["trouble"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        self._heard, self._trouble = now, trouble
+        self._known = {card.uuid: self._kept(card, now) for card in cards}
+
+    def _kept(self, card: Card, now: float) -> Card:
+        before = self._known.get(card.uuid)
+        if before is None or card.used is not None or now - card.at <= KEPT_S:
+            return card
+        return replace(before, why=card.why)
+
+    def close(self) -> None:
+        self.child.close()
+
+
+def _card(fields: dict[str, object], at: float) -> Card:
+    uuid, why = str(fields["uuid"]), str(fields.get("why", ""))
+    sizes = [fields.get(name) for name in ("used_bytes", "total_bytes")]
+    used, total = (one if isinstance(one, int) and one >= 0 else None for one in sizes)
+    return Card(one_line(uuid, 80), at, used, total, one_line(why))

@@ -1,0 +1,295 @@
+"""Fatal lines in the logs of services, counted since each was armed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from console.common.text import LINE_LIMIT, clean, decode, one_line
+from console.common.units import format_bytes
+
+AT_ONCE, BEHIND = 8 << 20, 64 << 20
+"""Bytes that are read at one look, and how far behind the file's end it may be: what came before
+that is skipped, and said."""
+LONGEST = 1 << 20
+"""Bytes of a line that are looked at; the rest is skipped, and said."""
+BEFORE = 100
+"""Characters that are shown of a line before what matched."""
+OVERLAP = 512
+"""A long line is looked at in pieces; so many bytes of one stand in the next again."""
+BLOCK = 1 << 18
+PATIENCE_S = 0.2
+"""A pattern may take so long over one line; one that took longer three times is not used again."""
+STRIKES = 3
+LOST_S = 3.0
+"""A log that is not there for longer cannot be watched; it may come a moment after its service."""
+TOO_LONG = "the pattern takes too long: it is not looked for any more"
+_NEEDLE = 4096
+_CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
+
+
+class Tail:
+    """A log file that grows, is cut or is replaced. Lines written before it was met are not read,
+    unless the file appears later."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.why = ""
+        self._lost_at = 0.0
+        self._file = -1
+        self._identity = (0, 0)
+        self._at = 0
+        self._rest = b""
+        self._last = b""
+        self.told = b""
+        """What had no end yet when it was told as a line."""
+        self.skipped = 0
+        """Bytes that were not looked at, since the service was armed."""
+        self._open(end=True)
+
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines that came since the last call; when nothing came, what has no end yet."""
+        size = self._size()
+        if size is None:
+            return
+        if size == self._at and self._rest and self._rest is not self.told:
+            self.told = self._rest
+            yield self._rest
+        if size - self._at > BEHIND:
+            self.skipped += size - BEHIND - self._at
+            self._at, self._rest = size - BEHIND, b""
+        until = min(size, self._at + AT_ONCE)
+        while self._at < until:
+            try:
+                data = os.pread(self._file, min(BLOCK, until - self._at), self._at)
+            except OSError as error:
+                return self._lose(error.strerror)
+            self.why = ""
+            if not data:
+                return
+            self._at += len(data)
+            self._last = (self._last + data)[-_NEEDLE:]
+            # progress is written over itself: a carriage return ends a line, too
+            *whole, self._rest = (self._rest + data.replace(b"\r", b"\n")).split(b"\n")
+            yield from (line for line in whole if line)
+            self.skipped += max(0, len(self._rest) - LONGEST)
+            self._rest = self._rest[:LONGEST]
+
+    def forget(self) -> None:
+        """What was told without an end was counted: it is not told again with one."""
+        self._rest = b""
+
+    @property
+    def lost(self) -> str:
+        """`why`, once it has lasted."""
+        return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
+
+    @property
+    def trouble(self) -> str:
+        """Why a line may have been missed, in words."""
+        if not self.skipped:
+            return self.lost
+        return f"{format_bytes(self.skipped)} of its log were not looked at: too much at once"
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _lose(self, why: str | None) -> None:
+        if not self.why:
+            self._lost_at = time.monotonic()
+        self.why = one_line(f"the log cannot be read: {why}")
+
+    def _size(self) -> int | None:
+        """How long the open file is; another one that took its name comes after its last byte."""
+        try:
+            if self._file >= 0:
+                size = os.fstat(self._file).st_size
+                if size > self._at:
+                    return size
+            else:
+                size = self._at
+            found = os.stat(self.path)
+            if self._file < 0 or (found.st_dev, found.st_ino) != self._identity:
+                return self._size() if self._open(end=False) else None
+        except OSError as error:
+            self._lose(error.strerror)
+            return None
+        if size < self._at:
+            self._go_on()
+        return size
+
+    def _open(self, end: bool) -> bool:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            descriptor = os.open(self.path, flags)
+        except OSError as error:
+            self._lose(error.strerror)
+            return False
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            self._lose("it is not a file")
+            return False
+        self.close()
+        self._file, self.why = descriptor, ""
+        self._identity = (found.st_dev, found.st_ino)
+        if end:
+            self._at = found.st_size
+        else:
+            self._go_on()
+        return True
+
+    def _go_on(self) -> None:
+        """In a cut or new file: behind what was read, where the cap of our own logs kept it."""
+        needle, self._last, self._rest, self._at = self._last, b"", b"", 0
+        with contextlib.suppress(OSError):
+            kept = os.pread(self._file, AT_ONCE, 0)
+            if needle and _CAPPED.match(kept) and (at := kept.rfind(needle)) >= 0:
+                self._at, self._last = at + len(needle), needle
+
+
+@dataclass(slots=True)
+class Watched:
+    """One limit of the sheet that is on a log: `limit` is its index there."""
+
+    limit: int
+    service: str
+    pattern: re.Pattern[str]
+    armed: int = -1
+    count: int = 0
+    line: str = ""
+    strikes: int = 0
+
+
+@dataclass(slots=True)
+class Logs:
+    """Every followed file and every pattern. Main thread only: a signal ends a slow pattern."""
+
+    tails: dict[str, Tail] = field(default_factory=dict)
+    watched: list[Watched] = field(default_factory=list)
+    bad: dict[int, str] = field(default_factory=dict)
+    """Limits that are not looked for, and why."""
+    _armed: frozenset[str] = frozenset()
+    _unfit: list[tuple[int, str]] = field(default_factory=list)
+
+    def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
+        """Follow those of these files (service → path) that one of these (limit, service, regex)
+        is about."""
+        files = {one: files[one] for _, one, _ in patterns if one in files}
+        for service in [one for one in self.tails if files.get(one) != self.tails[one].path]:
+            self.tails.pop(service).close()
+        for service, path in files.items():
+            if service not in self.tails:
+                self.tails[service] = Tail(path)
+        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.watched}
+        self.watched, self.bad = [], {}
+        self._unfit = [(limit, service) for limit, service, _ in patterns]
+        for limit, service, text in patterns:
+            try:
+                made = Watched(limit, service, re.compile(text))
+            except (re.error, RecursionError, OverflowError) as error:
+                self.bad[limit] = one_line(f"no pattern: {error}")
+                continue
+            one = before.get((limit, service, text), made)
+            self.watched.append(one)
+            self._unfit.remove((limit, service))
+            if one.strikes >= STRIKES:
+                self.bad[limit] = TOO_LONG
+
+    def arm(self, armed: dict[str, int]) -> None:
+        """Which arming each service is in: a new one counts from zero, without one none counts."""
+        self._armed = frozenset(armed)
+        for one in self.watched:
+            number = armed.get(one.service, -1)
+            if number != one.armed:
+                one.armed, one.count, one.line = number, 0, ""
+                if one.service in self.tails:
+                    self.tails[one.service].skipped = 0
+
+    def look(self) -> bool:
+        """Read what came; whether a count rose."""
+        rose = False
+        for service, tail in self.tails.items():
+            mine = [w for w in self.watched if w.service == service and w.armed >= 0]
+            for line in tail.lines():
+                texts = [clean(decode(piece)) for piece in pieces(line)]
+                for one in mine:
+                    if one.strikes < STRIKES and (hit := self._hit(one, texts)) is not None:
+                        one.count, one.line, rose = one.count + 1, hit[:200], True
+                        if line is tail.told:
+                            tail.forget()
+        return rose
+
+    def hits(self) -> list[dict[str, Any]]:
+        """What was counted of each limit whose service is alive, and `why` no more can be."""
+        found = [
+            {
+                "limit": one.limit, "count": one.count, "line": one.line,
+                "why": self.bad.get(one.limit) or self._lost(one.service),
+            }
+            for one in self.watched if one.armed >= 0
+        ]  # fmt: skip
+        found += [
+            {"limit": limit, "count": 0, "line": "", "why": self.bad[limit]}
+            for limit, service in self._unfit if service in self._armed
+        ]  # fmt: skip
+        return found
+
+    def troubles(self) -> dict[str, str]:
+        """Of each service whose log cannot be read, or was not in full, why."""
+        told = {name: one.why or one.trouble for name, one in self.tails.items()}
+        return {name: why for name, why in told.items() if why}
+
+    def _lost(self, service: str) -> str:
+        tail = self.tails.get(service)
+        return tail.trouble if tail is not None else "no log of it is known"
+
+    def close(self) -> None:
+        for tail in self.tails.values():
+            tail.close()
+
+    def _hit(self, one: Watched, texts: list[str]) -> str | None:
+        """Where its pattern is in the first of these that has it."""
+        for text in texts:
+            if (found := self._search(one, text)) is not None:
+                return text[max(0, found.start() - BEFORE) :]
+        return None
+
+    def _search(self, one: Watched, text: str) -> re.Match[str] | None:
+        # `re` looks for signals while it works: the alarm's handler raises out of it.
+        try:
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+            return one.pattern.search(text)
+        except TooSlow:
+            one.strikes += 1
+            if one.strikes >= STRIKES:
+                self.bad[one.limit] = TOO_LONG
+            return None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def pieces(line: bytes) -> Iterator[bytes]:
+    """A line in pieces of LINE_LIMIT bytes at most, each but the first with the end of the one
+    before."""
+    yield line[:LINE_LIMIT]
+    for at in range(LINE_LIMIT - OVERLAP, len(line) - OVERLAP, LINE_LIMIT - OVERLAP):
+        yield line[at : at + LINE_LIMIT]
+
+
+class TooSlow(Exception):
+    """A pattern did not end in time."""
+
+
+def on_alarm(number: int, frame: FrameType | None) -> None:
+    raise TooSlow

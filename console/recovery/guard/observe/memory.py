@@ -1,0 +1,200 @@
+"""RAM, swap and memory pressure four to fifty times a second, on descriptors that stay open.
+
+A look is one pread of meminfo and one of pressure/memory, ~10 µs, 8 of them the kernel's: text that
+is the same as before is not parsed again. Where a cgroup bounds this process and what it watches
+each bounding level adds two more.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from console.common.text import one_line
+from console.host.bound import Bound
+from console.recovery.guard.observe.snapshot import Memory
+
+_CHUNK = 8192
+_MEMINFO = 1024
+"""Bytes; what is wanted stands in its first 600."""
+_UNIT = b" kB\n"
+_TAKEN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+STILL_S = 10.0
+PROBE = 2 << 20
+"""Figures whose bytes have been the same for so long have to move when that much is taken, bytes:
+those of an idle machine do, others are none."""
+MEMINFO, PRESSURE = "proc/meminfo", "proc/pressure/memory"
+
+
+class Row:
+    """One figure of a table whose rows stay where they are, in KiB: where it stood the last time
+    is looked at first, and believed only if name and unit are there."""
+
+    __slots__ = ("_at", "_end", "_from", "_name")
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._at = self._from = self._end = 0
+
+    def read(self, text: bytes) -> int | None:
+        """The figure; None where the table has no such row."""
+        if text.startswith(self._name, self._at) and text.startswith(_UNIT, self._end):
+            try:
+                return int(text[self._from : self._end])
+            except ValueError:
+                pass
+        self._at = max(0, text.find(self._name))
+        self._from = self._at + len(self._name)
+        self._end = max(0, text.find(_UNIT, self._from))
+        return field(text, self._name)
+
+
+class Steady:
+    """Figures of a table that seldom change, in KiB: parsed again only when their bytes did."""
+
+    __slots__ = ("_at", "_figures", "_names", "_text")
+
+    def __init__(self, *names: bytes) -> None:
+        self._names = names
+        self._at, self._text = 0, b""
+        self._figures: tuple[int | None, ...] = ()
+
+    def read(self, text: bytes) -> tuple[int | None, ...]:
+        """A figure for each name; None where the table has no such row."""
+        if not (self._text and text.startswith(self._text, self._at)):
+            self._figures = tuple(field(text, name) for name in self._names)
+            self._text = b""
+            if None not in self._figures:
+                self._at = text.find(self._names[0])
+                end = text.find(_UNIT, text.find(self._names[-1], self._at))
+                self._text = text[self._at : end + len(_UNIT)] if end >= 0 else b""
+        return self._figures
+
+
+class FastReader:
+    """The kernel's figures under `root`; `close()` when done. One thread.
+
+    `why` says in words what the last look could not read ("" when it could).
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._meminfo = self._pressure = -1
+        self._total, self._available = Steady(b"MemTotal:"), Row(b"\nMemAvailable:")
+        self._swap = Steady(b"\nSwapTotal:", b"\nSwapFree:")
+        self._psi: bytes | None = None
+        self._text = b""
+        self._moved_at, self._still = 0.0, False
+        self._totals: tuple[int, int | None] = (0, None)
+        self.why = ""
+        self._open()
+        first = self._machine(0.0)
+        self._text = b""
+        self.bound = Bound(root, first.total if first else 0)
+
+    def read(self, at: float) -> Memory | None:
+        """Memory now; None, with `why`, when it cannot be read: never zero.
+
+        What the machine has; beside it, while something of the run is in there with this process,
+        what is left to the cgroup around it: limit − usage + inactive_file, as `docker stats`
+        counts.
+        """
+        machine = self._machine(at)
+        if machine is None or not self.bound.levels or not self.bound.inside:
+            return machine
+        return machine._replace(bound=self.bound.look())
+
+    def close(self) -> None:
+        for descriptor in (self._meminfo, self._pressure):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._meminfo = self._pressure = -1
+        self.bound.close()
+
+    def _open(self) -> None:
+        if self._meminfo < 0:
+            self._meminfo = opened(self._root / MEMINFO)
+        if self._pressure < 0:
+            self._pressure = opened(self._root / PRESSURE)
+
+    def _machine(self, at: float) -> Memory | None:
+        try:
+            text = os.pread(self._meminfo, _MEMINFO, 0)
+        except OSError as error:
+            self.why = one_line(f"meminfo cannot be read: {error.strerror}")
+            self._open()
+            return None
+        (total,), available = self._total.read(text), self._available.read(text)
+        if total is None or available is None:
+            self.why = "meminfo has no MemTotal or no MemAvailable"
+            return None
+        swap, free = self._swap.read(text)
+        before = self._psi
+        some, full = self._waited()
+        if text != self._text or self._psi != before:
+            self._text, self._moved_at, self._still = text, at, False
+        elif not self._still and at - self._moved_at >= STILL_S:
+            self._still = not self._moves()
+            self._moved_at = self._moved_at if self._still else at
+        if self._still:
+            self.why = f"its figures stand still since {at - self._moved_at:.0f} s"
+            return None
+        self.why = ""
+        return Memory(
+            at, total * 1024, min(available, total) * 1024, (swap or 0) * 1024,
+            max(0, (swap or 0) - (free or 0)) * 1024, some, full,
+        )  # fmt: skip
+
+    def _moves(self) -> bool:
+        """Whether memory that is taken is seen in meminfo; true where none can be had."""
+        try:
+            with mmap.mmap(-1, PROBE, flags=_TAKEN):
+                return os.pread(self._meminfo, _MEMINFO, 0) != self._text
+        except OSError:
+            return True
+
+    def _waited(self) -> tuple[int | None, int | None]:
+        """PSI's totals. `avg10` is never read: it follows two seconds late."""
+        if self._pressure < 0:
+            return None, None
+        try:
+            text = os.pread(self._pressure, 512, 0)
+            if text != self._psi:
+                _, some, *full = text.split(b"total=")
+                self._totals = int(some.partition(b"\n")[0]), int(full[0]) if full else None
+                self._psi = text
+            return self._totals
+        except (OSError, ValueError):
+            return None, None
+
+
+def field(text: bytes, name: bytes) -> int | None:
+    """The number behind a name in a table of the kernel's; None where it has no such line."""
+    at = text.find(name)
+    if at < 0:
+        return None
+    at += len(name)
+    end = text.find(b"\n", at)
+    try:
+        return int(text[at : end if end >= 0 else len(text)].removesuffix(b" kB"))
+    except ValueError:
+        return None
+
+
+def opened(path: Path) -> int:
+    """A descriptor to read, or -1: what is not there is not known, and may come later."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return -1
+
+
+def pread(descriptor: int, most: int = _CHUNK) -> bytes:
+    """What a file of the kernel says now; empty when it is gone or was never there."""
+    if descriptor < 0:
+        return b""
+    try:
+        return os.pread(descriptor, most, 0)
+    except OSError:
+        return b""

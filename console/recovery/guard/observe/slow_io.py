@@ -1,0 +1,177 @@
+"""What the child `slow_io_child` says, as values; and what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from console.common.clock import Clock
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.host.children import Child
+from console.recovery.guard.config import RING, Sheet
+from console.recovery.guard.kill.targets import Target
+from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
+
+SILENT_S = 5.0
+MEETING_S = 3.0
+"""How long the first look at a new process may take before that is worth a word."""
+NOT_YET = "its processes have not been looked at yet"
+
+
+class Outer:
+    """`tell` what to watch; `tend` at every tick; the rest is what is known, with its age."""
+
+    def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
+        self.child = Child(
+            argv or module_argv("console.recovery.guard.observe.slow_io_child"), clock
+        )
+        self._clock = clock
+        self._told = b""
+        self._armed: dict[str, int] = {}
+        self._processes: tuple[Target, ...] = ()
+        self._met: dict[tuple[int, int], float] = {}
+        self._groups: dict[int, dict[str, Any]] = {}
+        self._heard = clock.monotonic()
+        self.disks: tuple[Disk, ...] = ()
+        self._hits: tuple[LogHit, ...] = ()
+        self._patterns: list[tuple[int, str, str]] = []
+        self.copied_at: float | None = None
+        """When the ring was last on disk, monotonic."""
+        self._troubles: tuple[str, ...] = ()
+
+    def tell(self, sheet: Sheet, ring: Path, targets: Sequence[Target]) -> None:
+        """What is to be watched from now on. A service counts its fatal lines from when it was
+        alive first."""
+        self._processes = tuple(one for one in targets if one.pid)
+        now = self._clock.monotonic()
+        self._met = {key: self._met.get(key, now) for key in map(_key, self._processes)}
+        names = {one.name for one in targets}
+        gone = [name for name in self._armed if name not in names]
+        for name in names - self._armed.keys():
+            self._armed[name] = self._next
+        patterns = [(i, one.log, one.matches) for i, one in enumerate(sheet.limits) if one.log]
+        if patterns != self._patterns:
+            self._patterns, self._hits = patterns, ()  # what was counted is another limit's now
+        told = {
+            "ring": str(ring), "copy": str(sheet.directory / RING), "disks": list(sheet.disks),
+            "logs": sheet.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
+            "patterns": patterns,
+            "groups": [
+                [one.pid, one.start, [group.path for group in one.cgroups if group.stands]]
+                for one in self._processes
+            ],
+        }  # fmt: skip
+        for name in gone:
+            del self._armed[name]
+        self._told = json.dumps(told).encode()
+        self.child.send(self._told)
+
+    @property
+    def _next(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What is not watched as it should be, in words."""
+        now = self._clock.monotonic()
+        if now - self._heard <= SILENT_S:
+            return self._troubles
+        how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
+        words = f"disks and logs have not been looked at for {now - self._heard:.0f} s{how}"
+        return (words, *self._troubles)
+
+    @property
+    def hits(self) -> tuple[LogHit, ...]:
+        """Fatal lines of each limit whose service is alive; of one that was not told yet none, as
+        of its arming: it grows old like any other figure."""
+        told = {hit.limit: hit for hit in self._hits}
+        return tuple(
+            told.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
+            for limit, service, _ in self._patterns if service in self._armed
+        )  # fmt: skip
+
+    def tend(self) -> bool:
+        """Take what the child wrote; whether it wrote anything."""
+        lines = self.child.tend()
+        if self.child.fresh and self._told and self.child.send(self._told):
+            self.child.fresh = False
+        for line in lines:
+            self.take(line, self._clock.monotonic())
+        return bool(lines)
+
+    def take(self, line: bytes, now: float) -> None:
+        """One report; one that is not whole changes nothing."""
+        try:
+            found = json.loads(line)
+            disks = tuple(_disk(one, now) for one in found["disks"])
+            hits = tuple(
+                LogHit(
+                    int(one["limit"]),
+                    int(one["count"]),
+                    one_line(str(one["line"])),
+                    one_line(str(one.get("why", "")), 120),
+                    now,
+                )
+                for one in found["hits"]
+            )
+            groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
+            copy = found["copy"] or {}
+            troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
+            troubles += [f"log limit {index}: {why}" for index, why in found["bad"].items()]
+            if copy.get("why"):
+                troubles.append(f"the recorder is not copied to disk: {copy['why']}")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        self._heard, self.disks, self._hits, self._groups = now, disks, hits, groups
+        self._troubles = tuple(one_line(str(one)) for one in troubles)
+        if copy.get("age") is not None:
+            self.copied_at = now - float(copy["age"])
+
+    def members(self) -> Iterator[tuple[int, list[int], int, int, int]]:
+        """Of each process group: its leader, its largest members, bytes and number of all, and
+        what of it is shared memory."""
+        for pid, group in self._groups.items():
+            shared = int(group.get("shared", 0))
+            yield pid, group["largest"], int(group["ram"]), int(group["pids"]), shared
+
+    def loads(self) -> tuple[Load, ...]:
+        """The process groups of the targets, as they were when they were looked at; without those
+        that are so new that they were not yet."""
+        young = self._clock.monotonic() - MEETING_S
+        return tuple(
+            self._load(one) for one in self._processes
+            if one.pid in self._groups or self._met[_key(one)] <= young
+        )  # fmt: skip
+
+    def _load(self, target: Target) -> Load:
+        group = self._groups.get(target.pid)
+        if group is None:
+            return Load(target.name, target.kind, self._heard, why=NOT_YET)
+        return Load(
+            target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
+        )
+
+    def close(self, wait_s: float) -> None:
+        """Let it copy the ring for the last time and end."""
+        self.child.close(wait_s)
+
+
+def _key(target: Target) -> tuple[int, int]:
+    return target.pid, target.start
+
+
+def _group(fields: dict[str, Any], now: float) -> dict[str, Any]:
+    largest = [int(pid) for pid in fields.get("largest", ())]
+    return {**fields, "largest": largest, "at": now - float(fields["age"] or 0)}
+
+
+def _disk(fields: dict[str, Any], now: float) -> Disk:
+    age, free = fields["age"], fields["free"]
+    known = age is not None and free is not None
+    return Disk(
+        str(fields["path"]), now - float(age) if known else now,
+        int(free) if known else None, one_line(str(fields["why"])),
+    )  # fmt: skip

@@ -1,0 +1,312 @@
+"""What may hang, in a process of its own: disks, logs, process groups, the recorder on disk.
+
+    python -P -m console.recovery.guard.observe.slow_io_child
+
+Reads one JSON line a change from stdin, ends with it, and prints one JSON line a second (and one at
+once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
+`patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start,
+[control group]]]. Out: `disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad`
+{limit: why}, `groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}; an age of None:
+not yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from console.common.text import one_line
+from console.host import cgroup, process
+from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
+
+EVERY_S = 1.0
+LOOK_S = 0.25
+"""Between two looks at the logs, if any are followed: each costs a wake of the processor."""
+SCAN_S, ALL_S = 2.0, 60.0
+PAGE = 4096
+LAST_COPY_S = 5.0
+LARGEST = 16
+"""Members of a process group that are named, so that the sentinel can read them more often."""
+
+
+class Looker:
+    """Does one thing again and again in a thread of its own; keeps what it found and when."""
+
+    def __init__(self, ask: Callable[[], Any], every_s: float = EVERY_S) -> None:
+        self._ask = ask
+        self._every_s = every_s
+        self.found: Any = None
+        self.why = ""
+        self.at: float | None = None
+        self.ended = threading.Event()
+        self.wake = threading.Event()
+        self.over = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def age(self) -> float | None:
+        return None if self.at is None else round(time.monotonic() - self.at, 2)
+
+    def end(self) -> None:
+        """Do it once more, and then no more."""
+        self.ended.set()
+        self.wake.set()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            self.wake.clear()
+            last = self.ended.is_set()
+            try:
+                self.found, self.why = self._ask(), ""
+                self.at = time.monotonic()
+            except OSError as error:
+                self.why = one_line(error.strerror or str(error))
+            if not last:
+                self.wake.wait(self._every_s)
+        self.over.set()
+
+
+def free_of(path: str) -> int:
+    """Bytes that an ordinary user may still write. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+class Copy:
+    """The ring on disk: only the pages that changed are written, then fsynced."""
+
+    def __init__(self, ring: str, copy: str) -> None:
+        self._ring = ring
+        self._copy = copy
+        self._before = b""
+        self._file = -1
+
+    def __call__(self) -> None:
+        """Raises OSError."""
+        with open(self._ring, "rb") as file:
+            data = file.read()
+        if self._file >= 0 and not self._stands():
+            os.close(self._file)
+            self._file, self._before = -1, b""
+        if self._file < 0:
+            self._file = self._open()
+        for at in range(0, len(data), PAGE):
+            page = data[at : at + PAGE]
+            if page != self._before[at : at + PAGE]:
+                os.pwrite(self._file, page, at)
+        os.fsync(self._file)
+        self._before = data
+
+    def _stands(self) -> bool:
+        """Whether its name still leads to it: somebody may have tidied up."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.lstat(self._copy))
+        except OSError:
+            return False
+
+    def _open(self) -> int:
+        # What an earlier sentinel of this run recorded is kept beside it.
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._copy, self._copy + ".before")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._copy, flags, 0o600)
+        directory = os.open(os.path.dirname(self._copy) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return descriptor
+
+
+Leader = tuple[int, int, tuple[str, ...]]
+"""pid, start time and the paths of the control groups it was started in."""
+
+
+class Groups:
+    """Memory of process groups: pages of their own, without what is mapped from files. Shared
+    memory (`shared`, a part of `ram`) is that of the member that has most: the others mostly have
+    the same, and a sum would pass limits that nobody passed."""
+
+    def __init__(self, leaders: list[Leader]) -> None:
+        self.leaders = self._leaders = leaders
+        """May be replaced from another thread: those that stay are not forgotten."""
+        self._members: dict[int, list[int]] = {}
+        self._strangers: set[int] = set()
+        self._scanned = self._all_at = -math.inf
+
+    def __call__(self) -> list[dict[str, Any]]:
+        now = time.monotonic()
+        if self.leaders is not self._leaders:
+            self._leaders, self._scanned, self._all_at = self.leaders, -math.inf, -math.inf
+        if self._leaders and now - self._scanned >= SCAN_S:
+            self._scanned = now
+            self._scan(now)
+        found = []
+        for leader, pids in self._members.items():
+            sizes = sorted(
+                ((*size, pid) for pid in pids if (size := own_memory(pid)) is not None),
+                reverse=True,
+            )
+            if sizes:
+                shared = max(size for _, size, _ in sizes)
+                found.append({
+                    "pid": leader, "ram": sum(size for size, _, _ in sizes) + shared,
+                    "shared": shared, "pids": len(sizes),
+                    "largest": [pid for _, _, pid in sizes[:LARGEST]],
+                })  # fmt: skip
+        return found
+
+    def _scan(self, now: float) -> None:
+        """Who is in no session of these never comes into one, so that it need not be looked at
+        again; numbers are used again, though, hence all of them now and then."""
+        if now - self._all_at >= ALL_S:
+            self._all_at, self._strangers = now, set()
+        there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        inside: dict[int, set[int]] = {}
+        for pid, _, paths in self._leaders:
+            inside.setdefault(pid, set()).update(one for path in paths for one in cgroup.pids(path))
+        looked_at = there - self._strangers.difference(*inside.values())
+        every = [one for pid in looked_at if (one := process.stat(pid))]
+        self._members = {
+            pid: _members(every, pid, start, inside[pid]) for pid, start, _ in self._leaders
+        }
+        known = {pid for pids in self._members.values() for pid in pids}
+        self._strangers = there - known - inside.keys()
+
+
+def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) -> list[int]:
+    """As `process.members`, of one look at all processes; and those that left the session, but
+    not the control group."""
+    taken = any(one.pid == pid and one.start != start for one in every)
+    return [
+        one.pid for one in every
+        if one.state not in "ZX" and (one.pid in inside or (
+            not taken and one.start >= start and pid in (one.pid, one.session, one.group)))
+    ]  # fmt: skip
+
+
+def own_memory(pid: int) -> tuple[int, int] | None:
+    """Resident bytes that are nobody else's, and those of shared memory, both without files; None
+    when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            data = file.read()
+        anon, shared = (
+            int(data[(at := data.index(name) + len(name)) : data.index(b"kB", at)]) * 1024
+            for name in (b"RssAnon:", b"RssShmem:")
+        )
+    except (OSError, ValueError):
+        return None
+    return anon, shared
+
+
+class Outside:
+    """The process: takes what it is told, looks, reports."""
+
+    def __init__(self) -> None:
+        self._logs = Logs()
+        self._disks: dict[str, Looker] = {}
+        self._copy: Looker | None = None
+        self._groups = Groups([])
+        self._grouped: Looker | None = None
+        self._told: dict[str, Any] = {}
+
+    def take(self, told: dict[str, Any]) -> None:
+        """What is to be watched from now on."""
+        disks = [str(one) for one in told.get("disks", [])]
+        for path in disks:
+            if path not in self._disks:
+                self._disks[path] = Looker(lambda path=path: free_of(path))  # type: ignore[misc]
+        for path in [one for one in self._disks if one not in disks]:
+            self._disks.pop(path).end()
+        if self._copy is None and told.get("ring"):
+            self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
+        if told.get("groups") != self._told.get("groups"):
+            self._groups.leaders = [
+                (int(pid), int(start), tuple(str(one) for one in paths))
+                for pid, start, *rest in told.get("groups", []) for paths in (rest or [()])
+            ]  # fmt: skip
+            if self._grouped is not None:
+                self._grouped.wake.set()
+            elif self._groups.leaders:
+                self._grouped = Looker(self._groups)
+        patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
+        self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)
+        self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
+        self._told = told
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a log to look at before the next report."""
+        return bool(self._logs.tails)
+
+    def look(self) -> bool:
+        """Whether a fatal line came."""
+        with contextlib.suppress(TooSlow):  # the alarm rang when the pattern had just ended
+            return self._logs.look()
+        return False
+
+    def report(self) -> bytes:
+        disks = [
+            {"path": path, "free": one.found, "why": one.why, "age": one.age()}
+            for path, one in self._disks.items()
+        ]
+        groups, copy = self._grouped, self._copy
+        line = {
+            "disks": disks,
+            "hits": self._logs.hits(),
+            "bad": {str(limit): why for limit, why in self._logs.bad.items()},
+            "logs": self._logs.troubles(),
+            "groups": [{**one, "age": groups.age()} for one in groups.found or []]
+            if groups else [],
+            "copy": {"age": copy.age(), "why": copy.why} if copy else None,
+        }  # fmt: skip
+        return json.dumps(line).encode() + b"\n"
+
+    def end(self) -> None:
+        """One last copy of the ring, as long as that does not hang."""
+        if self._copy is not None:
+            self._copy.end()
+            self._copy.over.wait(LAST_COPY_S)
+
+
+def main() -> int:
+    """Until stdin ends or nobody reads."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, on_alarm)
+    outside, rest, due = Outside(), b"", 0.0
+    os.set_blocking(0, False)
+    while True:
+        left = max(0.0, due - time.monotonic())
+        readable, _, _ = select.select([0], [], [], min(LOOK_S, left) if outside.follows else left)
+        if readable:
+            data = os.read(0, 1 << 16)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                with contextlib.suppress(ValueError, TypeError, AttributeError):
+                    outside.take(json.loads(line))
+        if outside.look() or time.monotonic() >= due:
+            due = time.monotonic() + EVERY_S
+            try:
+                os.write(1, outside.report())
+            except OSError:
+                break
+    outside.end()
+    # not exit(): that would wait for a thread whose disk is dead
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The guard's flight recorder and its status page, and their readers."""

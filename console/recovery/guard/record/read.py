@@ -1,0 +1,160 @@
+"""The flight recorder, read: by viewers once a second, and after a crash by whoever asks why.
+
+Nothing in the file is believed: what is torn, cut off or garbage is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.host import process
+from console.recovery.guard.config import DIRECTORY, RING, SHEET
+from console.recovery.guard.record import ring_buffer
+from console.recovery.guard.record.recorder import LIVE, place
+
+
+@dataclass(frozen=True, slots=True)
+class FastSample:
+    """One tick. Bytes; `some` and `full` in per cent, None where PSI did not say."""
+
+    wall: float
+    mono: float
+    total: int
+    available: int
+    swap_used: int
+    some: float | None
+    full: float | None
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A ring's file. `pid`, `start` and `boot` are the sentinel's; nothing is kept open."""
+
+    path: Path
+    run_id: str
+    pid: int
+    start: int
+    boot: str
+    made: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sentinel that writes it still runs, in this boot."""
+        return self.boot == process.boot_id() and process.alive(self.pid, self.start)
+
+    def status(self) -> dict[str, Any] | None:
+        """The newest whole status page: 17 KiB are read, nothing else."""
+        return ring_buffer.page(_read(self.path, 0, ring_buffer.FAST_AT))
+
+    def fast(self, last_s: float = math.inf) -> list[FastSample]:
+        """Samples of the last seconds before the newest one, oldest first."""
+        data = _read(self.path, ring_buffer.FAST_AT, ring_buffer.FAST_SLOT * ring_buffer.FAST_SLOTS)
+        found = []
+        for slot in ring_buffer.slots(data, ring_buffer.FAST_SLOT):
+            record = ring_buffer.unsealed(slot, ring_buffer.FAST.size)
+            if record is not None and (fields := ring_buffer.FAST.unpack(record))[0]:
+                found.append(fields)
+        found.sort()
+        # Wall clocks jump; what came before what is told by the monotonic one.
+        since = found[-1][2] - last_s if found else 0.0
+        return [_sample(fields) for fields in found if fields[2] >= since]
+
+    def slow(self, last_s: float = math.inf) -> list[dict[str, Any]]:
+        """Records of the last seconds before the newest one, oldest first."""
+        found = self._texts(ring_buffer.SLOW_AT, ring_buffer.SLOW_SLOT, ring_buffer.SLOW_SLOTS)
+        since = _mono(found[-1]) - last_s if found else 0.0
+        return [one for one in found if _mono(one) >= since]
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened, oldest first: `wall`, `mono`, `what`, `text`."""
+        return self._texts(ring_buffer.EVENT_AT, ring_buffer.EVENT_SLOT, ring_buffer.EVENT_SLOTS)
+
+    def newest(self) -> float:
+        """Wall time of the last thing that was written."""
+        status = self.status()
+        if status is not None:
+            return _number(status.get("wall"))
+        samples = self.fast(0.0)
+        return samples[-1].wall if samples else self.made
+
+    def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
+        found = []
+        for slot in ring_buffer.slots(_read(self.path, at, size * count), size):
+            if (pair := ring_buffer.unpacked(slot)) and (
+                value := ring_buffer.table(pair[1])
+            ) is not None:
+                found.append((pair[0], value))
+        return [value for _, value in sorted(found, key=lambda one: one[0])]
+
+
+def open_newest(run_dir: Path) -> Recording | None:
+    """The recording of a run: in shared memory or the copy on disk, whichever was written last."""
+    found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
+    return max(found, key=Recording.newest, default=None)
+
+
+def open_ring(path: Path) -> Recording | None:
+    """The recording in one file; None where there is none whose header is whole."""
+    record = ring_buffer.unsealed(
+        _read(path, 0, ring_buffer.HEADER.size + 4), ring_buffer.HEADER.size
+    )
+    if record is None:
+        return None
+    magic, version, size, run, pid, start, boot, made, _ = ring_buffer.HEADER.unpack(record)
+    if magic != ring_buffer.MAGIC or version != ring_buffer.VERSION or size != ring_buffer.SIZE:
+        return None
+    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
+    return Recording(path, run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
+
+
+def _places(run_dir: Path) -> list[Path]:
+    directory = run_dir / DIRECTORY
+    places = [directory / RING, directory / LIVE]
+    sheet = ring_buffer.table(_read(directory / SHEET, 0, 1 << 20)) or {}
+    name = sheet.get("ring")
+    if isinstance(name, str) and name:
+        shared = place(name, directory)[0]
+        if _same_owner(shared, run_dir):
+            places.insert(0, shared)
+    return places
+
+
+def _same_owner(path: Path, run_dir: Path) -> bool:
+    """Whoever may write the run's directory may have written its ring; nobody else."""
+    try:
+        return os.lstat(path).st_uid == os.stat(run_dir).st_uid
+    except OSError:
+        return False
+
+
+def _read(path: Path, at: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.pread(descriptor, size, at)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _sample(fields: ring_buffer.Fast) -> FastSample:
+    _, wall, mono, total, available, swap, some, full, level = fields
+    name = ring_buffer.LEVELS[level] if level < len(ring_buffer.LEVELS) else ""
+    known = [None if math.isnan(one) else one for one in (some, full)]
+    return FastSample(wall, mono, total, available, swap, known[0], known[1], name)
+
+
+def _mono(record: dict[str, Any]) -> float:
+    return _number(record.get("mono"))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

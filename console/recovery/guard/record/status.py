@@ -1,0 +1,127 @@
+"""What viewers see of a sentinel: the status page, the record of a second, and the own upkeep."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from console.recovery.guard.decide.countdown import Countdown
+from console.recovery.guard.decide.policy import Judgement
+from console.recovery.guard.observe.memory import opened, pread
+from console.recovery.guard.observe.snapshot import Card, Disk, Load, Look
+from console.recovery.guard.self_protection import Protections
+
+FILLING = "RAM"
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Upkeep:
+    """What the sentinel itself takes: share of a core since the look before, bytes of memory."""
+
+    def __init__(self) -> None:
+        self._statm = opened_own()
+        self._before = (time.monotonic(), time.process_time())
+
+    def look(self) -> dict[str, Any]:
+        before, self._before = self._before, (time.monotonic(), time.process_time())
+        passed = self._before[0] - before[0]
+        share = (self._before[1] - before[1]) / passed * 100 if passed > 0 else None
+        fields = pread(self._statm, 128).split()
+        rss = int(fields[1]) * _PAGE_SIZE if len(fields) > 1 else None
+        return {"cpu": None if share is None else round(share, 3), "rss": rss}
+
+    def close(self) -> None:
+        if self._statm >= 0:
+            os.close(self._statm)
+            self._statm = -1
+
+
+def opened_own() -> int:
+    """The own statm: /proc/self would name whoever opens it later."""
+    return opened(Path("/proc", str(os.getpid()), "statm"))
+
+
+def status(
+    look: Look,
+    judged: Judgement,
+    *,
+    countdown: Countdown,
+    limits: Sequence[dict[str, Any]],
+    protections: Protections,
+    lease: tuple[float | None, bool],
+    more: dict[str, Any],
+) -> dict[str, Any]:
+    """The status page. Bytes, seconds, bytes a second; None is "not known". `tte_s` and `rate` are
+    the steady ones, `tte_now_s` is what is judged; `lease`: seconds left and whether somebody is
+    attached; `more`: keys that are shown as they are."""
+    left, attended = lease
+    counting = left is not None or attended
+    memory = look.memory
+    return {
+        "level": judged.level,
+        "reasons": list(judged.reasons),
+        "unknown": list(judged.unknown),
+        "tte_s": finite(countdown.tte_s),
+        "tte_now_s": finite(judged.tte_s),
+        "filling": FILLING,
+        "rate": finite(countdown.rate),
+        "on_course": judged.on_course,
+        "lease_s": left,
+        "lease": {"left_s": left, "attended": attended} if counting else None,
+        "protections": protections.got,
+        "missing": list(protections.missing),
+        "memory": memory and {
+            "total": memory.total, "available": memory.available,
+            "swap_total": memory.swap_total, "swap_used": memory.swap_used,
+            "age_s": age(look.at, memory.at),
+        },
+        "beat_age_s": None if look.beat_at is None else age(look.at, look.beat_at),
+        **parts(look),
+        **more,
+        "limits": limits,
+    }  # fmt: skip
+
+
+def parts(look: Look) -> dict[str, Any]:
+    """Cards, disks, loads and swap traffic, each with its age."""
+    swap = look.swap
+    return {
+        "cards": [_card(card, look.at) for card in look.cards],
+        "gpu_trouble": look.gpu_trouble,
+        "disks": [_disk(disk, look.at) for disk in look.disks],
+        "loads": [_load(load, look.at) for load in look.loads],
+        "swap_in": swap and swap.in_rate,
+        "swap_out": swap and swap.out_rate,
+    }
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no infinity: what will not come is null there, like what is not known."""
+    return round(value, 3) if value is not None and math.isfinite(value) else None
+
+
+def age(now: float, at: float) -> float:
+    return round(max(0.0, now - at), 2)
+
+
+def _card(card: Card, now: float) -> dict[str, Any]:
+    return {
+        "uuid": card.uuid, "used": card.used, "total": card.total, "why": card.why,
+        "age_s": age(now, card.at),
+    }  # fmt: skip
+
+
+def _disk(disk: Disk, now: float) -> dict[str, Any]:
+    return {"path": disk.path, "free": disk.free, "why": disk.why, "age_s": age(now, disk.at)}
+
+
+def _load(load: Load, now: float) -> dict[str, Any]:
+    return {
+        "name": load.name, "kind": load.kind, "ram": load.ram, "swap": load.swap,
+        "limit": load.limit, "oom": load.oom, "restarts": load.restarts, "pids": load.pids,
+        "why": load.why, "age_s": age(now, load.at),
+    }  # fmt: skip

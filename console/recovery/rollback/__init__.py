@@ -1,0 +1,1 @@
+"""The rollback: its sealed plan, its stages, the process that waits for it, and rollback.sh."""

@@ -1,0 +1,138 @@
+"""`omni-console rollback`: find the sealed plan that counts, then climb, from any shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+
+from console.common.clock import Clock, SystemClock
+from console.common.text import one_line
+from console.recovery.rollback import trigger as wake
+from console.recovery.rollback.finder import Finder, name_of
+from console.recovery.rollback.hold import held
+from console.recovery.rollback.lock import is_held
+from console.recovery.rollback.progress import (
+    LADDER,
+    Emit,
+    Follower,
+    Result,
+    Trigger,
+    asked,
+    new_trigger,
+    quiet_limit,
+    size_of,
+)
+from console.recovery.rollback.sealed_plan import SealedPlan
+
+WARM_WORD_S = 0.5
+"""A warm ladder that says nothing for this long is not waited for."""
+POLL_S = 0.005
+MOST_CLIMBS = 3
+"""How often a run that began during the climb is rolled back, too."""
+LOOK_S = 0.25
+"""How often it is looked whether the ladder that is followed still lives."""
+
+
+def rollback(
+    site_seal: Callable[[], SealedPlan] | None,
+    explicit_site: bool,
+    emit: Emit | None,
+    *,
+    clock: Clock | None = None,
+    seal_at: Callable[[str], SealedPlan] | None = None,
+    run_dir: str = "",
+) -> Result:
+    """Restore the baseline, now. Exit code 0 or 7 by `Result.exit_code`; every line to `emit`.
+
+    `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
+    site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
+    to roll back where no run is pointed at. Raises ConsoleError when that fails, KeyboardInterrupt
+    when Ctrl-C is pressed twice; nothing else.
+    """
+    clock = clock or SystemClock()
+    trigger = new_trigger(clock, True, "command")
+
+    def note(detail: str) -> None:
+        _say(emit, clock, trigger, "note", detail)
+
+    who = _asker()
+    if os.getuid() == 0:
+        # before root is dropped: the interpreter's own files may be readable by root alone
+        import console.recovery.rollback.procedure  # noqa: F401
+    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir)
+    with held():
+        for _ in range(MOST_CLIMBS):
+            choice = finder.find()
+            if choice is None:
+                result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
+                _say(emit, clock, trigger, "ok", result.detail, **result.fields())
+            else:
+                note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
+                asked(choice.plan.rollback_dir, who, clock.now())
+                result = _climb(choice.plan, emit, clock, trigger)
+            if not finder.has_begun(choice):
+                break
+            note("a run has begun meanwhile")
+    return result
+
+
+def _climb(plan: SealedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
+    followed = _through_warm(plan, emit, clock)
+    if followed is not None:
+        return followed
+    # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
+    from console.recovery.rollback.procedure import Ladder
+
+    return Ladder(plan, clock=clock, trigger=trigger, emit=emit).run()
+
+
+def _say(
+    emit: Emit | None, clock: Clock, trigger: Trigger, state: str, detail: str, **fields: object
+) -> None:
+    if emit is None:
+        return
+    with contextlib.suppress(Exception):  # a terminal that is gone stops nothing
+        emit({
+            "trigger": trigger.id,
+            "rung": "done" if fields else "plan",
+            "state": state,
+            "at": round(clock.now(), 3),
+            "t": round(clock.monotonic() - trigger.begun, 4),
+            "detail": detail,
+            **fields,
+        })  # fmt: skip
+
+
+def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
+    """Wake the warm ladder and follow it; None when there is none, or it does not answer."""
+    directory = plan.rollback_dir
+    if not plan.run_dir or not wake.is_warm(directory):
+        return None
+    follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
+    if not wake.trigger(directory):
+        return None
+    looked = heard = clock.monotonic()
+    seen = 0
+    while True:
+        result = follower.poll()
+        if result is not None:
+            return result
+        now = clock.monotonic()
+        if follower.seen != seen:
+            seen, heard = follower.seen, now
+        if now - heard >= (quiet_limit(plan) if seen else WARM_WORD_S):
+            return None
+        if seen and now - looked >= LOOK_S:
+            looked = now
+            # gone, or through without its last line, which a full disk did not take
+            if not wake.is_warm(directory, running=True) or not is_held(directory):
+                return follower.poll()
+        clock.sleep(POLL_S)
+
+
+def _asker() -> str:
+    """Who is at this shell, sudo looked through; before root is dropped."""
+    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
+    name = name_of(os.getuid())
+    return one_line(f"{sudo} (as {name})" if sudo else name, 80)

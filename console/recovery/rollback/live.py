@@ -1,0 +1,102 @@
+"""live.jsonl: what a run has alive, appended and fsynced the moment it can be named.
+
+A process line begins exactly `{"pid":N,"start":N,` and a container line `{"container":"ID",`, so
+that the POSIX script reads them with sed. A reader tolerates a torn line anywhere. Each line ends
+with the boot it was written in: a pid of another boot names somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.host import process
+from console.runtime.spec import Handle
+
+LIVE = "live.jsonl"
+KINDS = ("runner", "step", "process", "container", "ladder")
+STOPPABLE = ("runner", "step", "process", "container")
+"""Kinds a rollback ends; everything else in the file is spared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One line: a process (`pid`, `start`) or a container (full id). `kind` is one of KINDS.
+
+    Kinds this module does not know are kept: a reader spares what it cannot place.
+    """
+
+    kind: str
+    name: str = ""
+    pid: int = 0
+    start: int = 0
+    container: str = ""
+    group: str = ""
+    """The control group that a process and all it starts are in, where it has one of its own."""
+
+    def line(self) -> str:
+        """The JSON line, keys in the order the script depends on."""
+        who: dict[str, object]
+        if self.container:
+            who = {"container": self.container}
+        else:
+            who = {"pid": self.pid, "start": self.start}
+        value = {**who, "kind": self.kind, "name": self.name, "boot": process.boot_id()}
+        if self.group:
+            value["group"] = self.group
+        return json.dumps(value, separators=(",", ":"))
+
+
+def of_handle(handle: Handle, group: str = "") -> Live:
+    """The line for something a driver started."""
+    if handle.container:
+        return Live("container", handle.service, container=handle.container)
+    return Live("process", handle.service, handle.pid, handle.start, group=group)
+
+
+def append(path: Path, entry: Live) -> None:
+    """Append one line and fsync it. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = (("\n" if torn else "") + entry.line() + "\n").encode()
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> list[Live]:
+    """Every whole line, oldest first, without repeats; empty when there is no file."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    found: dict[Live, None] = {}
+    boot = process.boot_id()
+    for line in data.split(b"\n"):
+        entry = _entry(line, boot)
+        if entry is not None:
+            found[entry] = None
+    return list(found)
+
+
+def _entry(line: bytes, boot: str) -> Live | None:
+    try:
+        value = json.loads(line)
+        kind, name = str(value["kind"]), str(value.get("name", ""))
+        if "container" in value:
+            container = str(value["container"])
+            return Live(kind, name, container=container) if container else None
+        pid, start = int(value["pid"]), int(value["start"])
+        if boot and value.get("boot", boot) not in ("", boot):
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    # pid 0 and 1 are never a run's; a negative one would name a whole group.
+    group = str(value.get("group", ""))
+    return Live(kind, name, pid, start, group=group) if pid > 1 and start > 0 else None

@@ -1,0 +1,72 @@
+"""What a person would type when the ladder did not make it: exact commands, ready to paste."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from console.recovery.rollback.context import log_path
+from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.stages.stop import ROLES
+from console.runtime.engine_api import DEFAULT_SOCKET
+from console.runtime.spec import OWNER_LABEL, owner_on, role_label
+
+
+def docker_words(plan: SealedPlan) -> str:
+    """`docker` with the sealed address in front when it is not the usual one."""
+    address = plan.engine
+    host = address.docker_host or (f"unix://{address.socket}" if address.socket else "")
+    words = []
+    if host and host != f"unix://{DEFAULT_SOCKET}":
+        words.append(f"DOCKER_HOST={shlex.quote(host)}")
+    if address.docker_config:
+        words.append(f"DOCKER_CONFIG={shlex.quote(address.docker_config)}")
+    return " ".join([*words, "docker"])
+
+
+def commands(plan: SealedPlan) -> tuple[str, ...]:
+    """Stop candidates, start the baseline, look at it, ask it something."""
+    base, docker = plan.baseline, docker_words(plan)
+    out: list[str] = []
+    if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
+        # Narrower than the ladder, because whoever types it does not look at each container: one
+        # without an owner's label may be anybody's, so it is left to a look at `docker ps`.
+        owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
+        out += [
+            f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
+            f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
+            for role in ROLES
+        ]
+    if base.kind == "container":
+        name = shlex.quote(base.container_id or base.container_name)
+        if name != "''":
+            out.append(f"{docker} start {name}")
+        if base.compose_argv:
+            extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
+            prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
+            out.append(f"{prefix}{extra}{shlex.join(base.compose_argv)}")
+        if name != "''":
+            out.append(f"{docker} logs --tail 50 {name}")
+    elif base.process is not None:
+        go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
+        env = "".join(f"{key}={shlex.quote(value)} " for key, value in base.process.env)
+        env = f"env {env}" if env else ""
+        out.append(f"{go}{env}setsid nohup {shlex.join(base.process.argv)} </dev/null &")
+        out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
+    url = base.url.rstrip("/")
+    out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")
+    body = completion_body(plan)
+    out.append(
+        f"curl -sS -H 'Content-Type: application/json' -d {shlex.quote(body)} "
+        f"{shlex.quote(url.removesuffix('/v1') + '/v1/chat/completions')}"
+    )
+    return tuple(out)
+
+
+def completion_body(plan: SealedPlan) -> str:
+    """The JSON body of the proving completion, in ASCII."""
+    proof = plan.baseline.completion
+    body: dict[str, object] = {"model": proof.model} if proof.model else {}
+    body["messages"] = [{"role": "user", "content": proof.prompt}]
+    body |= {"max_tokens": proof.max_tokens, "temperature": 0, "stream": False}
+    return json.dumps(body)

@@ -1,0 +1,267 @@
+"""The rollback ladder: fence, stop, memory, start, ready, completion, serving, measure, done.
+
+Idempotent. Every rung has its own deadline and goes on past errors; nothing is ever removed. One
+ladder climbs at a time: a second caller follows the first one's lines and ends with its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ConsoleError, EngineError
+from console.host import process
+from console.host.ports import listener
+from console.host.process_spec import COOKIE, ProcessSpec
+from console.recovery.rollback import manual, proof, restore
+from console.recovery.rollback.context import Scene
+from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.observe import OWNER_S
+from console.recovery.rollback.progress import (
+    LADDER,
+    Emit,
+    Follower,
+    Report,
+    Result,
+    Trigger,
+    new_trigger,
+    quiet_limit,
+    unfinished,
+)
+from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.stages import fence, stop
+from console.recovery.rollback.stages import verify as ready
+from console.recovery.rollback.stages.start import Baseline
+from console.runtime.engine_api import RawEngine
+
+FOLLOW_PAUSE_S = 0.02
+STOPPED_S = 2.0
+"""A ladder that was stopped (SIGSTOP, Ctrl-Z) and says nothing is not waited for any longer."""
+PROOFS = 3
+"""How often a baseline is proven that serves no more when its proof is through."""
+ENGINE_WORD_S = 1.5
+"""A hung engine is named this soon, whatever the fence is still busy with."""
+
+
+class Ladder:
+    """One rollback of one sealed plan. `run()` never raises; see Result."""
+
+    def __init__(
+        self,
+        plan: SealedPlan,
+        *,
+        clock: Clock | None = None,
+        trigger: Trigger | None = None,
+        emit: Emit | None = None,
+        oom_score: int | None = None,
+        settle: Callable[[], None] | None = None,
+    ) -> None:
+        """`settle` is called just before the end is said: what asked until then is answered."""
+        self.plan = plan
+        self.clock = clock or SystemClock()
+        self.trigger = trigger or new_trigger(self.clock)
+        self.emit = emit
+        self.oom_score = oom_score
+        self.settle = settle
+        self.path = plan.rollback_dir / LADDER
+
+    def run(self) -> Result:
+        """Climb, or follow whoever climbs already; the result either way."""
+        with contextlib.suppress(OSError):
+            paths.make(self.plan.rollback_dir)
+        lock = Lock(self.plan.rollback_dir)
+        try:
+            while not lock.taken():
+                result = self._follow(lock)
+                if result is not None:
+                    return result
+                if lock.given_up:
+                    break
+            return self._climb()
+        except Exception as error:  # whatever it was, the caller gets a result and the commands
+            words = f"{type(error).__name__}: {error}"
+            return Result(serving=False, manual=manual.commands(self.plan), detail=words)
+        finally:
+            lock.close()
+
+    def _follow(self, lock: Lock) -> Result | None:
+        """The other ladder's result; None when it let go of the lock without one, or got stuck."""
+        follower = Follower(
+            self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
+        )
+        heard, seen = self.clock.monotonic(), 0
+        while True:
+            result = follower.poll()
+            if result is not None:
+                return result
+            if lock.taken():
+                result = follower.poll()
+                if result is None:
+                    lock.let_go()
+                return result
+            now = self.clock.monotonic()
+            if follower.seen != seen:
+                heard, seen = now, follower.seen
+            # Two ladders side by side do no harm; none that moves does.
+            quiet = now - heard
+            if quiet >= quiet_limit(self.plan) or (quiet >= STOPPED_S and lock.holder_stopped()):
+                lock.given_up = True
+                return None
+            self.clock.sleep(FOLLOW_PAUSE_S)
+
+    def _climb(self) -> Result:
+        report = Report(self.path, self.trigger, self.clock, self.emit)
+        scene = Scene(self.plan, self.clock, report, _engine(self.plan, report), self.oom_score)
+        baseline = Baseline(scene)
+        self._knock(scene)
+        if self.trigger.emergency:
+            self._rung(scene, "fence", lambda: fence.fence(scene))
+        else:
+            report.skipped("fence", "the runner asked itself")
+        self._rung(scene, "stop", lambda: stop.stop(scene))
+        self._rung(scene, "memory", lambda: stop.memory(scene))
+        self._rung(scene, "start", lambda: _start(scene, baseline))
+        result = self._proven(scene, baseline)
+        if self.settle is not None:
+            self.settle()
+        report.done(result)
+        if self.trigger.emergency:
+            _finish(self.plan)
+        if result.serving and self.plan.site_name:
+            file = proof.proof_file(self.plan.site_name)
+            proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
+        return result
+
+    def _proven(self, scene: Scene, baseline: Baseline) -> Result:
+        """Proof and figures; once more where it has ended between the two."""
+        readiness = ready.Readiness(scene, baseline)
+        for _ in range(PROOFS):
+            if not self._rung(scene, "ready", readiness.prove):
+                break
+            result = self._serving(scene, baseline)
+            there = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
+            if there:
+                return result
+            scene.report.note("serving", "no more: it ended after its completion")
+        return self._lost(scene)
+
+    def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:
+        """One rung; whatever goes wrong in it is a line, and the ladder goes on."""
+        try:
+            return act() is True
+        except ConsoleError as error:
+            scene.fail(name, str(error))
+        except Exception as error:  # the last line of defence: an unforeseen error costs one rung
+            scene.fail(name, f"{type(error).__name__}: {error}")
+        return False
+
+    def _knock(self, scene: Scene) -> None:
+        """Ask the engine beside the fence whether it is there, so that a hang is named early."""
+        engine = scene.engine
+        if engine is None:
+            return
+
+        def knock() -> None:
+            try:
+                engine.ping(ENGINE_WORD_S)
+            except EngineError as error:
+                scene.report.note("stop", str(error))
+
+        with contextlib.suppress(OSError, RuntimeError):  # no thread left: the hang is named later
+            threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
+
+    def _serving(self, scene: Scene, baseline: Baseline) -> Result:
+        report, plan = scene.report, self.plan.baseline
+        seconds = report.elapsed_s()
+        restore_s = round(seconds, 3) if baseline.started else None
+        report.ok("serving", f"{plan.name} serves at {plan.url}")
+        if restore_s is not None and self.plan.memory_file:
+            with contextlib.suppress(OSError):
+                memory = Path(self.plan.memory_file)
+                restore.remember(memory, plan.name, restore_s, self.clock.now())
+        tok_s, degraded = None, False
+        try:
+            tok_s, degraded = ready.measure(scene)
+        except Exception as error:  # it serves; that finding must not get lost over a figure
+            report.failed("measure", f"{type(error).__name__}: {error}")
+        nothing = not scene.stopped and not baseline.started and not scene.failures
+        words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
+        if scene.failures:
+            words += f"; {len(scene.failures)} thing(s) went wrong: {scene.failures[0]}"
+        return Result(
+            serving=True,
+            degraded=degraded,
+            tok_s=None if tok_s is None else round(tok_s, 3),
+            reference=plan.reference_tok_s,
+            restore_s=restore_s,
+            nothing_to_do=nothing,
+            detail=("DEGRADED: " if degraded else "") + words,
+        )
+
+    def _lost(self, scene: Scene) -> Result:
+        first = scene.failures[-1] if scene.failures else "the baseline does not serve"
+        return Result(
+            serving=False,
+            reference=self.plan.baseline.reference_tok_s,
+            manual=manual.commands(self.plan),
+            detail=first,
+        )
+
+
+def _start(scene: Scene, baseline: Baseline) -> None:
+    stop.sweep(scene, "before the start")
+    if baseline.serving():
+        scene.report.skipped("start", "already serving")
+        _stranger(scene)
+        return
+    base = scene.plan.baseline
+    older = process.read_record(scene.plan.records_dir, base.name) if base.process else None
+    if older is not None and scene.baseline_process() is None:
+        scene.report.note(
+            "start", f"process {older[0]} still runs, a baseline started when the site file was "
+            f"another; it holds its memory: `kill {older[0]}`"
+        )  # fmt: skip
+    scene.report.begin("start")
+    scene.report.ok("start", baseline.start())
+
+
+def _stranger(scene: Scene) -> None:
+    """A process that serves and is on no record: no run could stop it, so it is said now."""
+    if scene.plan.baseline.kind == "process" and scene.baseline_process() is None:
+        who = listener(scene.plan.baseline.url)
+        pid = f"process {who.pid}" if who else "a process"
+        end = f"`kill {who.pid}`" if who else "end it"
+        scene.report.note(
+            "start", f"{pid} serves that the console did not start as the site file has it now: "
+            f"no run will start; {end}, then rollback again"
+        )  # fmt: skip
+
+
+def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
+    """The engine of the plan; None when the plan has none, or one this client cannot speak to."""
+    address = plan.engine
+    if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
+        return None
+    try:
+        return RawEngine(address.socket or address.docker_host)
+    except EngineError as error:
+        report.note("stop", f"{error}; using the docker command")
+        return None
+
+
+def _finish(plan: SealedPlan) -> None:
+    """Close the killed run's journal, detached and at best effort: the baseline serves already."""
+    if not plan.finish_argv:
+        return
+    ours = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
+    extra = [(k, v) for k, v in os.environ.items() if k.startswith(ours) and k != COOKIE]
+    spec = ProcessSpec(plan.finish_argv)
+    for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
+        with contextlib.suppress(ConsoleError):
+            process.spawn(spec, log=log, cookie="finish", extra_env=extra)
+            return

@@ -1,0 +1,308 @@
+"""What a ladder says while it climbs: one JSON line a step of a rung, in a file and to a callback.
+
+The file is rollback/ladder.jsonl. A full disk or a read-only directory costs the lines in the file,
+never the rollback: the callback still gets them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common.clock import Clock
+from console.common.errors import Exit
+from console.common.text import one_line
+from console.recovery.rollback.sealed_plan import SealedPlan
+
+LADDER = "ladder.jsonl"
+ASKED = "asked.jsonl"
+RUNGS = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
+DETAIL_LIMIT = 800
+REPEAT_S = 10.0
+"""The same note is written again only this often, seconds."""
+Line = dict[str, Any]
+Emit = Callable[[Line], None]
+
+
+RUNNER = "runner"
+"""The word that a climb's id begins with where the runner asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Who asked, and when: `emergency` fences the runner, `begun` is the clock's monotonic time."""
+
+    id: str
+    emergency: bool
+    begun: float
+
+
+def new_trigger(clock: Clock, emergency: bool = True, who: str = "") -> Trigger:
+    """A trigger that begins now, with an id nobody else has."""
+    word = who or ("emergency" if emergency else RUNNER)
+    unique = f"{int(clock.now() * 1000)}-{os.getpid()}-{os.urandom(2).hex()}"
+    return Trigger(f"{word}-{unique}", emergency, clock.monotonic())
+
+
+def is_runners(trigger: object) -> bool:
+    """Whether a climb of this id is one that the runner asked for itself."""
+    return str(trigger).startswith(f"{RUNNER}-")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a rollback ended; rates in tokens a second, `restore_s` only after a real start."""
+
+    serving: bool
+    degraded: bool = False
+    tok_s: float | None = None
+    reference: float | None = None
+    restore_s: float | None = None
+    nothing_to_do: bool = False
+    manual: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def exit_code(self) -> Exit:
+        return Exit.OK if self.serving or self.nothing_to_do else Exit.ROLLBACK_FAILED
+
+    def fields(self) -> Line:
+        """The keys the final line adds."""
+        return {
+            "serving": self.serving,
+            "degraded": self.degraded,
+            "tok_s": self.tok_s,
+            "reference": self.reference,
+            "restore_s": self.restore_s,
+            "nothing_to_do": self.nothing_to_do,
+            **({"manual": list(self.manual)} if self.manual else {}),
+        }
+
+
+def result_of(line: Line) -> Result:
+    """The result in a final line."""
+
+    def number(key: str) -> float | None:
+        value = line.get(key)
+        return float(value) if isinstance(value, int | float) else None
+
+    manual = line.get("manual")
+    return Result(
+        serving=line.get("serving") is True,
+        degraded=line.get("degraded") is True,
+        tok_s=number("tok_s"),
+        reference=number("reference"),
+        restore_s=number("restore_s"),
+        nothing_to_do=line.get("nothing_to_do") is True,
+        manual=tuple(str(m) for m in manual) if isinstance(manual, list) else (),
+        detail=str(line.get("detail", "")),
+    )
+
+
+class Report:
+    """Writes the lines; safe to call from several threads. Never raises."""
+
+    def __init__(self, path: Path, trigger: Trigger, clock: Clock, emit: Emit | None) -> None:
+        self.trigger = trigger
+        self._path = path
+        self._clock = clock
+        self._emit = emit
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._wanted = threading.Event()
+        self._closing = False
+        self._noted = ("", 0.0)
+        self._syncer: threading.Thread | None = None
+
+    def begin(self, rung: str, detail: str = "") -> None:
+        self.say(rung, "begin", detail)
+
+    def ok(self, rung: str, detail: str = "") -> None:
+        self.say(rung, "ok", detail)
+
+    def skipped(self, rung: str, detail: str) -> None:
+        self.say(rung, "skipped", detail)
+
+    def failed(self, rung: str, detail: str) -> None:
+        self.say(rung, "failed", detail)
+
+    def note(self, rung: str, detail: str) -> None:
+        """A note; the same one again only every REPEAT_S, so that waiting stays readable."""
+        now = self.elapsed_s()
+        with self._lock:
+            if detail == self._noted[0] and now - self._noted[1] < REPEAT_S:
+                return
+            self._noted = (detail, now)
+        self.say(rung, "note", detail)
+
+    def elapsed_s(self) -> float:
+        """Seconds since the trigger."""
+        return self._clock.monotonic() - self.trigger.begun
+
+    def say(self, rung: str, state: str, detail: str = "", fields: Line | None = None) -> None:
+        """One line, in the file and to the callback; `detail` is cleaned here."""
+        line: Line = {
+            "trigger": self.trigger.id,
+            "rung": rung,
+            "state": state,
+            "at": round(self._clock.now(), 3),
+            "t": round(self.elapsed_s(), 4),
+            "detail": one_line(detail, DETAIL_LIMIT),
+            **(fields or {}),
+        }
+        with self._lock:
+            with contextlib.suppress(OSError):
+                self._write(line)
+            if self._emit is not None:
+                # Whoever prints (a closed terminal, a screen on its way out) must not stop the
+                # ladder, whatever it raises.
+                with contextlib.suppress(Exception):
+                    self._emit(line)
+
+    def done(self, result: Result) -> None:
+        """The final line, synced; the file is closed."""
+        self.say("done", "ok" if result.serving else "failed", result.detail, result.fields())
+        self.close()
+
+    def close(self) -> None:
+        """Sync what was written, for at most a second: a stuck disk holds nobody up."""
+        self._closing = True
+        self._wanted.set()
+        if self._syncer is not None:
+            self._syncer.join(1.0)
+        elif self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+
+    def _write(self, line: Line) -> None:
+        if self._descriptor < 0:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(self._path, flags, 0o644)
+            size = os.fstat(self._descriptor).st_size
+            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+                os.write(self._descriptor, b"\n")
+            # fsync under memory pressure can take seconds, so it happens beside the ladder.
+            syncer = threading.Thread(target=self._sync, name="ladder-sync", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread left: the kernel writes it anyway
+                syncer.start()
+                self._syncer = syncer
+        os.write(self._descriptor, (json.dumps(line) + "\n").encode())
+        self._wanted.set()
+
+    def _sync(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            last = self._closing
+            with contextlib.suppress(OSError):
+                os.fsync(self._descriptor)
+            if last:
+                os.close(self._descriptor)
+                return
+
+
+def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
+    """Whole lines from a byte offset on, and the offset behind them; none when unreadable."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except OSError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    lines: list[Line] = []
+    for raw in data[:end].split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(raw)
+            if isinstance(value, dict):
+                lines.append(value)
+    return lines, offset + end
+
+
+def asked(directory: Path, who: str, at: float) -> None:
+    """Note who asked for a rollback, for the run's journal. Never raises."""
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO there must not hold the rollback up
+        descriptor = os.open(directory / ASKED, flags, 0o644)
+        try:
+            os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def who_asked(directory: Path) -> str:
+    """The last one who asked from a shell; empty when nobody did."""
+    lines, _ = read_lines(directory / ASKED)
+    return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
+
+
+def quiet_limit(plan: SealedPlan) -> float:
+    """Seconds after which a ladder that says nothing is not waited for any longer.
+
+    Loading is silent for as long as the baseline may take; an engine that is away for minutes.
+    """
+    return 360.0 + plan.baseline.ready_timeout_s + 2 * plan.baseline.completion.timeout_s
+
+
+def size_of(path: Path) -> int:
+    """Bytes of the file now, 0 when there is none: where following begins."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+class Follower:
+    """Reads another ladder's lines as they come, hands them on, and knows when it is done."""
+
+    def __init__(
+        self, path: Path, offset: int, emit: Emit | None, *, emergency: bool = True
+    ) -> None:
+        """`emergency`: what the runner climbed on its own account is no answer, because it ends no
+        runner."""
+        self._path = path
+        self._offset = offset
+        self._emit = emit
+        self._emergency = emergency
+        self.seen = 0
+
+    def poll(self) -> Result | None:
+        """Hand on what is new; the result once the final line was there."""
+        lines, self._offset = read_lines(self._path, self._offset)
+        for line in lines:
+            self.seen += 1
+            if self._emit is not None:
+                with contextlib.suppress(Exception):
+                    self._emit(line)
+            own = self._emergency and is_runners(line.get("trigger"))
+            if line.get("rung") == "done" and line.get("state") != "begin" and not own:
+                return result_of(line)
+        return None
+
+
+def unfinished(path: Path) -> int:
+    """Offset where the newest ladder without a final line begins, else the end of the file."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return 0
+    at = begin = 0
+    trigger: object = None
+    for raw in data.splitlines(keepends=True):
+        value: object = None
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(raw)
+        if isinstance(value, dict):
+            if value.get("trigger") != trigger:
+                trigger, begin = value.get("trigger"), at
+            if value.get("rung") == "done":
+                begin = at + len(raw)
+        at += len(raw)
+    return begin

@@ -1,0 +1,104 @@
+"""The newest proof that a baseline serves: when, how fast, and whether that was too slow.
+
+One small file a site, written by whoever got a completion: a run before it starts, the ladder at
+its end, a person who asks. Nothing here ever raises: a figure for a badge disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.host import process
+from console.host.ports import listener
+from console.recovery.rollback import live
+from console.recovery.rollback.sealed_plan import SealedPlan
+from console.runtime import proxy as relay
+
+SIZE_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One answered completion: `at` in Unix seconds, `tok_s` None where no rate is known."""
+
+    at: float
+    tok_s: float | None = None
+    degraded: bool = False
+
+
+def proof_file(site: str) -> Path:
+    """Where the newest proof of a site's baseline is kept."""
+    return paths.state_dir() / "proof" / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.json"
+
+
+def instead_of_baseline(plan: SealedPlan) -> str:
+    """Which service of a run answers at the baseline's address in its place; "" for none known. Its
+    completion proves nothing of the baseline."""
+    switched = relay.at(plan.baseline.url)
+    if switched is not None:
+        return f"{switched.service}, by a cutover,"
+    who = listener(plan.baseline.url) if plan.run_dir else None
+    if who is None:
+        return ""
+    for entry in live.read(plan.rollback_dir / live.LIVE):
+        group = process.members(entry.pid, entry.start) if entry.kind == "process" else []
+        if entry.name != plan.baseline.name and who.pid in {one.pid for one in group}:
+            return entry.name
+    return ""
+
+
+def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None:
+    """Keep this proof, unless a newer one is there. Never raises."""
+    before = last(file)
+    if before is not None and before.at > at:
+        return
+    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
+    rate = None if tok_s is None else round(tok_s, 3)
+    with contextlib.suppress(OSError, ValueError):
+        paths.make(file.parent)
+        try:
+            # No fsync: after a crash the older proof will do, and a slow disk holds nobody up.
+            beside.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
+            os.replace(beside, file)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+def last(file: Path) -> Served | None:
+    """The newest proof; None when there is none, or the file is no such thing. Never raises."""
+    try:
+        with open(file, "rb") as stream:
+            value: Any = json.loads(stream.read(SIZE_LIMIT))
+        at, rate = _number(value["at"]), value.get("tok_s")
+        return Served(at, None if rate is None else _number(rate), value.get("degraded") is True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def still_degraded(
+    file: Path, tok_s: float | None, reference: float | None, tolerance: float
+) -> bool:
+    """Whether a finding of "degraded" stands after a short completion.
+
+    A few tokens are too few to find a baseline slow; at reference speed they clear it.
+    """
+    before = last(file)
+    if before is None or not before.degraded or reference is None:
+        return False
+    return tok_s is None or tok_s < reference * (1 - tolerance)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("a number")
+    return float(value)

@@ -1,0 +1,332 @@
+"""The sealed plan: all that a rollback needs, resolved before step 1, kept with the run.
+
+It names ids, pids, URLs and argv; nothing in it has to be looked up in a playbook, site file or
+journal. Plain JSON, so that a person can read it when nothing else works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from console.common import paths
+from console.common.errors import InvalidFile, Problem
+from console.common.text import one_line
+from console.host.process_spec import ProcessSpec
+from console.runtime.spec import PROMPT
+
+PLAN = "plan.json"
+SCRIPT = "rollback.sh"
+"""Written after the plan."""
+ROLLBACK = "rollback"
+"""Name of the directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
+SIZE_LIMIT = 1 << 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The completion that proves the baseline serves."""
+
+    model: str = ""
+    prompt: str = PROMPT
+    max_tokens: int = 8
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a rollback restores. `kind` is `container` or `process`; rates in tokens a second.
+
+    `compose_argv` is the fallback when the container is gone: the whole `docker compose … up -d
+    --no-deps --no-build --pull never SERVICE`. `log` is a process's log file.
+    """
+
+    name: str
+    kind: str
+    url: str
+    ready_path: str = "/health"
+    ready_timeout_s: float = 900.0
+    completion: Proof = Proof()
+    container_id: str = ""
+    container_name: str = ""
+    image_id: str = ""
+    compose_argv: tuple[str, ...] = ()
+    compose_env: tuple[tuple[str, str], ...] = ()
+    process: ProcessSpec | None = None
+    records_dir: str = ""
+    log: str = ""
+    reference_tok_s: float | None = None
+    tolerance: float = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something a run may start: `container` is an id or name if known, `name` a service name."""
+
+    service: str
+    kind: str = "container"
+    container: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """How to reach the container engine: socket path, and the environment of the docker command."""
+
+    socket: str = ""
+    docker_host: str = ""
+    docker_config: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPlan:
+    """See the module; `sealed_at` in Unix seconds, `grace_s` is a candidate's time to end.
+
+    `keep` names services that outlive a rollback the runner asked for; an emergency ends them.
+    `lease_s` 0: no lease.
+    """
+
+    run_id: str
+    run_dir: str
+    baseline: Baseline
+    site_name: str = ""
+    site_path: str = ""
+    sealed_at: float = 0.0
+    candidates: tuple[Candidate, ...] = ()
+    engine: EngineAddress = EngineAddress()
+    protected: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    exclusive: bool = False
+    memory_file: str = ""
+    finish_argv: tuple[str, ...] = ()
+    grace_s: float = 10.0
+    keep: tuple[str, ...] = ()
+    lease_s: float = 0.0
+
+    @property
+    def rollback_dir(self) -> Path:
+        """Where ladder.jsonl and the lock are; a plan without a run uses the state directory."""
+        base = Path(self.run_dir) if self.run_dir else paths.state_dir()
+        return base / ROLLBACK
+
+    @property
+    def records_dir(self) -> Path:
+        base = self.baseline.records_dir
+        return Path(base) if base else paths.state_dir() / "services"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"schema": "omni.rollback/v1", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: object, source: str = "plan.json") -> SealedPlan:
+        """The plan in a decoded JSON value. Raises InvalidFile."""
+        return _Reader(source).plan(value)
+
+
+def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
+    """Write atomically and durably. Raises OSError."""
+    paths.make(path.parent)
+    write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
+    """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
+
+    The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
+    may write nobody can have put something in its place.
+    """
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
+    descriptor = -1
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(beside, flags, mode)
+        os.fchmod(descriptor, mode)
+        data = text.encode("utf-8", "surrogateescape")
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read(path: Path) -> SealedPlan:
+    """The plan in a file. Raises InvalidFile when it is missing, unreadable or no such plan."""
+    return read_owned(path)[0]
+
+
+def read_owned(path: Path) -> tuple[SealedPlan, int]:
+    """The plan in a file and the uid that owns that very file. Raises InvalidFile."""
+    try:
+        # Without O_NONBLOCK a FIFO in the plan's place would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise _invalid(str(path), "not a file")
+            data = file.read(SIZE_LIMIT + 1)
+    except OSError as error:
+        raise _invalid(str(path), f"cannot be read: {error.strerror}") from error
+    if len(data) > SIZE_LIMIT:
+        raise _invalid(str(path), "too large to be a sealed plan")
+    try:
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise _invalid(str(path), f"not JSON: {one_line(str(error), 80)}") from error
+    return SealedPlan.from_json(value, str(path)), info.st_uid
+
+
+def _invalid(source: str, what: str, expected: str = "") -> InvalidFile:
+    return InvalidFile("not a usable rollback plan", [Problem(source, 0, 0, what, expected)])
+
+
+class _Reader:
+    """Strict reading of the JSON form; every complaint names its key."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def plan(self, value: object) -> SealedPlan:
+        top = self.table(value, "the plan")
+        if top.get("schema") != "omni.rollback/v1":
+            raise _invalid(self.source, "unknown schema", "omni.rollback/v1")
+        text, number = self.text, self.number
+        return SealedPlan(
+            run_id=text(top, "run_id"),
+            run_dir=text(top, "run_dir"),
+            baseline=self.baseline(top.get("baseline")),
+            site_name=text(top, "site_name", ""),
+            site_path=text(top, "site_path", ""),
+            sealed_at=number(top, "sealed_at", 0.0),
+            candidates=self.each(top, "candidates", self.candidate),
+            engine=self.engine(top.get("engine", {})),
+            protected=self.words(top, "protected"),
+            gpus=self.words(top, "gpus"),
+            exclusive=self.flag(top, "exclusive"),
+            memory_file=text(top, "memory_file", ""),
+            finish_argv=self.words(top, "finish_argv"),
+            grace_s=number(top, "grace_s", 10.0),
+            keep=self.words(top, "keep"),
+            lease_s=number(top, "lease_s", 0.0),
+        )
+
+    def baseline(self, value: object) -> Baseline:
+        table = self.table(value, "baseline")
+        kind = self.text(table, "kind")
+        if kind not in ("container", "process"):
+            raise _invalid(self.source, "baseline.kind", "container or process")
+        reference = table.get("reference_tok_s")
+        found = Baseline(
+            name=self.text(table, "name"),
+            kind=kind,
+            url=self.text(table, "url"),
+            ready_path=self.text(table, "ready_path", "/health"),
+            ready_timeout_s=self.number(table, "ready_timeout_s", 900.0),
+            completion=self.proof(table.get("completion", {})),
+            container_id=self.text(table, "container_id", ""),
+            container_name=self.text(table, "container_name", ""),
+            image_id=self.text(table, "image_id", ""),
+            compose_argv=self.words(table, "compose_argv"),
+            compose_env=self.pairs(table, "compose_env"),
+            process=self.process(table.get("process")),
+            records_dir=self.text(table, "records_dir", ""),
+            log=self.text(table, "log", ""),
+            reference_tok_s=None if reference is None else self.number(table, "reference_tok_s"),
+            tolerance=self.number(table, "tolerance", 0.10),
+        )
+        if kind == "process" and found.process is None:
+            raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")
+        named = found.container_id or found.container_name or found.compose_argv
+        if kind == "container" and not named:
+            raise _invalid(self.source, "baseline.container_id", "the id of the container")
+        return found
+
+    def proof(self, value: object) -> Proof:
+        table = self.table(value, "baseline.completion")
+        return Proof(
+            model=self.text(table, "model", ""),
+            prompt=self.text(table, "prompt", PROMPT),
+            max_tokens=max(1, int(self.number(table, "max_tokens", 8))),
+            timeout_s=self.number(table, "timeout_s", 120.0),
+        )
+
+    def process(self, value: object) -> ProcessSpec | None:
+        if value is None:
+            return None
+        table = self.table(value, "baseline.process")
+        argv = self.words(table, "argv")
+        if not argv:
+            raise _invalid(self.source, "baseline.process.argv", "at least the program")
+        return ProcessSpec(argv, self.pairs(table, "env"), self.text(table, "cwd", ""))
+
+    def candidate(self, value: object) -> Candidate:
+        table = self.table(value, "candidates")
+        return Candidate(
+            service=self.text(table, "service"),
+            kind=self.text(table, "kind", "container"),
+            container=self.text(table, "container", ""),
+            name=self.text(table, "name", ""),
+        )
+
+    def engine(self, value: object) -> EngineAddress:
+        table = self.table(value, "engine")
+        keys = ("socket", "docker_host", "docker_config")
+        return EngineAddress(*(self.text(table, key, "") for key in keys))
+
+    def table(self, value: object, what: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _invalid(self.source, what, "a JSON object")
+        return value
+
+    def text(self, table: dict[str, Any], key: str, default: str | None = None) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str) or "\0" in value:
+            raise _invalid(self.source, key, "a text")
+        return value
+
+    def number(self, table: dict[str, Any], key: str, default: float | None = None) -> float:
+        value = table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+            raise _invalid(self.source, key, "a number, not negative")
+        return float(value)
+
+    def flag(self, table: dict[str, Any], key: str) -> bool:
+        value = table.get(key, False)
+        if not isinstance(value, bool):
+            raise _invalid(self.source, key, "true or false")
+        return value
+
+    def each(self, table: dict[str, Any], key: str, one: Callable[[object], T]) -> tuple[T, ...]:
+        value = table.get(key, [])
+        if not isinstance(value, list):
+            raise _invalid(self.source, key, "a list")
+        return tuple(one(item) for item in value)
+
+    def words(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
+        return self.each(table, key, lambda item: self.text({key: item}, key))
+
+    def pairs(self, table: dict[str, Any], key: str) -> tuple[tuple[str, str], ...]:
+        def pair(item: object) -> tuple[str, str]:
+            if not isinstance(item, list) or len(item) != 2:
+                raise _invalid(self.source, key, "pairs of texts")
+            return self.text({key: item[0]}, key), self.text({key: item[1]}, key)
+
+        return self.each(table, key, pair)

@@ -1,0 +1,172 @@
+"""Waiting for RAM: a killed process gives its pages back some 80 ms a GiB, a busy machine's later.
+
+Whoever is seen to be gone has given everything back already, so an ordinary rollback only makes
+sure. What the sentinel killed may be at it for half a minute, and a baseline that starts meanwhile
+would meet a full machine. Then what is there is held against what has to be: the limit that was
+passed, and what was there at the breach with all that the victims held.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from console.common.units import format_bytes, format_duration
+from console.host.resident import GIB, TEARDOWN_S
+from console.recovery.rollback.context import Scene
+from console.recovery.rollback.progress import LADDER, read_lines
+
+MEMINFO = "/proc/meminfo"
+SCARCE = 0.1
+"""The part of RAM below which nobody is waited for: loads of 5 GB/s take a seventh of 377 GB in ten
+seconds, and the sentinel only warns while a rollback is on."""
+WAIT_S = 60.0
+PAUSE_S = 0.2
+STEP = 64 << 20
+"""Bytes: a smaller rise between two looks counts as "no longer rising"."""
+FIRST_PAUSE_S = 0.003
+FIRST_STEP = 16 << 20
+"""The look that is never in the way: freeing does some 13 MiB a millisecond, others less."""
+NOTE_S = 2.0
+LATE_S = 3.0
+"""How long what is missing is waited for: the machine may be too busy to free it."""
+SLACK, SLACK_PART = 256 << 20, 0.1
+"""Bytes, and the part of what the victims held, that others may have taken meanwhile; members of a
+group that share pages hold less than they seem to."""
+
+
+def returned(scene: Scene, killed: bool) -> str:
+    """Wait while RAM comes back; what was seen in words, empty for nothing to wait for.
+
+    `killed`: something died just now, so look properly. Bounded by WAIT_S, with notes.
+    """
+    clock = scene.clock
+    try:
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        first = available(descriptor)
+        clock.sleep(PAUSE_S if killed else FIRST_PAUSE_S)
+        now = available(descriptor)
+        if first is None or now is None:
+            return "RAM available is not known; going on"
+        if now - first <= (STEP if killed else FIRST_STEP):
+            return f"{format_bytes(now)} of RAM available" if killed else ""
+        return _while_rising(scene, descriptor, first, now)
+    finally:
+        os.close(descriptor)
+
+
+def _while_rising(scene: Scene, descriptor: int, first: int, now: int) -> str:
+    begun = noted = scene.clock.monotonic()
+    while True:
+        before = now
+        scene.clock.sleep(PAUSE_S)
+        now = available(descriptor) or before
+        at = scene.clock.monotonic()
+        waited = format_duration(at - begun)
+        if now - before <= STEP:
+            came = format_bytes(max(0, now - first))
+            return f"{format_bytes(now)} of RAM available, {came} of it came back meanwhile"
+        if at - begun >= WAIT_S + scene.held / GIB * TEARDOWN_S:
+            return f"{format_bytes(now)} of RAM available and still rising after {waited}; going on"
+        if at - noted >= NOTE_S:
+            noted = at
+            scene.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
+
+
+def lacking(scene: Scene) -> str:
+    """What is not back of the RAM that the stopped ones held, in words; empty when it is, or nobody
+    knows. The baseline is started all the same: others may have taken it."""
+    now = available_now()
+    if now is None or scene.available is None:
+        return ""
+    short = scene.available + scene.held * (1 - SLACK_PART) - SLACK - now
+    if short <= 0:
+        return ""
+    return (
+        f"{format_bytes(short)} of the {format_bytes(scene.held)} that was held is not back: "
+        f"{format_bytes(now)} of RAM available"
+    )
+
+
+def missing(scene: Scene, breach: Path) -> str:
+    """After the breach in that file: what is still missing, in words; empty when nothing is, or
+    nobody knows. Waits LATE_S for it at most."""
+    try:
+        expected, at = _expected(json.loads(breach.read_bytes()))
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return ""
+    lines, _ = read_lines(scene.plan.rollback_dir / LADDER)
+    try:
+        if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
+            return ""  # a ladder was at the top since then, and a baseline has its part
+        deadline = scene.clock.monotonic() + LATE_S
+        while (now := available(descriptor)) is not None and now < expected:
+            if scene.clock.monotonic() >= deadline:
+                short, there = format_bytes(expected - now), format_bytes(now)
+                return (
+                    f"{short} of what was there before is still missing: {there} of RAM available, "
+                    "somebody else has it, or one that was started here got away"
+                )
+            scene.clock.sleep(PAUSE_S)
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _expected(breach: dict[str, Any]) -> tuple[float, float]:
+    """Bytes that have to be available, and the Unix time of the breach; see `Aftermath.to_json`.
+
+    Raises KeyError, TypeError or ValueError for what is not one."""
+    at, limit = float(breach["at"]), breach["limit"]
+    held = sum((one["held"] or {}).get("ram") or 0 for one in breach["killed"])
+    before = [float(row[1]) for row in breach["window"]["fast"] if float(row[0]) <= at]
+    expected = before[-1] + held * (1 - SLACK_PART) - SLACK if before and held else 0.0
+    if limit.get("metric") == "host.ram_available":
+        expected = max(expected, float(limit.get("below") or 0))
+    return expected, at
+
+
+def available_now() -> int | None:
+    """MemAvailable in bytes; None where it is not known."""
+    try:
+        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return available(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_scarce(path: str = MEMINFO) -> bool:
+    """Whether RAM is nearly full: whoever takes more of it by the second gets no time to end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        left, total = available(descriptor), figure(descriptor, b"MemTotal:")
+    finally:
+        os.close(descriptor)
+    return left is not None and total is not None and left < total * SCARCE
+
+
+def available(descriptor: int) -> int | None:
+    """MemAvailable in bytes from an open /proc/meminfo; None when it is not there."""
+    return figure(descriptor, b"MemAvailable:")
+
+
+def figure(descriptor: int, name: bytes) -> int | None:
+    """One row of an open /proc/meminfo in bytes."""
+    try:
+        data = os.pread(descriptor, 4096, 0)
+        at = data.index(name) + len(name)
+        return int(data[at : data.index(b"kB", at)]) * 1024
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,148 @@
+"""Rung 0: the runner and its steps are ended, so that nothing starts behind the ladder's back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from console.common.errors import ServiceError
+from console.host import cgroup_scope as enclosure
+from console.host import process, resident
+from console.host.resident import kill_wait_s
+from console.recovery.rollback.context import Scene, together
+
+TERM_S = 3.0
+"""How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
+RUNNER_S = 3.0
+Find = Callable[[], list[tuple[int, int]]]
+"""Looks for processes: (pid, start) of each."""
+
+
+def fence(scene: Scene) -> None:
+    """SIGKILL the runner, then end step groups and strays by cookie; reports its own lines."""
+    report = scene.report
+    report.begin("fence")
+    runners = _runners(scene)
+    ended = stray_steps(scene)
+    words = [f"runner {'killed' if runners else 'was not running'}"]
+    if ended:
+        words.append(f"{ended} step process{'es' if ended > 1 else ''} ended")
+    if any(text.startswith("fence:") for text in scene.failures):
+        report.note("fence", ", ".join(words))
+    else:
+        report.ok("fence", ", ".join(words))
+
+
+def _runners(scene: Scene) -> int:
+    """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
+    killed = 0
+    for entry in scene.live:
+        if entry.kind != "runner" or entry.pid == os.getpid():
+            continue
+        try:
+            if not process.send(entry.pid, entry.start, signal.SIGKILL):
+                continue
+        except PermissionError:
+            scene.fail("fence", f"not permitted to kill the runner, pid {entry.pid}")
+            continue
+        killed += 1
+        if not _gone(scene, entry.pid, entry.start, RUNNER_S):
+            scene.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
+    scene.ended(killed)
+    return killed
+
+
+def _gone(scene: Scene, pid: int, start: int, limit_s: float) -> bool:
+    deadline = scene.clock.monotonic() + limit_s
+    while process.alive(pid, start):
+        if scene.clock.monotonic() >= deadline:
+            return False
+        scene.clock.sleep(0.005)
+    return True
+
+
+def stray_steps(scene: Scene) -> int:
+    """End step groups of live.jsonl, then strays by cookie; the number that were alive."""
+    spared = scene.spared()
+    entries = scene.live
+    steps = [
+        (e.pid, e.start)
+        for e in entries
+        if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
+    ]
+    limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
+    together([_group(scene, step) for step in steps], limit_s)
+    for e in entries:
+        if e.kind == "step" and e.group:
+            enclosure.end(e.group, e.pid, e.start, spared)
+    # Candidate processes have the cookie too, but the stop rung gives them their grace.
+    candidates = {
+        s.pid
+        for e in entries
+        if e.kind == "process" and e.pid
+        for s in process.members(e.pid, e.start)
+    }
+    ended = len(steps) + _end_all(lambda: _strays(scene, spared | candidates), scene, TERM_S)
+    scene.ended(ended)
+    return ended
+
+
+def contained(scene: Scene) -> int:
+    """End the run's processes inside containers, for an engine that does not do it; the number
+    that were alive. Only root sees them."""
+    spared = scene.spared()
+    return _end_all(lambda: _strays(scene, spared, inside=True), scene, scene.grace_s)
+
+
+def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
+    def task() -> None:
+        try:
+            process.stop_group(*step, grace_s=TERM_S, clock=scene.clock)
+        except ServiceError as error:
+            scene.fail("fence", str(error))
+
+    return task
+
+
+def _strays(scene: Scene, spared: set[int], inside: bool = False) -> list[tuple[int, int]]:
+    """(pid, start) of what has the run's cookie: outside of containers, or inside. The stop rung
+    gives those inside their grace."""
+    if not scene.plan.run_id:
+        return []
+    mine = resident.container_of(os.getpid())
+    found = [one for one in process.by_cookie(scene.plan.run_id) if one[0] not in spared]
+    return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
+
+
+def _end_all(find: Find, scene: Scene, grace_s: float) -> int:
+    """SIGTERM, then SIGKILL to what `find` finds; how many there were at first."""
+    found = find()
+    kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
+    for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
+        if not _signal(find, scene, number, limit_s):
+            break
+    return len(found)
+
+
+def _signal(find: Find, scene: Scene, number: int, limit_s: float) -> bool:
+    """Signal what is found until nothing is left; True when something is after `limit_s`."""
+    deadline = scene.clock.monotonic() + limit_s
+    told: set[tuple[int, int]] = set()
+    denied: set[tuple[int, int]] = set()
+    while left := [one for one in find() if one not in denied]:
+        for stray in left:
+            if stray in told and number != signal.SIGKILL:
+                continue
+            told.add(stray)
+            try:
+                process.send(*stray, number)
+            except PermissionError:
+                scene.fail("fence", f"not permitted to end pid {stray[0]}")
+                denied.add(stray)
+        if scene.clock.monotonic() >= deadline:
+            if number == signal.SIGKILL:
+                scene.fail("fence", f"pid {left[0][0]} outlived SIGKILL")
+            return True
+        scene.clock.sleep(0.01)
+    return False

@@ -1,0 +1,185 @@
+"""Rung start: the baseline is brought up by container id, by name, by compose, or as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from console.common import paths
+from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.logs.last_lines import read_last
+from console.host import process
+from console.host.process_spec import BASELINE_COOKIE
+from console.recovery.rollback.context import Scene, away, log_path
+from console.recovery.rollback.observe import Observed
+from console.recovery.rollback.stages import stop
+from console.runtime.engine_api import EngineRefused, NoSuchContainer
+
+ENGINE_RETRY_S = 2.0
+START_WAIT_S = 300.0
+"""An engine that is away comes back more often than not; giving up early helps nobody."""
+GRACE_S = 10.0
+"""Of a baseline that is started once more: a candidate may have asked for none."""
+REFUSED_TRIES = 3
+LEAST_FREE_BYTES = 64 * 1024
+COMPOSE_S = 120.0
+
+
+def _full(directory: Path) -> bool:
+    """Whether next to nothing can be written there; False when nobody can tell."""
+    try:
+        space = os.statvfs(directory)
+    except OSError:
+        return False
+    return space.f_bavail * space.f_frsize < LEAST_FREE_BYTES
+
+
+class Baseline(Observed):
+    """The one thing a rollback restores; `started` once this ladder really started it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.started = False
+        self.failed = False
+        """The last start raised."""
+        self.gone = False
+        """The engine answers, there is no such container, and nothing says how to make it."""
+
+    def start(self) -> str:
+        """Start it; a clean word on how. Raises EngineError or ServiceError."""
+        self.failed = True
+        process_like = self.plan.kind == "process"
+        how = self._start_process() if process_like else self._start_container()
+        self.failed = False
+        return how
+
+    def restart(self) -> str:
+        """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
+        if self.plan.kind == "process":
+            if self.process is not None:
+                process.stop_group(*self.process, grace_s=GRACE_S, clock=self.scene.clock)
+            self.process = None
+        elif self.scene.engine is not None:
+            with contextlib.suppress(EngineError):
+                if self.container:
+                    self.scene.engine.stop(self.container, GRACE_S)
+        return self.start()
+
+    def last_lines(self, count: int = 5) -> list[str]:
+        """Its last log lines, clean; empty when nobody can tell."""
+        if self.plan.kind == "process":
+            return read_last(log_path(self.scene.plan), count)
+        try:
+            engine = self.scene.engine
+            return engine.last_lines(self.container, count) if engine and self.container else []
+        except EngineError:
+            return []
+
+    def _start_process(self) -> str:
+        spec = self.plan.process
+        if spec is None:
+            raise ServiceError("the plan has no process to start")
+        self.process = self.scene.baseline_process()
+        if self.process is not None:
+            return f"pid {self.process[0]} runs already"
+        log = log_path(self.scene.plan)
+        with contextlib.suppress(OSError):
+            paths.make(log.parent)
+        if _full(log.parent):
+            # a server whose every log line fails may well end over it
+            self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
+            log = Path("/dev/null")
+        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
+        try:
+            pid, start = process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark])
+        except ServiceError as error:
+            if not isinstance(error.__cause__, OSError) or "log" not in error.title:
+                raise
+            self.scene.report.note("start", f"{error}; its output goes nowhere")
+            null = Path("/dev/null")
+            pid, start = process.spawn(spec, log=null, cookie=BASELINE_COOKIE, extra_env=[mark])
+        self.started, self.process = True, (pid, start)
+        self._unprotect(pid)
+        try:
+            process.write_record(self.scene.plan.records_dir, self.plan.name, spec, pid, start)
+        except OSError as error:
+            self.scene.report.note("start", f"its record cannot be written: {error.strerror}")
+        return f"pid {pid}"
+
+    def _unprotect(self, pid: int) -> None:
+        """A child inherits this ladder's protection from the OOM killer; it should not keep it."""
+        if self.scene.oom_score is not None:
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.scene.oom_score))
+
+    def _start_container(self) -> str:
+        """By id; gone: by name; gone: compose. An engine that is away is asked again."""
+        scene = self.scene
+        deadline = scene.clock.monotonic() + START_WAIT_S
+        refused = 0
+        while True:
+            try:
+                return self._by_engine()
+            except NoSuchContainer:
+                return self._by_compose()
+            except EngineRefused as error:
+                refused += 1
+                if refused >= REFUSED_TRIES:
+                    raise
+                scene.report.note("start", f"{error}; trying again")
+            except EngineError as error:
+                scene.report.note("start", away(error, START_WAIT_S))
+                # A start that timed out may well be under way: ask what became of it.
+                if isinstance(error, EngineTimeout) and self.running():
+                    self.started = True
+                    return "the engine was slow; it runs"
+                if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                    return self._by_command()
+            scene.clock.sleep(ENGINE_RETRY_S)
+
+    def _by_engine(self) -> str:
+        engine = self.scene.engine
+        if engine is None:
+            return self._by_command()
+        if self.scene.engine_away:
+            stop.late(self.scene, engine)
+        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
+        ways = [name for name in names if name]
+        if not ways and (made := engine.of_compose(self.plan.compose_argv)):
+            ways = [made]
+        for at, name in enumerate(ways):
+            try:
+                fresh = engine.start(name)
+            except NoSuchContainer:
+                if at + 1 == len(ways):
+                    raise
+                self.scene.report.note("start", f"container {name[:12]} is gone; trying its name")
+                continue
+            self.container = name
+            self.started = self.started or fresh
+            word = name if name == self.plan.container_name else name[:12]
+            return f"container {word}" + ("" if fresh else " runs already")
+        raise NoSuchContainer("the plan names no container that is there")
+
+    def _by_compose(self) -> str:
+        if not self.plan.compose_argv:
+            self.gone = True
+            names = dict.fromkeys((self.plan.container_name, self.plan.container_id[:12]))
+            raise EngineError(
+                "the baseline's container is gone",
+                f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
+            )
+        self.scene.report.note("start", "there is no container of it; asking compose")
+        self.scene.command(list(self.plan.compose_argv), COMPOSE_S)
+        self.started = True
+        self.container = self.plan.container_name  # unknown without one: not the one that is gone
+        return "by compose"
+
+    def _by_command(self) -> str:
+        name = self.container or self.plan.container_id or self.plan.container_name
+        if not name:
+            return self._by_compose()
+        self.scene.command(["docker", "start", name], 30.0)
+        self.started = True
+        return "by the docker command"

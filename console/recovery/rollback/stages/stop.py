@@ -1,0 +1,339 @@
+"""Rungs stop and memory: every candidate is ended, gracefully and then by force, and really gone.
+
+Containers come from three places that do not trust each other: live.jsonl, the plan, and the
+labels of what runs now. The baseline and protected names are never touched; nothing is removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.units import format_duration
+from console.host import cgroup_scope as enclosure
+from console.host import process, resident
+from console.host.resident import kill_wait_s, pids_of_container
+from console.recovery.rollback.context import Scene, away, beside, joined, together
+from console.recovery.rollback.live import Live
+from console.recovery.rollback.observe import is_up
+from console.recovery.rollback.stages import drain as ram
+from console.recovery.rollback.stages import fence, vram
+from console.runtime import proxy as relay
+from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
+from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
+
+ROLES = ("candidate", "oneoff")
+ENGINE_RETRY_S = 2.0
+ENGINE_WAIT_S = 60.0
+AWAY_CALL_S = 0.3
+GONE_S = 20.0
+BREACH = ("guard", "breach.json")
+"""In the run's directory: what the sentinel writes when it has killed."""
+BREACH_S = 120.0
+VRAM_PAUSE_S = 0.2
+
+
+def stop(scene: Scene) -> None:
+    """End candidate processes and containers, all at once; with the engine away, what can be."""
+    scene.report.begin("stop")
+    scene.hurried = ram.is_scarce()
+    if scene.hurried:
+        scene.report.note("stop", "RAM is nearly full: candidates are killed at once")
+    before, failures = scene.stopped, len(scene.failures)
+    scene.available = ram.available_now()
+    groups = _groups(scene)
+    scene.groups += groups
+    holding = resident.of(one.pid for group in groups for one in process.members(*group))
+    scene.told(holding)
+    limit_s = scene.grace_s + kill_wait_s(holding) + 5
+    worker = beside(lambda: _processes(scene, groups, limit_s))
+    _containers(scene)
+    if worker is not None:
+        joined([worker], limit_s)
+    if len(scene.failures) > failures:
+        return
+    ended = scene.stopped - before
+    if ended:
+        scene.report.ok("stop", f"{ended} candidate{'s' if ended > 1 else ''} stopped")
+    else:
+        scene.report.skipped("stop", "no candidate runs")
+
+
+def sweep(scene: Scene, when: str) -> None:
+    """Look by label again: a start may have been in flight when the runner died."""
+    engine = scene.engine
+    if engine is None:
+        return
+    if scene.engine_away:
+        engine = RawEngine(engine.path, AWAY_CALL_S)
+    try:
+        found = [c for c in _by_label(scene, engine) if c not in scene.containers]
+    except EngineError:
+        return  # the rungs around it speak to the engine as well, and say so
+    if found:
+        scene.report.note("stop", f"{len(found)} late candidate(s) found {when}")
+        _stop_containers(scene, engine, found)
+
+
+def _mine(scene: Scene, spared: set[int]) -> list[Live]:
+    return [
+        e for e in scene.live
+        if e.kind == "process" and e.pid and not scene.outlives(e.name) and e.pid not in spared
+    ]  # fmt: skip
+
+
+def _groups(scene: Scene) -> list[tuple[int, int]]:
+    """(pid, start) of the host processes to stop that live."""
+    spared = scene.spared()
+    groups = [(found.pid, found.start) for found in relay.all_at(scene.plan.baseline.url)]
+    groups += [(e.pid, e.start) for e in _mine(scene, spared)]
+    for candidate in scene.plan.candidates:
+        if candidate.kind == "process" and not scene.outlives(candidate.service):
+            # One that an earlier run left behind is in no live.jsonl of this one.
+            recorded = process.read_record(scene.plan.records_dir, candidate.service)
+            groups += [recorded] if recorded else []
+    return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
+
+
+def _processes(scene: Scene, groups: list[tuple[int, int]], limit_s: float) -> None:
+    together([_process_task(scene, group) for group in groups], limit_s)
+    spared = scene.spared()
+    # who left session, parents and environment behind is still in its group
+    for e in _mine(scene, spared):
+        left = enclosure.end(e.group, e.pid, e.start, spared)
+        if left:
+            scene.ended(left)
+            scene.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
+
+
+def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:
+    def task() -> None:
+        try:
+            if process.stop_group(*group, grace_s=scene.grace_s, clock=scene.clock):
+                scene.ended()
+        except ServiceError as error:
+            scene.fail("stop", str(error))
+
+    return task
+
+
+def _containers(scene: Scene) -> None:
+    """Stop containers through the engine; while it is away, say so and try again or go on."""
+    engine = scene.engine
+    if engine is None:
+        if scene.uses_engine:
+            _with_command(scene)
+        return
+    deadline = scene.clock.monotonic() + ENGINE_WAIT_S
+    while True:
+        try:
+            _stop_containers(scene, engine, _targets(scene, engine))
+            scene.engine_away = False
+            return
+        except EngineRefused as error:
+            scene.fail("stop", str(error))
+            return
+        except EngineError as error:
+            if _nothing_known(scene) and not isinstance(error, EngineTimeout):
+                scene.report.note("stop", f"{error}; no candidate container is on record")
+                return
+            scene.report.note("stop", away(error, ENGINE_WAIT_S))
+            scene.engine_away = True
+            if scene.plan.baseline.kind == "process":
+                _end_inside(scene)
+                if not _still_held(scene):
+                    break
+            if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                break
+            scene.clock.sleep(ENGINE_RETRY_S)
+    _end_inside(scene)
+    if scene.plan.baseline.kind == "container":
+        _with_command(scene)
+    else:
+        scene.fail("stop", "candidate containers could not be looked for: engine away")
+
+
+def _end_inside(scene: Scene) -> None:
+    if ended := fence.contained(scene):
+        scene.ended(ended)
+        scene.report.note("stop", f"{ended} inside containers ended without the engine")
+
+
+def _still_held(scene: Scene) -> bool:
+    """Whether a candidate's container has processes, which hold memory that the baseline needs:
+    the kernel knows without the engine."""
+    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
+    return any(pids_of_container(one) for one in recorded)
+
+
+def late(scene: Scene, engine: RawEngine) -> None:
+    """End what an engine that was away could not, before the baseline starts beside it. Raises
+    EngineError while it is away."""
+    targets = _targets(scene, engine)
+    scene.engine_away = False
+    if targets:
+        scene.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
+        _stop_containers(scene, engine, targets)
+        memory(scene)
+
+
+def _nothing_known(scene: Scene) -> bool:
+    containers = [c for c in scene.plan.candidates if c.kind != "process"]
+    recorded = [e for e in scene.live if e.container and not scene.outlives(e.name)]
+    return scene.plan.baseline.kind == "process" and not containers and not recorded
+
+
+def _targets(scene: Scene, engine: RawEngine) -> list[str]:
+    """Full ids of running containers to stop. Raises EngineError when the engine is away.
+
+    By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
+    a candidate's name did not come from here.
+    """
+    found = dict.fromkeys(_by_label(scene, engine))
+    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
+    for word in dict.fromkeys(recorded):
+        if word in found:
+            continue
+        try:
+            container = engine.inspect(word)
+        except NoSuchContainer:
+            continue
+        identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
+        if is_up(container) and not _untouchable(scene, identity, name):
+            found[identity] = None
+    return list(found)
+
+
+def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
+    rows = engine.list_containers({role_label(): ""})
+    return [
+        row.id
+        for row in rows
+        if row.labels.get(role_label()) in ROLES
+        and not is_of_another(row.labels.get(OWNER_LABEL, ""), scene.plan.site_name)
+        and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
+        and not _untouchable(scene, row.id, row.name)
+    ]
+
+
+def _untouchable(scene: Scene, identity: str, name: str) -> bool:
+    base = scene.plan.baseline.container_id
+    kept = scene.is_kept(name) or scene.is_kept(identity)
+    return not identity or (bool(base) and identity.startswith(base)) or kept
+
+
+def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:
+    scene.containers += targets
+    holding = {one: resident.of(pids_of_container(one)) for one in targets}
+    for one in holding.values():
+        scene.told(one)
+    most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
+    limit_s = scene.grace_s + most_s + 15
+    tasks = [_container_task(scene, engine, one, most_s) for one in targets]
+    if not together(tasks, limit_s):
+        scene.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
+
+
+def _container_task(
+    scene: Scene, engine: RawEngine, identity: str, gone_s: float
+) -> Callable[[], None]:
+    short = identity[:12]
+
+    def task() -> None:
+        try:
+            engine.stop(identity, scene.grace_s)
+        except EngineError as error:
+            scene.report.note("stop", f"{short}: {error}; killing it")
+            try:
+                engine.kill(identity)
+            except EngineError as worse:
+                scene.report.note("stop", f"{short}: {worse}")
+        if _await_gone(scene, engine, identity, gone_s):
+            scene.ended()
+        else:
+            scene.fail("stop", f"container {short} still runs")
+
+    return task
+
+
+def _await_gone(scene: Scene, engine: RawEngine, identity: str, limit_s: float) -> bool:
+    deadline = scene.clock.monotonic() + limit_s
+    pause = 0.01
+    while True:
+        try:
+            if not is_up(engine.inspect(identity)):
+                return True
+        except NoSuchContainer:
+            return True
+        except EngineError:
+            pass
+        if scene.clock.monotonic() >= deadline:
+            return False
+        scene.clock.sleep(pause)
+        pause = min(0.5, pause * 1.5)
+
+
+def _with_command(scene: Scene) -> None:
+    """The engine's socket did not work: the docker command may know another way in."""
+    ours = {e.container for e in scene.live if e.container and not scene.outlives(e.name)}
+    labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
+    marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
+    argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
+    try:
+        targets = []
+        for line in scene.command(argv).splitlines():
+            identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
+            marked = role in ROLES and not scene.outlives(service)
+            marked = marked and not is_of_another(owner, scene.plan.site_name)
+            if (marked or identity in ours) and not _untouchable(scene, identity, name):
+                targets.append(identity)
+        if targets:
+            grace = scene.grace_s
+            scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
+            scene.ended(len(targets))
+    except EngineError as error:
+        scene.fail("stop", f"candidate containers: {error}")
+
+
+def memory(scene: Scene) -> None:
+    """Wait until what was stopped is gone and its RAM and VRAM are back; bounded.
+
+    What the sentinel killed gives its memory back now, though nothing was stopped here.
+    """
+    report = scene.report
+    killed = after_a_kill(scene)
+    if not (scene.stopped or scene.groups or scene.containers or killed):
+        report.skipped("memory", "nothing was stopped")
+        return
+    report.begin("memory")
+    left = [group for group in scene.groups if process.members(*group)]
+    if left:
+        report.note("memory", f"pid {left[0][0]} is still there")
+    words = ram.returned(scene, killed) or "the stopped ones are gone"
+    lacking = ram.lacking(scene)
+    if lacking:
+        report.note("memory", lacking)
+    short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
+    if scene.plan.gpus and scene.plan.exclusive:
+        clock = scene.clock
+        back = vram.released(scene.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
+        words = "; ".join([*([words] if killed else []), back])
+    if short:
+        scene.fail("memory", short)
+    else:
+        report.ok("memory", words)
+
+
+def after_a_kill(scene: Scene) -> bool:
+    """Whether the sentinel killed something just now, whoever asked for this rollback."""
+    if scene.report.trigger.id.startswith("sentinel"):
+        return True
+    if not scene.plan.run_dir:
+        return False
+    try:
+        written = os.stat(os.path.join(scene.plan.run_dir, *BREACH)).st_mtime
+    except OSError:
+        return False
+    return abs(scene.clock.now() - written) < BREACH_S

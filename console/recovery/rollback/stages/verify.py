@@ -1,0 +1,170 @@
+"""Rungs ready, completion and measure: it answers, it proves it, it is as fast as before."""
+
+from __future__ import annotations
+
+from console.common.errors import ConsoleError
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.recovery.rollback.context import Scene
+from console.recovery.rollback.observe import OWNER_S
+from console.recovery.rollback.stages.start import Baseline
+from console.recovery.rollback.stages.stop import sweep
+from console.runtime.probe import Health, busy, complete, health
+
+FIRST_PAUSE_S = 0.005
+LAST_PAUSE_S = 0.5
+LOOK_S = 0.5
+"""How often the container is asked whether it still runs."""
+HUNG_S = 60.0
+"""A server that ran before us and answers nothing for this long is hung, not loading."""
+FAILED_S = 10.0
+"""How long to look at a container whose start failed: the engine may have been late, not away."""
+COMPLETION_TRIES = 2
+MEASURED_RUNS = 2
+MEASURED_TOKENS = 64
+
+
+class Readiness:
+    """Waits for the baseline and proves it. One restart in all, never a loop."""
+
+    def __init__(self, scene: Scene, baseline: Baseline) -> None:
+        self.scene = scene
+        self.baseline = baseline
+        self.plan = scene.plan.baseline
+        self.restarted = False
+
+    def prove(self) -> bool:
+        """Rungs ready and completion, with the one restart between; True when it serves."""
+        if self.baseline.gone:
+            self.scene.report.skipped("ready", "there is no container to wait for")
+            return False
+        while True:
+            trouble = self._ready()
+            life = self.baseline.life()
+            trouble = trouble or self._completion() or self._other(life)
+            if not trouble:
+                return True
+            rung, detail = trouble
+            if self.restarted:
+                self.scene.fail(rung, detail)
+                return False
+            self.restarted = True
+            self.scene.report.note(rung, f"{detail}; restarting it once")
+            try:
+                self.scene.report.note("start", self.baseline.restart())
+            except ConsoleError as error:
+                self.scene.fail(rung, f"{detail}; restart: {error}")
+                return False
+
+    def _ready(self) -> tuple[str, str] | None:
+        """Poll health; None when it serves, else rung and reason."""
+        clock, report, plan = self.scene.clock, self.scene.report, self.plan
+        limit_s = self._limit_s()
+        report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
+        begun = looked = clock.monotonic()
+        hung_since, pause, said = begun, FIRST_PAUSE_S, ""
+        while True:
+            state, detail = health(plan.url, plan.ready_path)
+            now = clock.monotonic()
+            if state is Health.SERVING:
+                if not self.baseline.is_ours(OWNER_S):
+                    return "ready", self._stranger()
+                report.ok("ready", f"after {format_duration(now - begun)}")
+                sweep(self.scene, "after ready")
+                return None
+            if state != said:
+                said = state
+                report.note("ready", f"{state}: {detail}")
+            if state is not Health.UNHEALTHY or self.baseline.started or self.restarted:
+                hung_since = now
+            if now - hung_since >= HUNG_S:
+                return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
+            if plan.kind == "process" or now - looked >= LOOK_S:
+                looked = now
+                if self.baseline.running() is False:
+                    return "ready", self._ended()
+            if now - begun >= limit_s:
+                waited = format_duration(limit_s)
+                return "ready", f"not ready after {waited}: {state}, {detail}"
+            clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
+            pause = min(LAST_PAUSE_S, pause * 1.1)
+
+    def _limit_s(self) -> float:
+        """The sealed timeout; hardly any when the start failed: nothing is on its way then."""
+        if not self.baseline.failed:
+            return self.plan.ready_timeout_s
+        return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
+
+    def _other(self, life: str) -> tuple[str, str] | None:
+        """None when it was the baseline, in one life, that gave its answers. It may have died of
+        the taken address, or be started again and again by its engine."""
+        if not self.baseline.is_ours(OWNER_S):
+            return "completion", self._stranger()
+        now = self.baseline.life()
+        if life and now and now != life:
+            return "completion", "it ended and was started anew during its proof"
+        return None
+
+    def _stranger(self) -> str:
+        return f"something else answers at the baseline's address, {self.plan.url}"
+
+    def _ended(self) -> str:
+        lines = " | ".join(self.baseline.last_lines())
+        return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
+
+    def _completion(self) -> tuple[str, str] | None:
+        """A real completion; None when it came, or when a busy slot makes token progress."""
+        report, proof = self.scene.report, self.plan.completion
+        report.begin("completion")
+        detail = ""
+        for attempt in range(COMPLETION_TRIES):
+            answer = complete(
+                self.plan.url,
+                model=proof.model,
+                prompt=proof.prompt,
+                max_tokens=proof.max_tokens,
+                timeout_s=proof.timeout_s,
+            )
+            if answer.ok:
+                report.ok("completion", answer.detail)
+                return None
+            if busy(self.plan.url, clock=self.scene.clock):
+                report.ok("completion", f"{answer.detail}; a busy slot makes token progress")
+                return None
+            detail = answer.detail
+            if attempt + 1 < COMPLETION_TRIES:
+                report.note("completion", f"{detail}; asking again")
+                self.scene.clock.sleep(LAST_PAUSE_S)
+        return "completion", detail
+
+
+def measure(scene: Scene) -> tuple[float | None, bool]:
+    """Median decode tok/s of two completions of 64 tokens, and whether that is degraded."""
+    plan, report = scene.plan.baseline, scene.report
+    report.begin("measure")
+    rates: list[float] = []
+    for _ in range(MEASURED_RUNS):
+        answer = complete(
+            plan.url,
+            model=plan.completion.model,
+            prompt=plan.completion.prompt,
+            max_tokens=MEASURED_TOKENS,
+            timeout_s=plan.completion.timeout_s,
+        )
+        if answer.ok and answer.decode_tok_s is not None:
+            rates.append(answer.decode_tok_s)
+        else:
+            report.note("measure", answer.detail)
+    if not rates:
+        report.failed("measure", "no figure: it serves, how fast is unknown")
+        return None, False
+    rates.sort()
+    rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
+    reference = plan.reference_tok_s
+    if reference is None:
+        report.ok("measure", f"{rate:.2f} tok/s; no reference to compare with")
+        return rate, False
+    degraded = rate < reference * (1 - plan.tolerance)
+    words = f"{rate:.2f} tok/s, reference {reference:.2f}"
+    report.ok("measure", f"DEGRADED: {words}" if degraded else words)
+    return rate, degraded

@@ -1,0 +1,1 @@
+"""The embedded demo: generated models and a real llama.cpp server."""

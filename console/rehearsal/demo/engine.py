@@ -1,0 +1,144 @@
+"""A real llama.cpp HTTP server in the foreground, out of the PyPI package ``xllamacpp``.
+
+``python -m console.rehearsal.demo.engine --model PATH --port N`` serves what ``llama-server``
+serves: ``/health`` (503 while the model loads), ``/v1/chat/completions``, ``/props``, ``/slots``
+and ``/metrics``. SIGTERM and SIGINT end it at once: with exit code 0 when it is serving, by the
+signal itself while it is still loading, since the package holds the interpreter that long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+LOOPBACK = "127.0.0.1"
+HINT = "the demo engine is not installed: pip install 'omni-console[demo]'"
+
+
+# Measured: a second thread gains a quarter at best, and costs nine tenths of the speed as soon
+# as anything else wants its core, because the threads meet a dozen times in every block.
+THREADS_HELP = "threads to compute with (default 1, the steadiest)"
+
+
+class EngineFailure(Exception):
+    """The engine cannot serve; the text is the one line that tells why."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m console.rehearsal.demo.engine", description=__doc__
+    )
+    parser.add_argument("--model", type=Path, required=True, help="GGUF file to serve")
+    parser.add_argument("--port", type=int, required=True, help="TCP port; 0 takes a free one")
+    parser.add_argument("--host", default=LOOPBACK, help="address to listen on")
+    parser.add_argument("--threads", type=int, default=1, help=THREADS_HELP)
+    parser.add_argument("--ctx", type=int, default=4096, help="context in tokens")
+    parser.add_argument("--alias", default="", help="model name that the API reports")
+    parser.add_argument("--parallel", type=int, default=1, help="slots")
+    parser.add_argument("--cache-ram", type=int, default=8192, help="prompt cache limit in MiB")
+    return parser
+
+
+def _package() -> Any:
+    """The module ``xllamacpp``. Raises ``EngineFailure`` where it is missing or broken."""
+    try:
+        import xllamacpp
+    except ModuleNotFoundError as error:
+        raise EngineFailure(HINT) from error
+    except ImportError as error:
+        raise EngineFailure(f"the package xllamacpp does not load: {error}") from error
+    return xllamacpp
+
+
+def _check(model: Path, host: str, port: int) -> None:
+    """Raises ``EngineFailure`` if the model cannot be read or the address is not free."""
+    try:
+        with model.open("rb"):
+            pass
+    except OSError as error:
+        raise EngineFailure(f"cannot read the model {model}: {error.strerror}") from error
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise EngineFailure(f"port {port} on {host} is taken") from error
+        raise EngineFailure(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    except OverflowError as error:
+        raise EngineFailure(f"{port} is not a port; ports are 0 to 65535") from error
+
+
+def _parameters(package: Any, options: argparse.Namespace) -> Any:
+    """``CommonParams`` with the endpoints of a monitored server, on the CPU alone."""
+    params = package.CommonParams()
+    params.model.path = str(options.model)
+    params.model_alias = {options.alias or options.model.stem}
+    params.hostnames = [options.host]
+    params.port = options.port
+    params.n_ctx = options.ctx
+    params.n_parallel = options.parallel
+    params.cache_ram_mib = options.cache_ram
+    params.cpuparams.n_threads = options.threads
+    params.cpuparams_batch.n_threads = options.threads
+    params.n_gpu_layers = 0
+    params.no_op_offload = True
+    params.fit_params = False
+    params.endpoint_slots = True
+    params.endpoint_metrics = True
+    return params
+
+
+def _wait_for_signal() -> None:
+    """Return when SIGTERM or SIGINT arrives, whichever thread the system hands it to."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    os.read(reader, 1)
+
+
+def _say(words: str) -> None:
+    """One write, newline included: llama.cpp's log thread writes to the same descriptors."""
+    os.write(sys.stdout.fileno(), f"engine: {words}\n".encode())
+
+
+def serve(options: argparse.Namespace) -> NoReturn:
+    """Load the model, serve until a signal arrives and end the process with exit code 0.
+
+    Raises ``EngineFailure`` if it cannot start serving; llama.cpp has then written its own
+    reason to stderr.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    package = _package()
+    _check(options.model, options.host, options.port)
+    try:
+        server = package.Server(_parameters(package, options))
+    except RuntimeError as error:
+        line = f"llama.cpp does not serve {options.model}; the lines above say why"
+        raise EngineFailure(line) from error
+    _say(f"serving {options.model.name} on {server.listening_address}")
+    _wait_for_signal()
+    _say("stopped")
+    os._exit(0)  # taking llama.cpp down in order would wait for the answers it is writing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the engine; returns 1 after one line on stderr if it cannot serve."""
+    options = _parser().parse_args(arguments)
+    try:
+        serve(options)
+    except EngineFailure as failure:
+        print(f"engine: {failure}", file=sys.stderr, flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

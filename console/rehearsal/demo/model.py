@@ -1,0 +1,372 @@
+"""Tiny random GGUF models that a real llama.cpp loads and serves, for the demonstration.
+
+The files are written with the standard library alone: the GGUF 3 layout is a header, a
+metadata table, a tensor table and the aligned tensor data. Every byte follows from the
+arguments, so an existing file is verified by its length and its header, without a sidecar.
+
+The weights are noise, yet the text reads like words. The first three channels of the
+residual stream are reserved: no block writes to them, so they carry a constant and the class
+of the current token up to the output rows. These rule out all but letters, spaces and stops,
+the end-of-text token included, so that an answer always reaches its token limit, and let
+vowels and consonants take turns. Sharp attention keeps an answer at temperature 0 from
+running in a circle.
+
+The demonstration models differ in depth alone: a token costs in proportion to the blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
+
+Progress = Callable[[str, int, int], None]
+Value = str | bool | int | float | list[str] | list[int]
+Role = Literal["norm", "weight", "residual", "embedding", "output"]
+
+RECIPE = "1"  # part of the header: raise it when the same header gets other weights
+GUIDES = 3  # channels of the residual stream that no block writes to
+_POOL = 65_537
+_ALIGNMENT, _F32, _F16 = 32, 0, 1
+_STALE_AFTER_S = 60.0
+_SHARPNESS = 4.0
+_ATTENTION_SHARE, _FEED_FORWARD_SHARE = 3.0, 1.0
+
+Guides = tuple[float, float, float]
+_OTHER: tuple[Guides, Guides] = (3.0, 0.0, 0.0), (-60.0, 0.0, 0.0)
+_CLASSES: list[tuple[tuple[str, ...], tuple[Guides, Guides]]] = [
+    # what a token puts into the reserved channels, and what its score makes of them
+    (tuple("aeiou"), ((3.0, 2.0, 0.0), (0.0, -2.0, 0.0))),
+    ((*"bcdfghjklmnpqrstvwxyz", "th"), ((3.0, -2.0, 0.0), (0.0, 2.0, 0.0))),
+    (("Ġ", "Ġa"), ((3.0, 0.0, 2.0), (0.8, 1.5, -3.0))),
+    (tuple(".,"), ((3.0, 0.0, -3.0), (0.2, 1.5, -1.0))),
+]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor to write.
+
+    ``shape`` is row-major, slowest axis first, so a matrix that maps ``n`` inputs to ``m``
+    outputs is ``(m, n)``. ``role`` decides type and content: ``norm`` is ones in F32, the rest
+    is F16 noise of deviation ``gain`` / sqrt(inputs). ``residual`` marks a matrix that writes
+    to the residual stream, ``embedding`` the token table (its deviation is ``gain``) and
+    ``output`` the matrix that scores the tokens.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role = "weight"
+    gain: float = 1.0
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data, without padding."""
+        return self.count * (4 if self.role == "norm" else 2)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A demonstration model: its sizes in elements, and about how many bytes its file has.
+
+    ``spare`` tokens are never said. They make the output matrix large, which is paid for once an
+    answered token and once a whole prompt: prompts get cheap against answers, as on a card.
+    """
+
+    name: str
+    blocks: int
+    approximate_bytes: int
+    seed: int
+    width: int = 128
+    heads: int = 4
+    feed_forward: int = 384
+    context: int = 4096
+    spare: int = 0
+
+
+MODELS: dict[str, ModelSpec] = {
+    "baseline": ModelSpec("baseline", blocks=136, approximate_bytes=51_700_000, seed=11),
+    "fast": ModelSpec("fast", blocks=20, approximate_bytes=7_700_000, seed=12),
+    "slow": ModelSpec("slow", blocks=440, approximate_bytes=166_800_000, seed=13),
+}
+"""The models of the demonstration: the baseline, one far above and one far below its speed."""
+
+
+def _guides(token: str) -> tuple[Guides, Guides]:
+    """Reserved channels of a token text in the token table and in the output matrix."""
+    return next((guides for texts, guides in _CLASSES if token in texts), _OTHER)
+
+
+class _Noise:
+    """Deterministic F16 noise of any length, cut from one short pool of normal numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._numbers = [self._random.gauss(0.0, 1.0) for _ in range(_POOL)]
+        self._scaled: dict[float, bytes] = {}
+
+    def cut(self, count: int, deviation: float) -> bytearray:
+        """``count`` F16 numbers (2 bytes each) of standard deviation ``deviation``."""
+        if deviation not in self._scaled:
+            numbers = (number * deviation for number in self._numbers)
+            self._scaled[deviation] = struct.pack(f"<{_POOL}e", *numbers)
+        pool = self._scaled[deviation]
+        start = 2 * self._random.randrange(_POOL)
+        data = bytearray(pool[start : start + 2 * count])
+        whole, part = divmod(2 * count - len(data), len(pool))
+        return data + pool * whole + pool[:part]
+
+
+def _content(tensor: Tensor, noise: _Noise) -> bytes | bytearray:
+    """Little-endian data of one tensor: ``tensor.size`` bytes."""
+    if tensor.role == "norm":
+        return struct.pack("<f", 1.0) * tensor.count
+    inputs = tensor.shape[-1]
+    deviation = tensor.gain / (1.0 if tensor.role == "embedding" else math.sqrt(inputs))
+    data = noise.cut(tensor.count, deviation)
+    if tensor.role == "residual":
+        silent = bytes(2 * GUIDES * inputs)
+        for start in range(0, tensor.size, 2 * tensor.shape[-2] * inputs):
+            data[start : start + len(silent)] = silent
+    elif tensor.role in ("embedding", "output"):
+        side = ("embedding", "output").index(tensor.role)
+        said = vocabulary()
+        for row in range(tensor.shape[0]):
+            guides = _guides(said[row]) if row < len(said) else _OTHER
+            struct.pack_into(f"<{GUIDES}e", data, 2 * row * inputs, *guides[side])
+    return data
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _value(value: Value) -> bytes:
+    """Type tag and value of one metadata entry (u32, f32, bool, string, arrays of i32, string)."""
+    if isinstance(value, bool):
+        return struct.pack("<I?", 7, value)
+    if isinstance(value, int):
+        return struct.pack("<II", 4, value)
+    if isinstance(value, float):
+        return struct.pack("<If", 6, value)
+    if isinstance(value, str):
+        return struct.pack("<I", 8) + _text(value)
+    items = [_text(item) if isinstance(item, str) else struct.pack("<i", item) for item in value]
+    kind = 8 if value and isinstance(value[0], str) else 5
+    return struct.pack("<IIQ", 9, kind, len(items)) + b"".join(items)
+
+
+def _padding(length: int) -> bytes:
+    return bytes(-length % _ALIGNMENT)
+
+
+def gguf_header(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> bytes:
+    """Everything before the tensor data of a GGUF 3 file, padded to 32 bytes."""
+    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(metadata))]
+    parts += [_text(key) + _value(value) for key, value in metadata.items()]
+    offset = 0
+    for tensor in tensors:
+        rank, kind = len(tensor.shape), _F32 if tensor.role == "norm" else _F16
+        sides = struct.pack(f"<I{rank}Q", rank, *reversed(tensor.shape))
+        parts.append(_text(tensor.name) + sides + struct.pack("<IQ", kind, offset))
+        offset += tensor.size + len(_padding(tensor.size))
+    header = b"".join(parts)
+    return header + _padding(len(header))
+
+
+def _tensor_data(tensors: Sequence[Tensor], seed: int) -> Iterator[bytes]:
+    """The padded data of the tensors in order, one at a time."""
+    noise = _Noise(seed)
+    for tensor in tensors:
+        yield bytes(_content(tensor, noise)) + _padding(tensor.size)
+
+
+def gguf_size(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> int:
+    """Bytes of the file that :func:`write_gguf` writes for these arguments."""
+    data = sum(tensor.size + len(_padding(tensor.size)) for tensor in tensors)
+    return len(gguf_header(metadata, tensors)) + data
+
+
+def write_gguf(
+    path: Path,
+    metadata: Mapping[str, Value],
+    tensors: Sequence[Tensor],
+    *,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write a GGUF file of noise and return its bytes.
+
+    The file appears under ``path`` complete or not at all: it is written beside it, synced
+    and renamed. ``progress`` gets (bytes written, bytes in total). Memory stays at a few
+    times the largest tensor. Raises ``OSError`` as writing does; no partial file is left.
+    """
+    total = gguf_size(metadata, tensors)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with unfinished.open("wb") as file:
+            written = file.write(gguf_header(metadata, tensors))
+            for data in _tensor_data(tensors, seed):
+                written += file.write(data)
+                if progress is not None:
+                    progress(written, total)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _key_value_heads(heads: int) -> int:
+    """Key-value heads of a model with ``heads`` heads: a quarter of them if that divides."""
+    return heads // 4 if heads % 4 == 0 else heads
+
+
+def _llama_metadata(spec: ModelSpec) -> dict[str, Value]:
+    """Metadata of a ``llama`` model. Raises ``ValueError`` if its heads do not fit its width."""
+    if spec.width % (2 * spec.heads):
+        raise ValueError(f"width {spec.width} is not a multiple of twice {spec.heads} heads")
+    return {
+        "general.architecture": "llama",
+        "general.name": spec.name,
+        "general.version": RECIPE,
+        "general.file_type": 1,
+        "llama.block_count": spec.blocks,
+        "llama.context_length": spec.context,
+        "llama.embedding_length": spec.width,
+        "llama.feed_forward_length": spec.feed_forward,
+        "llama.attention.head_count": spec.heads,
+        "llama.attention.head_count_kv": _key_value_heads(spec.heads),
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": spec.width // spec.heads,
+        "llama.rope.freq_base": 10_000.0,
+        "llama.vocab_size": len(vocabulary()) + spec.spare,
+        **tokenizer_metadata(spec.spare),
+    }
+
+
+def token_tensors(width: int, spare: int = 0) -> list[Tensor]:
+    """The token table, the output norm and the output matrix of any of these models."""
+    tokens = len(vocabulary()) + spare
+    return [
+        Tensor("token_embd.weight", (tokens, width), "embedding"),
+        Tensor("output_norm.weight", (width,), "norm"),
+        Tensor("output.weight", (tokens, width), "output"),
+    ]
+
+
+def attention_share(blocks: int) -> float:
+    """Gain of a matrix that adds attention to the residual stream of ``blocks`` blocks."""
+    return _ATTENTION_SHARE / math.sqrt(blocks)
+
+
+def feed_forward_tensors(block: str, width: int, hidden: int, blocks: int) -> list[Tensor]:
+    """The gated feed-forward part, ``hidden`` wide, of the block with the name ``block``."""
+    share = _FEED_FORWARD_SHARE / math.sqrt(blocks)
+    return [
+        Tensor(f"{block}.ffn_norm.weight", (width,), "norm"),
+        Tensor(f"{block}.ffn_gate.weight", (hidden, width)),
+        Tensor(f"{block}.ffn_up.weight", (hidden, width)),
+        Tensor(f"{block}.ffn_down.weight", (width, hidden), "residual", share),
+    ]
+
+
+def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
+    """The tensors of a ``llama`` model with grouped key-value heads."""
+    width = spec.width
+    narrow = width // spec.heads * _key_value_heads(spec.heads)
+    share = attention_share(spec.blocks)
+    tensors = token_tensors(width, spec.spare)
+    for index in range(spec.blocks):
+        block = f"blk.{index}"
+        tensors += [
+            Tensor(f"{block}.attn_norm.weight", (width,), "norm"),
+            Tensor(f"{block}.attn_q.weight", (width, width), gain=_SHARPNESS),
+            Tensor(f"{block}.attn_k.weight", (narrow, width), gain=_SHARPNESS),
+            Tensor(f"{block}.attn_v.weight", (narrow, width)),
+            Tensor(f"{block}.attn_output.weight", (width, width), "residual", share),
+            *feed_forward_tensors(block, width, spec.feed_forward, spec.blocks),
+        ]
+    return tensors
+
+
+def write_llama(
+    path: Path,
+    *,
+    blocks: int,
+    width: int,
+    heads: int,
+    feed_forward: int,
+    context: int = 4096,
+    seed: int,
+    name: str,
+    spare: int = 0,
+) -> int:
+    """Write a random ``llama`` model that llama.cpp loads and serves; returns its bytes.
+
+    ``context`` is in tokens, the other sizes in elements. Weights are F16, norms F32. The
+    same arguments give the same file. Raises ``ValueError`` for a ``width`` that is not a
+    multiple of ``2 * heads`` and ``OSError`` as writing does.
+    """
+    spec = ModelSpec(name, blocks, 0, seed, width, heads, feed_forward, context, spare)
+    return _write(path, spec, None)
+
+
+def _write(path: Path, spec: ModelSpec, report: Callable[[int, int], None] | None) -> int:
+    metadata, tensors = _llama_metadata(spec), _llama_tensors(spec)
+    return write_gguf(path, metadata, tensors, seed=spec.seed, progress=report)
+
+
+def _is_complete(path: Path, spec: ModelSpec) -> bool:
+    """Whether ``path`` has the length and, byte for byte, the header of the model ``spec``."""
+    metadata, tensors = _llama_metadata(spec), _llama_tensors(spec)
+    header = gguf_header(metadata, tensors)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return size == gguf_size(metadata, tensors) and file.read(len(header)) == header
+    except FileNotFoundError:
+        return False
+
+
+def _remove_stale(directory: Path) -> None:
+    """Remove what killed writers left: a partial file that nothing has written to lately."""
+    for left in directory.glob(".*.gguf.*.partial"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+                left.unlink()
+
+
+def ensure_models(directory: Path, progress: Progress | None = None) -> dict[str, Path]:
+    """Paths of all :data:`MODELS` by name, after writing the ones that are missing or wrong.
+
+    ``directory`` is created if need be and takes about 230 MB. ``progress`` gets (name, bytes
+    written, bytes of that model) as a file grows, nothing for a file that is already there.
+    Raises ``OSError`` if the directory cannot be written or is full.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    _remove_stale(directory)
+    paths = {name: directory / f"{name}.gguf" for name in MODELS}
+    for name, spec in MODELS.items():
+        if not _is_complete(paths[name], spec):
+            report = partial(progress, name) if progress is not None else None
+            _write(paths[name], spec, report)
+    return paths

@@ -1,0 +1,162 @@
+"""Where a rehearsal keeps its things, and the environment in which its processes run.
+
+It has a directory, a host directory (lock and pointers) and a site of its own, so that it can go on
+beside the real baseline and a real run, and a rollback of the one never touches the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from console.common import paths
+from console.rehearsal import image
+from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
+from console.runtime.spec import ROLE_VARIABLE
+
+STAND_INS = Path(__file__).with_name("standins")
+MAPPING = "rehearsal.json"
+"""In a run's directory: what was put in the place of what. Its presence makes a run a rehearsal."""
+LOOKS = ("images", "version", "info", "image inspect", "image ls")
+"""What a step's own `docker` may do without naming a stand-in."""
+
+
+_part = ""
+
+
+def directory() -> Path:
+    return paths.rehearsal_dir() / _part
+
+
+@contextmanager
+def only_planned() -> Iterator[None]:
+    """A directory of its own: what a plan writes must not change a rehearsal that is under way."""
+    global _part
+    _part = "plan"
+    try:
+        yield
+    finally:
+        _part = ""
+
+
+def own_name(thing: str) -> str:
+    """The name of a rehearsal's container: one a user and state directory, in the same engine."""
+    return f"omni-rehearsal-{_owner()}-{thing}"
+
+
+def role_label() -> str:
+    """The label by which this user's rehearsals know what they started, and nobody else's."""
+    return f"omni.rehearsal.{_owner()}.role"
+
+
+def _owner() -> str:
+    whose = f"{os.getuid()} {paths.rehearsal_dir().resolve()}"
+    return hashlib.sha256(whose.encode()).hexdigest()[:6]
+
+
+def holds() -> Path:
+    return directory() / "vram"
+
+
+def work() -> Path:
+    """Paths that a playbook names lie below, so that nothing is written where they really are."""
+    return directory() / "work"
+
+
+def site() -> Path:
+    return directory() / "site.yaml"
+
+
+def is_rehearsal(path: str) -> bool:
+    """Whether a site file is a rehearsal's."""
+    return path.startswith(f"{directory()}/")
+
+
+def prepare() -> None:
+    """Make the directories. Raises OSError."""
+    for path in (holds(), work(), directory() / "bin", directory() / "host"):
+        paths.make(path)
+    holds().chmod(0o777)  # a container of another user writes there too
+
+
+def environment(told: Settings) -> dict[str, str]:
+    """What every process of a rehearsal has in its environment: scripted cards, its own lock, and
+    commands that stand in."""
+    python = os.environ.get("PYTHONPATH", "")
+    search = os.environ.get("PATH", os.defpath)
+    first = str(directory() / "bin")
+    return {
+        "OMNI_HOST_DIR": str(directory() / "host"),
+        ROLE_VARIABLE: role_label(),
+        "PYTHONPATH": f"{STAND_INS}:{python}" if python else str(STAND_INS),
+        "PATH": search if search.split(":")[0] == first else f"{first}:{search}",
+        VARIABLE: packed(told),
+        HOLDS_VARIABLE: str(holds()),
+    }
+
+
+def enter(told: Settings) -> None:
+    """Take this environment on, for this process and all it starts; write the commands."""
+    prepare()
+    before, mine = os.environ.get("PATH", os.defpath), environment(told)
+    (directory() / "environment.json").write_text(json.dumps(mine) + "\n")
+    os.environ.update(mine)
+    if str(STAND_INS) not in sys.path:
+        sys.path.insert(0, str(STAND_INS))
+    _commands(before, {name: mine[name] for name in (VARIABLE, HOLDS_VARIABLE)})
+
+
+def _commands(search: str, told: dict[str, str]) -> None:
+    """Commands of the host that a step may call and a rehearsal stands in for. A step gets few
+    variables: what they have to know is written into them."""
+    import shutil
+
+    docker = shutil.which("docker", path=search.replace(f"{directory()}/bin:", "")) or "docker"
+    known = [f"{name}={value}" for name, value in told.items()]
+    inside = shlex.join(["env", *known, *paths.module_argv("console.rehearsal.inside.command")])
+    for name in ("nvidia-smi", "cuobjdump"):
+        _write(name, f'exec {inside} {name} "$@"')
+    _write("ldd", _ldd())
+    _write("docker", _docker(docker))
+
+
+def _ldd() -> str:
+    return (
+        f'case "$1" in {shlex.quote(str(work()))}/*) echo "ldd: stand-in of a rehearsal" >&2\n'
+        '  printf "\\tlibnccl.so.2 => /stand-in/libnccl.so.2 (0x0)\\n" ;;\n'
+        '*) exec /usr/bin/ldd "$@" ;; esac'
+    )
+
+
+def _docker(docker: str) -> str:
+    """The real one for the console itself; of a step's own words only what looks, and what names a
+    stand-in: a rehearsal never tags a real image, nor starts or stops a real container."""
+    looks = "|".join(f'"{words} "*' for words in LOOKS)
+    return (
+        f'[ -n "$OMNI_STEP" ] || exec {docker} "$@"\n'
+        f'case "$* " in {looks}) exec {docker} "$@" ;; esac\n'
+        f'case "$*" in *" {image.PREFIX}"*) exec {docker} "$@" ;; esac\n'
+        'echo "stand-in of a rehearsal: not done: docker $*" >&2\n'
+        "exit 1"
+    )
+
+
+def _write(name: str, text: str) -> None:
+    path = directory() / "bin" / name
+    fresh = path.with_name(f".{name}.new")
+    fresh.write_text(f"#!/bin/sh\n{text}\n")
+    fresh.chmod(0o755)
+    fresh.replace(path)
+
+
+def script(text: str, path: Path) -> None:
+    """An executable of the work directory."""
+    paths.make(path.parent)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)

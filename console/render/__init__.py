@@ -1,0 +1,1 @@
+"""Facts as words and rows, once for the command line, the screens and the report."""

@@ -1,0 +1,277 @@
+"""A breach as a page: why, what was killed and how fast, the curve, what came after, what next.
+
+Made from RUN/guard/breach.json, the recording and the ladder's own lines, so that it works as well
+for an old run after a reboot. Reads files: not on the UI loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.common.units import format_bytes, format_duration
+from console.journal.breach import killed_row
+from console.journal.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.guard_record import LAST_S, Recorded, breach, ending, ladder_at, load, table
+from console.journal.guard_status import GuardView, number
+from console.journal.run_dir import RunDir
+from console.recovery.guard.defaults import words as limit_words
+from console.recovery.guard.limits import Limit
+from console.recovery.guard.record.aftermath import utc
+from console.render import guard
+from console.render.guard_text import wall_of
+from console.render.text_chart import Curve, curve_of
+
+BEFORE_S, AFTER_S = 100.0, 20.0
+"""What the curve shows around the kill: LAST_S in all."""
+Words = tuple[str, str]
+"""A paragraph and its tone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreachPage:
+    """What the page shows: paragraphs above and below the curves, which go from `begin` to `end`
+    (monotonic seconds of that boot), the kill at `moment`."""
+
+    above: tuple[Words, ...]
+    below: tuple[Words, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    begin: float = 0.0
+    end: float = 0.0
+    moment: float | None = None
+    spans: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Everything read of one run for its page."""
+
+    run: RunDir
+    breach: dict[str, Any] = field(default_factory=dict)
+    recorded: Recorded | None = None
+    memory_at: float | None = None
+    serving_at: float | None = None
+
+
+def read(run: RunDir) -> Found:
+    """What there is of a run; a breach without a recording, and the other way round, too."""
+    recorded = load(run, LAST_S)
+    found = recorded.breach if recorded is not None else breach(run)
+    at = wall_of(found) or 0.0
+    rungs = (ladder_at(run, "memory", at), ladder_at(run, "serving", at)) if found else (None, None)
+    return Found(run, found, recorded, *rungs)
+
+
+def page(found: Found | None, view: GuardView) -> BreachPage:
+    """The page of a run; without a breach what the guard watches for, and what it sees."""
+    if found is None:
+        return BreachPage((("No breach: no run yet, nothing was ever guarded here.", "bold"),))
+    if not found.breach:
+        return _empty(found, view)
+    moment = _moment(found)
+    curves, begin, end = _curves(found, moment, view)
+    begun = wall_of(found.breach)
+    spans = ("", "")
+    if begun is not None and moment is not None and curves:
+        spans = (utc(begun + begin - moment), utc(begun + end - moment))
+    return BreachPage(
+        tuple(_above(found)), tuple(_below(found, view)), curves, begin, end, moment, spans
+    )
+
+
+def title(found: Found) -> str:
+    """When it was, and in which run."""
+    at = wall_of(found.breach)
+    when = "at a time that is not known" if at is None else utc(at, "%Y-%m-%d %H:%M:%S")
+    return f"{when}  {found.run.id}"
+
+
+def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> str:
+    """Why, in one sentence: the breach's own word, else what the recorder noted of it."""
+    if found.get("reason"):
+        return str(found["reason"])
+    if reasons := each(found.get("reasons")):
+        return str(reasons[0])
+    said = [str(one.get("text", "")) for one in events if one.get("what") in ("breach", "act")]
+    return said[-1] if said else ""
+
+
+def deeds(found: dict[str, Any]) -> list[str]:
+    """One line for each thing that was killed: what, what it held, by which rungs, how fast; and
+    how late it was looked."""
+    rows = [killed_row(one) for one in each(found.get("killed")) if isinstance(one, dict)]
+    return guard.deeds({**found, "killed": rows})
+
+
+def each(value: object) -> list[Any]:
+    """A list as it is; an empty one for whatever else stands there."""
+    return value if isinstance(value, list) else []
+
+
+def _above(found: Found) -> Iterable[Words]:
+    events = found.recorded.events if found.recorded is not None else ()
+    yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
+    at = wall_of(found.breach)
+    killed = deeds(found.breach)
+    for text in killed:
+        yield text, "bold"
+    for text in each(found.breach.get("refused")):
+        yield f"spared: {text}", "dim"
+    if not killed and found.breach.get("cause") == "lease":
+        yield "the lease ran out: the ladder stops what runs and brings the baseline back", "bold"
+    elif not killed:
+        yield "nothing is written of what was killed", "warn"
+    yield from _since(found, at)
+
+
+def _since(found: Found, at: float | None) -> Iterable[Words]:
+    """When memory was back and the baseline served, as the ladder wrote it."""
+    if at is None:
+        return
+    back = ""
+    if found.memory_at is not None:
+        back = f"memory was back after {format_duration(found.memory_at - at)}; "
+    if found.serving_at is not None:
+        took = format_duration(found.serving_at - at)
+        yield f"{back}the baseline served again after {took}", "good"
+    else:
+        yield f"{back}no ladder has said yet that the baseline serves: F12", "warn"
+
+
+def _below(found: Found, view: GuardView) -> Iterable[Words]:
+    tail = found.run.id[-4:]
+    limit = limit_in(found.breach)
+    if limit is not None:
+        yield f"the limit: {limit_words(limit)} ({limit.source})", "dim"
+    yield "What next", "bold"
+    yield "Esc, then o: the report, with this breach in it", ""
+    yield f"omni-console recorder {tail} prints the last two minutes as a table", ""
+    for text in _advice(limit):
+        yield text, ""
+    if found.recorded is not None:
+        for text in ending(found.recorded):
+            yield text, "dim"
+    yield from _lacks(view)
+
+
+def _lacks(view: GuardView) -> Iterable[Words]:
+    """What it must not kill, cannot watch and did not get."""
+    for text in (*view.spared, *view.trouble, *(f"not obtained: {one}" for one in view.missing)):
+        yield text, "warn"
+
+
+def _advice(limit: Limit | None) -> Iterable[str]:
+    """What may be changed before the next try, by what was short."""
+    metric = limit.metric if limit is not None else ""
+    if metric.startswith("gpu."):
+        yield "shorten the context, offload fewer layers or take a smaller quantization (an input)"
+    elif metric == "disk.free":
+        yield "free the disk, or download to another one (an input)"
+    elif metric in ("service.restarts", "service.oom_kills") or (limit is not None and limit.log):
+        yield "the log of the service says more: l, then ["
+    elif metric == "runner.silent":
+        yield "the runner had stopped: runner.log in the run's directory says more"
+    else:
+        yield "take a smaller quantization, a shorter context, or map the file (mmap)"
+        yield "5 asks preflight what the checkpoint needs before the next try"
+
+
+def _moment(found: Found) -> float | None:
+    """The kill on the monotonic clock of its boot."""
+    mono = number(found.breach.get("mono"))
+    if mono is not None:
+        return mono
+    at = number(found.breach.get("at"))
+    wall = wall_of(found.breach)
+    if at is not None and wall != at:
+        return at
+    samples = found.recorded.fast if found.recorded is not None else ()
+    if wall is None or not samples:
+        return None
+    near = min(samples, key=lambda one: abs(one.wall - wall))
+    return near.mono + wall - near.wall
+
+
+def _curves(
+    found: Found, moment: float | None, view: GuardView
+) -> tuple[tuple[Curve, ...], float, float]:
+    """What crossed comes first; then RAM available, and swap where it was used."""
+    rows = _samples(found)
+    if not rows:
+        return (), 0.0, 0.0
+    newest = rows[-1][0]
+    middle = moment if moment is not None else newest
+    end = min(newest, middle + AFTER_S) if newest > middle else middle
+    begin = max(rows[0][0], end - LAST_S)
+    inside = [row for row in rows if begin <= row[0] <= end]
+    limit = limit_in(found.breach)
+    total = max((row[3] or 0 for row in rows), default=0) or max(row[1] for row in inside)
+    floor = _level(limit, "host.ram_available") or view.marks.ram_available
+    ram = Curve("RAM available", tuple((row[0], float(row[1])) for row in inside), total, floor)
+    first = crossed(found.breach)
+    swap = _swap(inside, first, view)
+    if first is None or first.column == RAM:
+        return ((ram, *swap), begin, end)
+    if first.column == SWAP and swap:
+        return ((*swap, ram), begin, end)
+    shift = middle - (number(found.breach.get("at")) or middle)
+    return ((curve_of(first, shift), ram, *swap), begin, end)
+
+
+Sample = tuple[float, int, int, int]
+"""Monotonic time, RAM available, swap used, RAM in all (0: not known)."""
+
+
+def _samples(found: Found) -> list[Sample]:
+    """What the breach kept of the time before it, and what the recording still has, in order."""
+    rows: dict[float, Sample] = {}
+    wall, mono = wall_of(found.breach), number(found.breach.get("mono"))
+    known = wall is not None and mono is not None
+    for row in each(table(found.breach.get("window")).get("fast")) if known else ():
+        values = [number(one) for one in each(row)[:3]]
+        if len(values) == 3 and None not in values:
+            at, available, swap = (one or 0.0 for one in values)
+            at += (mono or 0.0) - (wall or 0.0)
+            rows[at] = (at, int(available), int(swap), 0)
+    for one in found.recorded.fast if found.recorded is not None else ():
+        rows[one.mono] = (one.mono, one.available, one.swap_used, one.total)
+    return [rows[at] for at in sorted(rows)]
+
+
+def _swap(inside: Sequence[Sample], first: Crossed | None, view: GuardView) -> tuple[Curve, ...]:
+    """Where some was used."""
+    used = tuple((row[0], float(row[2])) for row in inside)
+    most = max(value for _, value in used)
+    crossed_it = first is not None and first.column == SWAP
+    level = first.level if first is not None and crossed_it else view.marks.swap_used
+    top = max(most, level or 0) * 1.1
+    return (Curve("swap used", used, top, level, below=False),) if most > 0 else ()
+
+
+def _level(limit: Limit | None, metric: str) -> float | None:
+    if limit is None or limit.metric != metric:
+        return None
+    return limit.below if limit.below is not None else limit.above
+
+
+def _empty(found: Found, view: GuardView) -> BreachPage:
+    """No breach: what would be one, and what the sentinel did not get."""
+    above: list[Words] = [("No breach in this run: the guard has stopped nothing.", "bold")]
+    below: list[Words] = []
+    if view.limits:
+        below.append(("It acts, or warns, on", "bold"))
+        below += [(limit_words(one), "" if one.act == "kill" else "dim") for one in view.limits]
+    below += _lacks(view)
+    recorded = found.recorded
+    if recorded is None:
+        above.append(("There is no recording of it: no sentinel has watched this run.", "dim"))
+        return BreachPage(tuple(above), tuple(below))
+    above += [(text, "dim") for text in ending(recorded)]
+    curves, begin, end = _curves(found, None, view)
+    if recorded.fast:
+        left = min(one.available for one in recorded.fast)
+        above.append((f"least RAM available in what is recorded: {format_bytes(left)}", ""))
+    walls = [one.wall for one in recorded.fast]
+    spans = (utc(walls[-1] - (end - begin)), utc(walls[-1])) if walls else ("", "")
+    return BreachPage(tuple(above), tuple(below), curves, begin, end, None, spans)

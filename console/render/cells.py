@@ -1,0 +1,157 @@
+"""A sample as rows of text: for the strip in the console and for `omni-console gauges` alike.
+
+Rows are made of parts: a text and a tone ("" plain, "dim", "warn", "bad"). A figure keeps its place
+and width from tick to tick, so that only what changed has to be drawn. What is not known is said
+in words, never as a zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from unicodedata import combining, east_asian_width
+
+from console.host.level import Level
+from console.host.trend import Trend
+
+Part = tuple[str, str]
+Row = tuple[Part, ...]
+
+STALE_S = 3.0
+"""A sample older than this is shown with its age."""
+GIB = 1024**3
+TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What bars, trends and curves are drawn with; `levels` runs from low to high. `mark` stands in
+    a bar where a guard acts, `line` in a curve, `up` points at a moment."""
+
+    full: str = "#"
+    empty: str = "."
+    levels: str = "_.-=+*%#"
+    ellipsis: str = "~"
+    celsius: str = "C"
+    mark: str = "|"
+    up: str = "^"
+    line: str = "-"
+
+
+def cells(text: str) -> int:
+    """Cells a terminal gives to this clean text."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def fitted(text: str, width: int, ellipsis: str = "~") -> str:
+    """Exactly `width` cells: padded at the right, or cut with a sign."""
+    if cells(text) > width:
+        while text and cells(text) > width - 1:
+            text = text[:-1]
+        text = text + ellipsis if width > 0 else ""
+    return text + " " * (width - cells(text))
+
+
+def width_of(row: Row) -> int:
+    return sum(cells(text) for text, _ in row)
+
+
+def plain(row: Row) -> str:
+    """A row without its tones."""
+    return "".join(text for text, _ in row).rstrip()
+
+
+def pair(used: int, total: int) -> str:
+    """`91.2/95.6 GiB`, `23.1/377 GiB`, `0 B/207 GiB`: as wide for any `used` of one `total`."""
+    scale, unit = (GIB, "GiB") if total >= GIB else (1024**2, "MiB")
+    whole = total / scale
+    right = f"{whole:.1f}" if whole < 100 else f"{whole:.0f}"
+    left = f"{used / scale:.1f}" if used else "0 B"
+    return f"{left:>{len(f'{whole:.1f}')}}/{right} {unit}"
+
+
+def amount(count: float) -> str:
+    """Bytes in at most eight cells: `812 GiB`, `9.4 GiB`, `512 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 999.5 or unit == "TiB":
+            return f"{count:.1f} {unit}" if count < 9.95 and unit != "B" else f"{count:.0f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+def rate(count: float | None) -> str:
+    """Bytes a second in at most nine cells."""
+    return "n/a" if count is None else f"{amount(count)}/s"
+
+
+def age_words(at: float, now: float) -> str:
+    """`stale 12 s` for what is older than STALE_S, else nothing."""
+    age = now - at
+    if age <= STALE_S:
+        return ""
+    return f"stale {age:.0f} s" if age < 120 else f"stale {age / 60:.0f} min"
+
+
+def bar(filled: float | None, width: int, signs: Signs, mark: float | None = None) -> str:
+    """A share as a bar, full only at 100 %; blank where it is not known. `mark`: the share at
+    which a guard acts has a sign in its cell."""
+    if filled is None:
+        return " " * width
+    full = min(width, max(0, int(filled * width)))
+    drawn = signs.full * full + signs.empty * (width - full)
+    if mark is None or not 0 <= mark <= 1 or not width:
+        return drawn
+    at = min(width - 1, int(mark * width))
+    return drawn[:at] + signs.mark + drawn[at + 1 :]
+
+
+def trend_line(trend: Trend | None, width: int, signs: Signs) -> str:
+    """The last minute in `width` cells; blank where nothing is known."""
+    averages = trend.averages(width) if trend is not None else [None] * width
+    top = len(signs.levels)
+    return "".join(
+        " " if one is None else signs.levels[min(top - 1, max(0, int(one * top)))]
+        for one in averages
+    )
+
+
+def marked(text: str, level: Level) -> list[Part]:
+    """A figure and two cells for its mark."""
+    return [(text, TONES.get(level, "")), (f"{level.mark:<2}", TONES.get(level, ""))]
+
+
+def head(why: str) -> str:
+    """The words before the colon."""
+    return why.partition(":")[0]
+
+
+def aged(row: Row, stale: str, width: int, signs: Signs) -> Row:
+    """The row cut to `width`, its figures dimmed and their age at the end where they are old."""
+    room = width - len(stale) - 1 if stale else width
+    row = cut(row, room, signs)
+    if not stale:
+        return row
+    return (*((text, "dim") for text, _ in padded(row, room)), (f" {stale}", "warn"))
+
+
+def padded(row: Row, width: int) -> Row:
+    gap = width - width_of(row)
+    return (*row, (" " * gap, "")) if gap > 0 else row
+
+
+def cut(row: Row, width: int, signs: Signs) -> Row:
+    """No more than `width` cells."""
+    if width_of(row) <= width:
+        return row
+    out: list[Part] = []
+    for text, tone in row:
+        size = cells(text)
+        if size >= width:
+            out.append((fitted(text, width, signs.ellipsis), tone))
+            break
+        out.append((text, tone))
+        width -= size
+    return tuple(out)

@@ -1,0 +1,48 @@
+"""Who serves the baseline's clients while they are at a candidate, in words. Pure."""
+
+from __future__ import annotations
+
+from console.common.text import clean, one_line
+from console.journal.run_view import RunView
+
+BACK = "omni-console rollback brings the baseline back"
+
+
+def cut_over(view: RunView) -> str:
+    """`CUT OVER to ik, not promoted`; empty while no candidate has the production port."""
+    if not view.cutover:
+        return ""
+    return f"CUT OVER to {service(view)}, {state(view)}"
+
+
+def service(view: RunView) -> str:
+    return one_line(str(view.cutover.get("service", "")), 60)
+
+
+def state(view: RunView) -> str:
+    """promoted by whom, not promoted, being watched, or not proven yet; for a dead runner, as
+    console.journal.run_read.relay_state has it, that nobody watches, or no relay is left."""
+    what = view.cutover.get("what")
+    if what == "promoted":
+        return f"promoted by {one_line(str(view.cutover.get('who', '')), 60)}"
+    words = {
+        "stays": "not promoted", "proven": "being watched", "switched": "not proven yet",
+        "unwatched": "watched by nobody: its runner is gone",
+        "gone": "but its relay is gone",
+    }  # fmt: skip
+    return words.get(str(what), str(what))
+
+
+def next_words(view: RunView) -> str:
+    """What is open to the operator now, for the report."""
+    url = clean(str(view.cutover.get("url", "")), 200)
+    if view.cutover.get("what") == "promoted":
+        return (
+            f"{cut_over(view)}: it answers at {url}, by a relay that does not survive a reboot. "
+            f"`{BACK.partition(' brings')[0]}` still returns to the baseline of the site file; "
+            "`omni-console promote` prints the lines that change that."
+        )
+    return (
+        f"{cut_over(view)}: it answers at {url}, no guard watches any more, and a reboot ends it. "
+        "`omni-console promote --why …` accepts it, `omni-console rollback` goes back."
+    )

@@ -1,0 +1,232 @@
+"""What a step does to the world, in lines an operator reads before pressing enter. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+
+from console.common import redact
+from console.common.text import clean_lines, one_line
+from console.common.units import format_bytes, format_duration
+from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
+from console.config.playbook.steps import Check, Step, Where
+from console.host.process_spec import ProcessSpec
+from console.render.effect_look import PREFLIGHT, look_words
+from console.runtime import resource_limits as limits
+from console.runtime.spec import (
+    BUILT_LABEL,
+    ComposeSpec,
+    ContainerSpec,
+    ExistingContainer,
+    ServiceSpec,
+)
+
+
+def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
+    """One line each: argv, where it runs, what it starts, what decides."""
+    if not step.when:
+        yield "skipped: not applicable (when is false)"
+        return
+    for check in step.requires:
+        yield f"requires {check_words(check)}"
+    if step.unless is not None:
+        yield f"skipped if {_unless(step)}"
+    yield from _kind(step, services)
+    for name, output in step.outputs.items():
+        unit = f" ({output.unit})" if output.unit else ""
+        yield f"captures {step.id}.{name}{unit} from output matching {one_line(output.pattern)}"
+    if step.figures is not None:
+        yield f"reads {step.id}.tg_tok_s and {step.id}.pp_tok_s from what {step.figures} prints"
+    if step.retry is not None:
+        wait = format_duration(step.retry.backoff)
+        yield f"retried up to {step.retry.attempts} attempts, {wait} apart"
+    if step.on_failure != "stop":
+        yield f"if it fails: {step.on_failure}"
+
+
+def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
+    if step.run is not None:
+        yield f"{where_words(step.where)}$ {shown(step.run)}"
+    elif step.script is not None:
+        yield f"{where_words(step.where)}$ sh -eu, a script of its own:"
+        yield from (f"  | {line}" for line in clean_lines(step.script.rstrip()))
+    elif step.build is not None:
+        yield f"$ {shown(build_argv(step))}"
+    elif step.check is not None:
+        yield f"checks {check_words(step.check)}"
+    elif step.service is not None:
+        yield from _service(step.service.verb, services.get(step.service.target))
+    elif step.benchmark is not None:
+        yield from _benchmark(step.benchmark)
+    elif step.soak is not None:
+        yield from _soak(step.soak)
+    elif step.gate is not None:
+        yield from gate_words(step)
+    elif step.approval is not None:
+        yield f"asks: {one_line(step.approval.prompt, 300)}"
+        if step.approval.confirm:
+            yield f"the operator types: {one_line(step.approval.confirm)}"
+        yield f"expires after {format_duration(step.approval.expires)}"
+    elif step.manual is not None:
+        yield from (f"the operator does: {line}" for line in clean_lines(step.manual.do.rstrip()))
+        if step.manual.verify is not None:
+            yield f"then checks {check_words(step.manual.verify)}"
+    elif step.note is not None:
+        yield from clean_lines(step.note.rstrip())
+    elif step.report is not None:
+        yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
+    elif step.kind in PREFLIGHT:
+        yield from look_words(step)
+    elif (
+        step.cutover is None
+    ):  # what a cutover does is a question of the site: console.runner.cutover
+        value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
+        yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"
+
+
+def _benchmark(bench: BenchmarkStep) -> Iterator[str]:
+    yield (
+        f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
+        f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
+    )
+    if bench.endpoint == "completions":
+        yield "asked at /v1/completions, without the model's chat template"
+    if bench.concurrency:
+        levels = ", ".join(map(str, bench.concurrency))
+        yield f"then {levels} streams at once, told beside the figures of one"
+    if bench.against:
+        yield "compared with the baseline, measured the same way"
+
+
+def _soak(soak: SoakStep) -> Iterator[str]:
+    pace = f"one every {format_duration(soak.every)}"
+    if soak.arrivals == "after_reply":
+        pace = f"the next {format_duration(soak.every)} after each reply"
+    yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
+    if soak.max_errors is not None:
+        yield f"ends early, as failed, above {soak.max_errors} errors"
+
+
+def gate_words(step: Step) -> Iterator[str]:
+    for criterion in step.gate or []:
+        parts = [f"GO {criterion.go}" if criterion.go else ""]
+        parts.append(f"NO-GO {criterion.no_go}" if criterion.no_go else "else NO-GO")
+        of = f" ({criterion.of})" if criterion.of else ""
+        yield f"{criterion.metric}{of}: {', '.join(p for p in parts if p)}"
+    names = [
+        f"{verdict} → {name}"
+        for verdict, name in (
+            ("GO", step.outcomes.go), ("NO-GO", step.outcomes.no_go), ("HOLD", step.outcomes.hold),
+        )
+        if name
+    ]  # fmt: skip
+    if names:
+        yield f"decides: {', '.join(names)}"
+    yield f"on NO-GO: {step.on_no_go}; on HOLD (also missing data): {step.on_hold}"
+
+
+def _service(verb: str, spec: ServiceSpec | None) -> Iterator[str]:
+    if spec is None:
+        return
+    if verb == "stop":
+        yield f"stops {spec.name}: SIGTERM, {format_duration(spec.grace_s)} later SIGKILL"
+        return
+    if verb == "start":
+        yield from service_words(spec)
+    stable = f", stable for {format_duration(spec.ready.stable_for_s)}"
+    yield (
+        f"ready when {spec.url}{spec.ready.path} answers 200"
+        f"{stable if spec.ready.stable_for_s else ''}, "
+        f"at most {format_duration(spec.ready.timeout_s)}"
+    )
+
+
+def service_words(spec: ServiceSpec) -> Iterator[str]:
+    """How a service is started."""
+    runs = spec.runs
+    if isinstance(runs, ContainerSpec):
+        command = shown((*runs.entrypoint, *runs.command))
+        yield f"creates and starts a container of {runs.image}: {command or '(image command)'}"
+        memory = limits.memory_words(runs.memory_bytes)
+        ports = ", ".join(f"127.0.0.1:{h}→{c}" for h, c in runs.ports) or "no ports"
+        gpus = ", ".join(runs.gpus) if runs.gpus else "no GPUs"
+        yield f"  {memory}, no swap; {ports}; {gpus}; restart no; never pulled, never privileged"
+        for mount in runs.mounts:
+            mode = "ro" if mount.read_only else "rw"
+            yield f"  mount {mount.source} → {mount.target} ({mode})"
+    elif isinstance(runs, ComposeSpec):
+        profile = "".join(f" --profile {p}" for p in runs.profiles)
+        files = " ".join(f"-f {shlex.quote(str(f))}" for f in runs.files)
+        yield (
+            f"$ docker compose {files} -f OVERRIDE{profile} up -d --no-deps --no-build "
+            f"--pull never --no-recreate {runs.service}"
+        )
+        memory = limits.memory_words(runs.memory_bytes)
+        yield f"  OVERRIDE: restart no, {memory}, no swap, labels, capped logs"
+    elif isinstance(runs, ProcessSpec):
+        yield f"starts a host process: {shown(runs.argv)}"
+        yield f"  {limits.containment(spec)}"
+    elif isinstance(runs, ExistingContainer):
+        yield f"starts the existing container {runs.name}"
+
+
+def build_argv(step: Step) -> list[str]:
+    """`docker build …` as it is run."""
+    build = step.build
+    assert build is not None
+    argv = ["docker", "build", "-t", build.tag]
+    if build.dockerfile:
+        argv += ["-f", build.dockerfile]
+    if build.target:
+        argv += ["--target", build.target]
+    if build.platform:
+        argv += ["--platform", build.platform]
+    argv += ["--label", f"{BUILT_LABEL}={build.tag}"]
+    for name, value in sorted(build.args.items()):
+        argv += ["--build-arg", f"{name}={value}"]
+    return [*argv, "--", build.context]
+
+
+def shown(argv: Iterable[str]) -> str:
+    """A command line to be read, not run: the secrets in it are hidden."""
+    return shlex.join(redact.argv(argv)).replace(f"'{redact.HIDDEN}'", redact.HIDDEN)
+
+
+def where_words(where: Where | None) -> str:
+    if where is None:
+        return ""
+    if where.service is not None:
+        return f"in {where.service} "
+    gpus = f", GPUs {where.gpus if isinstance(where.gpus, str) else ', '.join(where.gpus)}"
+    memory = f", {limits.memory_words(where.memory)}"
+    return f"in a one-off container of {where.image}{gpus if where.gpus else ''}{memory} "
+
+
+def check_words(check: Check) -> str:
+    """A check as a question with its expected answer."""
+    if check.http is not None:
+        extra = f" matching {one_line(check.http.matches)}" if check.http.matches else ""
+        return f"that {check.http.url} answers {check.http.status}{extra}"
+    if check.output is not None:
+        wants = f"matches {one_line(check.matches)}" if check.matches else ""
+        wants += " and " if check.matches and check.not_matches else ""
+        wants += f"does not match {one_line(check.not_matches)}" if check.not_matches else ""
+        return f"that the output of `{shown(check.output)}` {wants}"
+    if check.file is not None:
+        size = f" with at least {format_bytes(check.min_bytes)}" if check.min_bytes else ""
+        return f"that {one_line(check.file)} exists{size}"
+    if check.port_free is not None:
+        return f"that port {check.port_free} is free"
+    if check.image is not None:
+        platform = f" for {one_line(check.platform)}" if check.platform else ""
+        return f"that image {one_line(check.image)} is here{platform}"
+    return f"that the CPU has {one_line(check.cpu or '')}"
+
+
+def _unless(step: Step) -> str:
+    unless = step.unless
+    assert unless is not None
+    if unless.file is not None:
+        size = f" with at least {format_bytes(unless.min_bytes)}" if unless.min_bytes else ""
+        return f"{one_line(unless.file)} is there{size}"
+    return f"`{shown(unless.run or [])}` succeeds"

@@ -1,0 +1,156 @@
+"""RAM, swap, memory pressure and disks as rows of text; fields keep their width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.host.level import Level, disk_level, memory_levels, share
+from console.host.marks import NO_MARKS, Marks
+from console.host.sample import DiskSample, MemorySample, Sample
+from console.render.cells import (  # fmt: skip
+    Part,
+    Row,
+    Signs,
+    age_words,
+    aged,
+    amount,
+    bar,
+    cells,
+    fitted,
+    marked,
+    pair,
+    rate,
+    width_of,
+)
+
+GAP = 2
+PATH_CELLS = 12
+NARROW = 76
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One gauge: `row` is of a fixed width, `brief` as short as it can be told."""
+
+    row: Row
+    brief: Row
+    level: Level = Level.OK
+
+
+def host_rows(
+    sample: Sample, width: int, now: float, signs: Signs, marks: Marks = NO_MARKS
+) -> list[Row]:
+    """As many rows as the fields need at this width, each field where it first finds room."""
+    rows: list[list[Part]] = []
+    for group in _groups(sample, signs, width, marks):
+        for row in rows:
+            # a field ends with the place of its mark: one more cell sets them apart
+            if width_of(tuple(row)) + 1 + width_of(group) <= width:
+                row += [(" ", ""), *group]
+                break
+        else:
+            rows.append(list(group))
+    stale = age_words(sample.at, now)
+    first = aged(tuple(rows[0]), stale, width, signs)
+    return [first, *(aged(tuple(row), "", width, signs) for row in rows[1:])]
+
+
+def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
+    """One row, what is worst first; with a `width`, as many fields as fit."""
+    stale = age_words(sample.at, now)
+    room = width - len(stale) - 1 if stale else width
+    parts: list[Part] = []
+    for field in sorted(host_fields(sample, signs), key=lambda one: -max(one.level, Level.OK)):
+        gap: Row = ((" " * GAP, ""),) if parts else ()
+        if not width or width_of(tuple(parts)) + width_of((*gap, *field.brief)) <= room:
+            parts += [*gap, *field.brief]
+    if not stale:
+        return tuple(parts)
+    return (*((text, "dim") for text, _ in parts), (f" {stale}", "warn"))
+
+
+def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[Field]:
+    """RAM, pressure, swap, its rates, and the disks."""
+    disks = [_disk(disk, signs) for disk in sample.disks]
+    if sample.memory is None:
+        words = sample.memory_why or "not known"
+        row: Row = (("RAM ", "dim"), (words, "warn"))
+        return [Field(row, row, Level.UNKNOWN), *disks]
+    memory, levels = sample.memory, memory_levels(sample.memory)
+    rates = [_rates(memory, levels["swap_in"])] if memory.swap_total else []
+    return [
+        _ram(memory, levels["ram"], signs, marks), _pressure(memory, levels["pressure"]),
+        _swap(memory, levels["swap"]), *rates, *disks,
+    ]  # fmt: skip
+
+
+def _groups(sample: Sample, signs: Signs, width: int, marks: Marks) -> list[Row]:
+    """What belongs together stays in one row; a narrow screen has no room for the bar."""
+    fields = host_fields(sample, signs, marks)
+    if sample.memory is None:
+        return [field.row for field in fields]
+    gap: Part = (" ", "")
+    swaps = 1 if sample.memory.swap_total else 0
+    ram, pressure, swap, *rest = fields
+    rates, disks = rest[:swaps], [field.row for field in rest[swaps:]]
+    if width < NARROW:
+        moving: list[Row] = [(("SWAP ", "dim"), *field.row) for field in rates]
+        return [
+            (("RAM ", "dim"), *ram.row[2:], gap, *swap.row, gap, *pressure.row),
+            *moving,
+            *disks,
+        ]
+    moves = [part for field in rates for part in (gap, *field.row)]
+    return [(*ram.row, gap, *pressure.row), (*swap.row, *moves), *disks]
+
+
+def _field(name: str, text: str, width: int, level: Level, *, tone: str = "") -> Field:
+    figure, mark = marked(text, level)
+    label: Part = (f"{name} ", "dim")
+    shown = (figure[0], figure[1] or tone)
+    space: Part = (" " * max(0, width - cells(text)), "")
+    brief = (label, shown, (level.mark, mark[1])) if level.mark else (label, shown)
+    return Field((label, shown, mark, space), brief, level)
+
+
+def _ram(memory: MemorySample, level: Level, signs: Signs, marks: Marks) -> Field:
+    used = memory.total - memory.available
+    words = pair(used, memory.total)
+    plain = _field("RAM", words.strip(), 0, level)
+    tone = "" if level <= Level.OK else plain.brief[1][1]
+    drawn: Part = (bar(share(used, memory.total), 10, signs, marks.ram(memory)) + " ", tone)
+    return Field((("RAM  ", "dim"), drawn, *marked(words, level)), plain.brief, level)
+
+
+def _pressure(memory: MemorySample, level: Level) -> Field:
+    some = memory.pressure_some
+    if some is None:
+        return _field("PSI", "n/a", 7, level, tone="dim")
+    return _field("PSI", f"{some:.1f} %", 7, level)
+
+
+def _swap(memory: MemorySample, level: Level) -> Field:
+    if not memory.swap_total:
+        return _field("SWAP", "none", 13, Level.OK, tone="dim")
+    words = pair(memory.swap_used, memory.swap_total)
+    return _field("SWAP", words.strip(), len(words), level)
+
+
+def _rates(memory: MemorySample, level: Level) -> Field:
+    into, out = memory.swap_in_rate, memory.swap_out_rate
+    if into is None or out is None:
+        return _field("in", "n/a, out n/a", 22, Level.OK, tone="dim")
+    first = _field("in", rate(into), 9, level)
+    second = _field("out", rate(out), 9, Level.OK)
+    return Field((*first.row, *second.row), (*first.brief, (" ", ""), *second.brief), level)
+
+
+def _disk(disk: DiskSample, signs: Signs) -> Field:
+    """The end of a path says more than its beginning."""
+    path = disk.path
+    while cells(path) > PATH_CELLS:
+        path = signs.ellipsis + path[2:]
+    if disk.free is None or disk.total is None:
+        words = fitted(disk.why or "not known", 18, signs.ellipsis).rstrip()
+        return _field(f"DISK {path}", words, 13, Level.UNKNOWN, tone="warn")
+    return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))

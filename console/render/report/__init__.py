@@ -1,0 +1,1 @@
+"""The report of a run: Markdown, with its charts."""

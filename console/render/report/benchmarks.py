@@ -1,0 +1,200 @@
+"""A benchmark in a report: against the baseline and its targets, how the runs spread, and what
+the machine did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.bench.metrics import METRICS
+from console.common import redact
+from console.common.units import format_bytes
+from console.journal.report_data import number
+from console.journal.run_view import RunView
+from console.render.report.markdown import change, code, figure, plural, prose, spread, table, took
+from console.render.report.report_figures import (
+    AFTER,
+    BEFORE,
+    Figures,
+    aim_cell,
+    count_cell,
+    like_of,
+    measured,
+    ordered,
+    targets,
+    value_cell,
+    voids,
+)
+
+SPEEDS = ("tok_s", "tg_tok_s")
+"""What a benchmark is about: a server's rate, or what llama-bench printed."""
+
+
+def names_of(view: RunView, scope: str) -> list[tuple[str, str]]:
+    """(ending of the scope, what a reader calls it), of those that measured something."""
+    compared = bool(view.metrics.get(scope + BEFORE) or view.metrics.get(scope + AFTER))
+    names = (("", "candidate" if compared else "measured"), (BEFORE, "baseline before"),
+             (AFTER, "baseline after"))  # fmt: skip
+    return [(tail, name) for tail, name in names if view.metrics.get(scope + tail)]
+
+
+def bench_lines(view: RunView, scope: str) -> Iterator[str]:
+    """One section: figures with their targets, spread, remarks, surroundings."""
+    groups = dict(zip(("", BEFORE, AFTER), measured(view, scope), strict=True))
+    names, before = names_of(view, scope), groups[BEFORE]
+    yield from (f"## Figures of {code(scope, 60)}", "")
+    yield from _servers(view, scope)
+    head = ["metric", *(name for _, name in names), *(["against baseline"] if before else [])]
+    rows, shown = [], []
+    for name in ordered(*groups.values()):
+        aims = targets(view, f"{scope}.{name}")
+        of_base = targets(view, f"{scope}.baseline.{name}")
+        values = {tail: group.get(name, {}).get("value") for tail, group in groups.items()}
+        if name == "runs" or (not aims and all(value is None for value in values.values())):
+            continue
+        shown.append(name)
+        like = like_of([*aims, *of_base])
+        cells = [value_cell(groups[tail].get(name, {}), like) for tail, _ in names]
+        cells += [change(number(values[""]), number(values[BEFORE]))] if before else []
+        asked = aim_cell(aims, before.get(name)) if aims or not of_base else ""
+        asked += f" baseline: {aim_cell(of_base)}" if of_base else ""
+        count = count_cell(groups[""].get(name, {}))
+        rows.append([code(name, 60), *cells, asked.strip(), count])
+    yield from table([*head, "target", "valid runs"], rows, tuple(range(1, len(head))))
+    known = [METRICS[name] for name in shown if name in METRICS]
+    if known:
+        yield from (" ".join(f"{code(m.name)}: {m.text}." for m in known), "")
+    yield from _spreads(view, scope, groups, names)
+    yield from _levels(view, scope, names)
+    yield from _remarks(view, scope, names)
+    yield from _cards(view, scope, names)
+
+
+def _servers(view: RunView, scope: str) -> Iterator[str]:
+    """What was measured: model, build, image, address, and the command line it really had."""
+    lines = []
+    for tail, name in names_of(view, scope):
+        bench = view.benchmarks.get(scope + tail)
+        if not bench or tail == AFTER:
+            continue
+        server = (bench.get("context") or {}).get("server") or {}
+        parts = [prose(bench.get("model") or "a model without a name", 120)]
+        parts += [f"build {prose(bench['build'], 80)}"] if bench.get("build") else []
+        image = " ".join(str(server.get(key) or "") for key in ("image", "image_id")).strip()
+        parts += [f"image {code(image)}"] if image else []
+        parts += [f"at {prose(bench['url'], 120)}"] if bench.get("url") else []
+        spent = number(bench.get("duration_s"))
+        parts += [f"in {took(spent)}"] if spent else []
+        lines.append(f"- {name.removesuffix(' before').capitalize()}: {', '.join(parts)}")
+        argv = server.get("argv")
+        if isinstance(argv, list) and any(argv):
+            lines.append(f"  - {code(redact.text(' '.join(map(str, argv))), 1500)}")
+    if lines:
+        yield from (*lines, *_protocol(view.benchmarks.get(scope) or {}), "")
+
+
+def _protocol(bench: dict[str, Any]) -> list[str]:
+    """How it was asked, where the benchmark says so."""
+    asked = bench.get("protocol") or {}
+    runs, tokens = number(asked.get("runs")), number(asked.get("max_tokens"))
+    if not runs or not tokens:
+        return []
+    most = number(asked.get("max_runs")) or runs
+    more = f" (to {most:.0f} until they agree)" if most > runs else ""
+    warm = plural(int(number(asked.get("warmup")) or 0), "warm-up")
+    return [
+        f"- Asked: {runs:.0f} runs{more} of {tokens:.0f} tokens, {warm}, one request at a time, "
+        "temperature 0, every prompt new to the server's cache"
+    ]
+
+
+def _spreads(
+    view: RunView, scope: str, groups: dict[str, Figures], names: list[tuple[str, str]]
+) -> list[str]:
+    """Mean ± std as plans print it, and the median: a reader sees whether one run carries all."""
+    rows = []
+    for name in ordered(*groups.values()):
+        if name not in SPEEDS and not targets(view, f"{scope}.{name}"):
+            continue
+        for tail, who in names:
+            found = groups[tail].get(name, {})
+            unit = str(found.get("unit") or "")
+            if found.get("std") is None or found.get("mean") is None or unit == "ratio":
+                continue
+            ends = [figure(found.get(key), unit) for key in ("min", "max")]
+            rows.append([
+                code(name), who, prose(spread(found["mean"], found["std"], unit)),
+                prose(figure(found.get("median"), unit)), prose(" – ".join(ends)),
+            ])  # fmt: skip
+    return table(("spread of", "", "mean ± std", "median", "least – most"), rows, (2, 3, 4))
+
+
+def _levels(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]:
+    """Several streams at once: reported, not judged."""
+    rows = []
+    for tail, who in names:
+        for level in (view.benchmarks.get(scope + tail) or {}).get("levels") or []:
+            seconds = [figure(number(level.get(key)), "s") for key in ("ttft_s", "ttft_max_s")]
+            rates = [figure(number(level.get(key)), "tok/s") for key in ("tok_s", "decode_tok_s")]
+            rows.append([
+                f"{prose(level.get('streams'), 10)} streams", who, *rates, *seconds,
+                f"{prose(level.get('valid'), 10)} of {prose(level.get('requests'), 10)}",
+            ])  # fmt: skip
+    head = ("at once", "", "together", "each, decode", "first token", "longest wait", "valid")
+    return table(head, rows, (2, 3, 4, 5))
+
+
+def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterator[str]:
+    """The cold run, void runs with their reasons, and what the benchmark itself warns of."""
+    lines = []
+    for tail, name in names:
+        bench = view.benchmarks.get(scope + tail) or {}
+        cold, words = bench.get("cold") or {}, []
+        if number(cold.get("tok_s")) or number(cold.get("ttft_s")):
+            first = figure(number(cold.get("ttft_s")), "s")
+            rate = figure(number(cold.get("tok_s")), "tok/s")
+            words.append(f"the very first request, not counted: {rate}, first token after {first}")
+        words += [prose(flag, 300) for flag in bench.get("flags") or []]
+        for reason, count in voids(bench).items():
+            words.append(f"**{plural(count, 'run')} void**: {prose(reason, 300)}")
+        words += _machine(bench)
+        if words:
+            lines.append(f"- {name[0].upper()}{name[1:]}: {'; '.join(words)}")
+    if lines:
+        yield from (*lines, "")
+
+
+def _machine(bench: dict[str, Any]) -> Iterator[str]:
+    """What the machine was made to do meanwhile, where it was anything."""
+    context = bench.get("context") or {}
+    if swapped := number(context.get("swapped_in")):
+        yield f"{format_bytes(swapped)} swapped in while measuring"
+    if faults := number(context.get("server_major_faults")):
+        yield f"{faults:.0f} pages read from the disk by the server while measuring"
+
+
+def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]:
+    """Clocks, power and heat of the cards while they were measured: was it the same machine?"""
+    rows = []
+    for tail, who in names:
+        cards = ((view.benchmarks.get(scope + tail) or {}).get("context") or {}).get("cards") or {}
+        for uuid, card in cards.items():
+            slowed = ", ".join(str(word) for word in card.get("slowed") or {}) or "–"
+            limit = number(card.get("power_limit_w"))
+            power = _range(card.get("power_w")) + (f" (limit {limit:.0f})" if limit else "")
+            rows.append([
+                prose(card.get("name") or uuid, 60), who, _range(card.get("sm_mhz")),
+                _range(card.get("memory_mhz")), power, _range(card.get("temperature_c")),
+                prose(slowed, 80),
+            ])  # fmt: skip
+    head = ("card", "while", "SM clock, MHz", "memory clock, MHz", "power, W", "°C", "slowed by")
+    return table(head, rows, (2, 3, 4, 5))
+
+
+def _range(found: object) -> str:
+    if not isinstance(found, dict):
+        return "–"
+    low, high = number(found.get("min")), number(found.get("max"))
+    if low is None or high is None:
+        return "–"
+    return f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} – {high:.0f}"

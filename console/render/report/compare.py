@@ -1,0 +1,263 @@
+"""Several runs side by side: what was attempted, with what, what it measured, what went wrong.
+
+The tables of "what was attempted" that a registry of lessons is made of, from the journals.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.common.text import clean
+from console.journal.report_data import number
+from console.journal.run_view import RunView
+from console.render.cutover import cut_over
+from console.render.report.benchmarks import SPEEDS
+from console.render.report.decision import BAD, decided, decision_words, stopped_by
+from console.render.report.markdown import change, code, figure, prose, table
+from console.render.report.report_figures import AFTER, BEFORE, drifts, targets
+from console.render.report.soak import soak_steps
+
+BENCH = (*SPEEDS, "prompt_tok_s", "pp_tok_s", "ttft_s")
+SOAK = ("stability", "tok_s_drift", "rss_growth", "restarts")
+MOST_METRICS = 6
+VRAM = "VRAM at most"
+INPUTS = "inputs"
+HELD = "\xa0"
+BRACKETS = "in brackets: against the baseline measured beside it"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run; texts are clean. `metrics`: label → figure in words, `values` the same as numbers
+    in base units."""
+
+    run: str
+    created: float
+    playbook: str
+    title: str
+    state: str
+    decision: str
+    inputs: dict[str, str]
+    metrics: dict[str, str]
+    values: dict[str, float]
+    wrong: str
+
+    @property
+    def short(self) -> str:
+        """The end of the id, as verbs take it."""
+        return self.run[-4:]
+
+    @property
+    def day(self) -> str:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.created)) if self.created else ""
+
+    @property
+    def outcome(self) -> str:
+        """`NO-GO (retain), rolled_back`: decision and state are two things."""
+        return self.decision if self.state == "succeeded" else f"{self.decision}, {self.state}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Attempts, oldest first. `inputs` are those that differ, `same` those that do not; runs of
+    different playbooks have theirs in one column, `INPUTS`."""
+
+    attempts: tuple[Attempt, ...]
+    inputs: tuple[str, ...] = ()
+    same: dict[str, str] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+
+
+def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
+    """Runs, each with its state in one word, side by side."""
+    whole = several_scopes([view for view, _ in runs])
+    found = [attempt(view, state, whole) for view, state in runs]
+    found.sort(key=lambda one: (one.created, one.run))
+    names = list(dict.fromkeys(name for one in found for name in one.inputs))
+    same = {name: found[0].inputs[name] for name in names
+            if all(one.inputs.get(name) == found[0].inputs.get(name) for one in found)}  # fmt: skip
+    counts: dict[str, int] = {}
+    for one in found:
+        for label in one.metrics:
+            counts[label] = counts.get(label, 0) + 1
+    # what most runs have comes first; among equals the order of the runs
+    labels = sorted(counts, key=lambda label: -counts[label])[:MOST_METRICS]
+    differ = tuple(name for name in names if name not in same)
+    if differ and len({one.playbook for one in found}) > 1:
+        for one in found:
+            given = {name: value for name, value in one.inputs.items() if name not in same}
+            one.inputs[INPUTS] = ", ".join(f"{name}={value}" for name, value in given.items())
+        differ = (INPUTS,)
+    return Comparison(tuple(found), differ, same, tuple(labels))
+
+
+def several_scopes(views: Sequence[RunView]) -> bool:
+    """Whether a metric's name alone would be two things in one of the runs."""
+    return any(
+        len(names) != len(set(names))
+        for view in views
+        for names in [[name for _, name, _ in _headline(view)]]
+    )
+
+
+def attempt(view: RunView, state: str, whole: bool = False) -> Attempt:
+    """One run as a row; `whole`: metrics with the step they are of."""
+    metrics, values = {}, {}
+    for step, name, found in _headline(view):
+        label = clean(f"{step}.{name}" if whole and step else name, 60)
+        value, unit = number(found.get("value")), str(found.get("unit") or "")
+        base = number(view.metrics.get(step + BEFORE, {}).get(name, {}).get("value"))
+        against = f" ({change(value, base)})" if value is not None and base else ""
+        if value is not None:
+            metrics[label], values[label] = clean(figure(value, unit)) + against, value
+    return Attempt(
+        clean(view.run_id, 120), view.created, clean(view.playbook, 60), clean(view.title, 120),
+        clean(state, 30), decision_words(view) if view.decision else "no decision",
+        {clean(str(k), 40): clean(str(v), 60) for k, v in view.inputs.items()},
+        metrics, values, wrong(view),
+    )  # fmt: skip
+
+
+def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(step, metric, figures) worth a column."""
+    soaks = soak_steps(view)
+    for scope, metrics in view.metrics.items():
+        if scope.endswith((BEFORE, AFTER)):
+            continue
+        names = SOAK if scope in soaks else BENCH if scope in view.benchmarks else ()
+        asked = [name for name in metrics if name not in names and targets(view, f"{scope}.{name}")]
+        for name in (*names, *asked):
+            if name in metrics:
+                yield scope, name, metrics[name]
+    cards = [number(card.get("used")) for card in (view.peaks.get("gpu") or {}).values()]
+    known = [used for used in cards if used is not None]
+    if known and len(known) == len(cards):
+        yield "", VRAM, {"value": sum(known), "unit": "B"}
+
+
+def wrong(view: RunView) -> str:
+    """What went wrong, in a few words; empty where nothing did."""
+    found = []
+    verdict = decided(view)
+    if any(step.state in BAD for step in view.steps):
+        found.append(stopped_by(view))
+    elif verdict is not None and verdict.verdict != "GO":
+        rows = [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
+        found += [clean(row.get("why", ""), 200) for row in rows[:2]]
+    elif stopped_by(view):
+        found.append(stopped_by(view))
+    found += [f"DOUBTFUL: {clean(str(one['words']), 120)}" for one in view.doubts]
+    if view.overridden:
+        found.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
+    if view.cutover:
+        found.append(cut_over(view))
+    elif view.outage:
+        found.append("the baseline is NOT SERVING")
+    elif view.serving.get("degraded"):
+        found.append("the baseline came back DEGRADED")
+    found += [f"the baseline moved by {change(one.after, one.before)}"
+              for one in drifts(view) if one.large]  # fmt: skip
+    return "; ".join(found)
+
+
+def as_json(made: Comparison) -> dict[str, Any]:
+    """The table as values: seconds, bytes, tok/s."""
+    return {
+        "inputs_that_differ": list(made.inputs),
+        "inputs_alike": made.same,
+        "metrics": list(made.metrics),
+        "attempts": [
+            {
+                "run": one.run, "created": one.created, "playbook": one.playbook,
+                "title": one.title, "state": one.state, "decision": one.decision,
+                "inputs": {name: one.inputs.get(name) for name in made.inputs},
+                "metrics": {label: one.values.get(label) for label in made.metrics},
+                "wrong": one.wrong or None,
+            }
+            for one in made.attempts
+        ],
+    }  # fmt: skip
+
+
+def markdown(made: Comparison) -> str:
+    """The table as a registry of lessons has it."""
+    head = ["run", "date", "playbook", *(code(name, 40) for name in made.inputs)]
+    head += [*(code(label, 60) for label in made.metrics), "decision", "what went wrong"]
+    rows = [
+        [
+            code(one.run, 120), one.day, prose(one.playbook),
+            *(code(one.inputs.get(name) or "–", 200) for name in made.inputs),
+            *(prose(one.metrics.get(label, "–")) for label in made.metrics),
+            f"**{prose(one.outcome)}**", prose(one.wrong) or "–",
+        ]
+        for one in made.attempts
+    ]  # fmt: skip
+    lines = [f"# {len(made.attempts)} attempts", "", *table(head, rows)]
+    if made.same:
+        pairs = ", ".join(f"{code(k, 40)} {code(v, 60)}" for k, v in made.same.items())
+        lines += [f"The same in all: {pairs}.", ""]
+    if _compared(made):
+        lines += [f"{BRACKETS.capitalize()}.", ""]
+    return "\n".join(lines)
+
+
+def lines(made: Comparison, width: int) -> list[str]:
+    """The same for a terminal: a table where it fits, else a block for each attempt."""
+    head = ["run", "date", "playbook", *made.inputs, *made.metrics, "decision"]
+    rows = [
+        [
+            one.short, one.day, one.playbook, *(one.inputs.get(n) or "–" for n in made.inputs),
+            *(one.metrics.get(label, "–") for label in made.metrics), one.outcome,
+        ]
+        for one in made.attempts
+    ]  # fmt: skip
+    sizes = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    same = _pairs(made.same)
+    tail = _wrapped(f"the same in all: {same}", width, "") if same else []
+    tail += _wrapped(BRACKETS, width, "") if _compared(made) else []
+    if sum(sizes) + 2 * (len(sizes) - 1) > width:
+        return [*_blocks(made, width), *tail]
+    found = [_row(head, sizes)]
+    for row, one in zip(rows, made.attempts, strict=True):
+        found += [_row(row, sizes), *_wrapped(one.wrong, width, "      ")]
+    return [*found, *tail]
+
+
+def _blocks(made: Comparison, width: int) -> Iterator[str]:
+    for one in made.attempts:
+        yield from _wrapped(f"{one.short}  {one.day}  {one.playbook}  {one.outcome}", width, "")
+        yield from _wrapped(_with(one, made.inputs), width, "  ")
+        found = [f"{label} {one.metrics[label]}" for label in made.metrics if label in one.metrics]
+        yield from _wrapped("   ".join(text.replace(" ", HELD) for text in found), width, "  ")
+        yield from _wrapped(one.wrong, width, "  ")
+        yield ""
+
+
+def _with(one: Attempt, names: Sequence[str]) -> str:
+    if names == (INPUTS,):
+        return one.inputs.get(INPUTS, "")
+    return _pairs({name: one.inputs.get(name) or "–" for name in names})
+
+
+def _compared(made: Comparison) -> bool:
+    return any(" (" in cell for one in made.attempts for cell in one.metrics.values())
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _row(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    return "  ".join(f"{cell:<{size}}" for cell, size in zip(cells, sizes, strict=True)).rstrip()
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    """Lines of a text; a figure is not torn from its unit."""
+    found = textwrap.wrap(
+        text, max(20, width), initial_indent=indent, subsequent_indent=indent or "  "
+    )
+    return [line.replace(HELD, " ") for line in found]

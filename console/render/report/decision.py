@@ -1,0 +1,188 @@
+"""What a run came to, in the first lines of its report: the decision and the one reason for it."""
+
+from __future__ import annotations
+
+from console.common.text import clean
+from console.common.units import format_duration
+from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.state import Decision, RunState, StepState
+from console.render.cutover import cut_over
+from console.render.report.markdown import figure, prose
+from console.render.report.report_figures import drift_words, drifts
+
+JUDGES = ("gate", "checkpoint", "gguf", "host", "imports")
+WORD = {Decision.GO: "GO", Decision.HOLD: "HOLD", Decision.NO_GO: "NO-GO", Decision.NONE: ""}
+BAD = (StepState.FAILED, StepState.IN_DOUBT)
+UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
+
+
+def decided(view: RunView) -> Verdicts | None:
+    """The verdict that the run's decision is: of the worst, the last that names its outcome."""
+    found = [v for v in view.verdicts if v.verdict == view.worst]
+    return next((v for v in reversed(found) if v.outcome), found[-1] if found else None)
+
+
+def settled(view: RunView) -> bool:
+    """Whether the run's decision is the whole answer."""
+    return bool(view.decision) and not (view.decision is Decision.GO and view.open_gates)
+
+
+def decision_words(view: RunView) -> str:
+    """`NO-GO (retain)`, `GO so far`, or `none`."""
+    if not view.decision:
+        return "none"
+    rehearsed = "REHEARSAL " if view.rehearsal else ""
+    if not settled(view):
+        return f"{rehearsed}{WORD[view.decision]} so far"
+    named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
+    return f"{rehearsed}{WORD[view.decision]}{named}"
+
+
+def because(view: RunView) -> str:
+    """Why, in one plain sentence without a full stop: criterion, figure, threshold, baseline."""
+    verdict = decided(view)
+    if view.doubts and verdict is None:
+        one = view.doubts[0]
+        words = f"{one['verdict']}: {clean(str(one.get('words', '')), 400)}"
+        gate = _gate(view, str(one["gate"]))
+        return f"{gate} said GO, but against the baseline as restored it is {words}"
+    if verdict is None or not settled(view):
+        stop = stopped_by(view)
+        tail = f"; before that, {_verdict_words(view, verdict)}" if verdict is not None else ""
+        if open_gates := view.open_gates or [step.id for step in _judges(view)]:
+            what = f"{_gate(view, open_gates[0])} was not reached"
+            return f"{what}: {stop}{tail}" if stop else what + tail
+        return f"no gate is in this playbook{f'; {stop}' if stop else ''}"
+    return _verdict_words(view, verdict)
+
+
+def _verdict_words(view: RunView, verdict: Verdicts) -> str:
+    """A verdict's first criterion that decided, and how many more there are."""
+    lead = _gate(view, verdict.step)
+    deciding = [c for c in verdict.criteria if c.get("verdict") == verdict.verdict]
+    missed = [c for c in verdict.criteria if c.get("verdict") != "GO"]
+    if verdict.overridden and missed:
+        deciding = missed
+        lead += " was overridden; it had found"
+    if not deciding:
+        return f"{lead} said {verdict.verdict}"
+    text = f"{lead}: {with_baseline(view, deciding[0])}"
+    more = len(deciding) - 1
+    if verdict.verdict == "GO" and not verdict.overridden:
+        return f"{text}; and {_more(more)} met" if more else text
+    return f"{text}; and {_more(more)}" if more else text
+
+
+def stopped_by(view: RunView) -> str:
+    """What ended the run before its end, or what it stands at; empty where it went through."""
+    bad = [s for s in view.steps if s.state in BAD]
+    asked = [v for v in view.verbs if v.get("verb") in ("abort", "rollback")]
+    if bad:
+        cause = f" ({clean(bad[-1].cause, 40)})" if bad[-1].cause else ""
+        detail = f": {clean(bad[-1].detail, 300)}" if bad[-1].detail else ""
+        word = "failed" if bad[-1].state is StepState.FAILED else "is in doubt"
+        last = last_line(bad[-1])
+        said = f"; it said: {last}" if last else ""
+        return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{said}"
+    if asked:
+        why = f": {clean(str(asked[-1]['why']), 200)}" if asked[-1].get("why") else ""
+        verb = clean(str(asked[-1]["verb"]), 20)
+        return f"{verb} by {clean(str(asked[-1].get('who', '')), 60)}{why}"
+    if view.state in UNWELL or (view.reason and not view.over):
+        return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
+    return ""
+
+
+def _troubled(view: RunView) -> bool:
+    """Whether its end is more than what its decision led to."""
+    return view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
+
+
+def last_line(step: StepView) -> str:
+    """The last thing a failed step said, where its detail does not say it already."""
+    last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
+    return "" if last in step.detail else last
+
+
+def headline(view: RunView) -> list[str]:
+    """Decision and reason, then whatever a reader must not miss: each a line of its own."""
+    word = prose(decision_words(view)) if settled(view) else "No decision"
+    why = because(view)
+    lines = [f"**{word}.** {prose(why[:1].upper() + why[1:], 900)}."]
+    for verdict in view.verdicts:
+        if verdict.overridden:
+            who = prose(verdict.overridden)
+            lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
+    for one in drifts(view):
+        if one.moved:
+            lines.append(
+                f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
+                "find out why before anything is compared with it."
+            )
+    if settled(view) and view.state in UNWELL and _troubled(view):
+        state = str(view.state).upper().replace("_", " ")
+        lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
+    if view.cutover:
+        lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
+    elif view.outage:
+        lines.append("**The baseline is NOT SERVING**: run `omni-console rollback`.")
+    elif view.serving.get("degraded"):
+        lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
+    if not view.over:
+        lines.append("Written while the run was going on: nothing here is its end.")
+    return [text for line in lines for text in (line, "")]
+
+
+def slower(view: RunView) -> str:
+    """How far the baseline is below what it is known to do."""
+    rate, known = view.serving.get("tok_s"), view.serving.get("reference")
+    if rate is None:
+        return "it serves, below its reference"
+    tail = f", reference {figure(known, 'tok/s')}" if known is not None else ""
+    return f"it came back at {figure(rate, 'tok/s')} in its proof{tail}"
+
+
+def baseline_words(view: RunView) -> str:
+    """Where the baseline stands now, for the summary."""
+    if view.cutover:
+        return f"stopped, **{prose(cut_over(view))}**"
+    if view.outage:
+        return "**NOT SERVING**: run `omni-console rollback`"
+    if not view.serving:
+        return "not touched"
+    rate = view.serving.get("tok_s")
+    words = "DEGRADED" if view.serving.get("degraded") else "serving"
+    words += f", {figure(rate, 'tok/s')} in its proof (one short completion)" if rate else ""
+    if view.restored_s:
+        words += f", back {format_duration(view.restored_s)} after it was asked for"
+    return words
+
+
+def _judges(view: RunView) -> list[StepView]:
+    """Gates and looks that have said nothing: not reached, failed or cancelled."""
+    judged = {v.step for v in view.verdicts}
+    return [
+        s for s in view.steps
+        if s.kind in JUDGES and s.id not in judged and s.state is not StepState.SKIPPED
+    ]  # fmt: skip
+
+
+def _gate(view: RunView, step_id: str) -> str:
+    step = view.step(step_id)
+    kind = "gate" if step is None or step.kind == "gate" else step.kind
+    return f"{kind} {clean(step_id, 60)}"
+
+
+def with_baseline(view: RunView, row: dict[str, str]) -> str:
+    """A criterion's words, with the baseline's figure where they do not name it."""
+    why = clean(row.get("why", ""), 400)
+    owner, _, name = row.get("metric", "").partition(".")
+    base = view.metrics.get(f"{owner}.baseline", {}).get(name, {})
+    value = base.get("value")
+    if value is None or "baseline" in why:
+        return why
+    return f"{why}; the baseline: {figure(value, base.get('unit', ''))}"
+
+
+def _more(count: int) -> str:
+    return f"{count} more {'criterion' if count == 1 else 'criteria'}"

@@ -1,0 +1,239 @@
+"""The report of a run: Markdown and charts for people, JSON for programs, from what is on record.
+
+Read alone, it lets another engineer decide: the decision and its reason come first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common import redact
+from console.common.text import clean
+from console.journal.report_data import Gauge, gauges
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
+from console.journal.state import ENDS, exit_code
+from console.recovery.rollback.sealed_plan import write_atomically
+from console.render.report.benchmarks import bench_lines
+from console.render.report.charts import Chart, charts, file_name
+from console.render.report.decision import because, headline
+from console.render.report.guard import guard_chart, guard_json, guard_lines
+from console.render.report.lessons import lessons
+from console.render.report.markdown import marked, prose
+from console.render.report.memory import memory_lines
+from console.render.report.next_steps import next_steps, not_shown
+from console.render.report.report_figures import (
+    captured_lines,
+    drifts,
+    gate_lines,
+    is_benchmark,
+    scopes,
+)
+from console.render.report.report_lint import findings, lint_lines
+from console.render.report.soak import soak_lines, soak_steps
+from console.render.report.timeline import (
+    failures,
+    host_lines,
+    planned_s,
+    ran_lines,
+    sign,
+    step_lines,
+    summary,
+    verb_lines,
+)
+
+__all__ = [
+    "Evidence",
+    "as_json",
+    "evidence",
+    "markdown",
+    "sign",
+    "write_copy",
+    "write_report",
+]
+
+
+TROUBLE = 20
+"""Lines about events that make no sense that a report has, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What stands beside the journal: the machine over the run, and the charts made of it all."""
+
+    gauges: Sequence[Gauge] = ()
+    charts: Sequence[Chart] = ()
+
+
+def evidence(run: RunDir, view: RunView) -> Evidence:
+    """Read a run's files and draw its charts; what is not there is left out."""
+    seen = gauges(run)
+    drawn = charts(run, view, seen)
+    breached = guard_chart(view)
+    return Evidence(seen, [*drawn, breached] if breached is not None else drawn)
+
+
+def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
+    """Write report.md, report.json and the charts into the run's directory, and the Markdown with
+    its charts to `copy`. Charts lie in a folder named after the file, and are linked from it.
+
+    Raises OSError.
+    """
+    found = evidence(run, view)
+    _write_with_charts(run.report, view, found)
+    _write(run.report_json, json.dumps(as_json(view, found), indent=1) + "\n")
+    if copy is None:
+        return Path(run.report)
+    _write_with_charts(copy, view, found)
+    return copy
+
+
+def write_copy(run: RunDir, view: RunView, path: Path) -> None:
+    """Write the Markdown with its charts to `path` alone. Raises OSError."""
+    _write_with_charts(path, view, evidence(run, view))
+
+
+def _write_with_charts(path: Path, view: RunView, found: Evidence) -> None:
+    folder = path.with_name(path.stem)
+    if folder == path:  # a file without an ending
+        folder = path.with_name(f"{path.name}-charts")
+    for chart in found.charts:
+        _write(folder / f"{chart.name}.svg", chart.svg)
+    _write(path, markdown(view, found, folder.name))
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises OSError; what is no ordinary file (a device, a FIFO) is not replaced by one."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
+
+
+def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> str:
+    """The report as an operator files it. `folder`: where the charts are, relative to the text."""
+    found = found or Evidence()
+    drawn = {chart.name: chart.link(folder) for chart in found.charts} if folder else {}
+    lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view), *headline(view)]
+    lines += summary(view)
+    lines += _bullets("What to do next", next_steps(view))
+    if view.over:
+        lines += _bullets("What this run does not show", not_shown(view))
+    lines += guard_lines(view, drawn)
+    lines += [*gate_lines(view), *lint_lines(view)]
+    lines += _measured(view, drawn, asked=bool(folder))
+    lines += memory_lines(view, list(found.gauges))
+    lines += drawn.get("memory", [])
+    if view.peaks and folder and not found.gauges:
+        lines += ["The gauges over the run are not there any more: no chart.", ""]
+    lines += [*host_lines(view), *step_lines(view), *failures(view), *ran_lines(view)]
+    lines += verb_lines(view)
+    lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
+    lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
+    lines += _bullets("Lesson candidates", lessons(view, list(found.gauges)))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Iterator[str]:
+    """Benchmarks, captured figures and soaks in the order of the run, each with its charts."""
+    soaks = soak_steps(view)
+    for scope in scopes(view):
+        if scope in soaks:
+            yield from soak_lines(view, scope)
+            kinds: tuple[str, ...] = ("soak", "soak-memory")
+        elif is_benchmark(view, scope):
+            yield from bench_lines(view, scope)
+            kinds = ("samples",)
+        else:
+            yield from captured_lines(view, scope)
+            kinds = ()
+        for kind in kinds:
+            yield from drawn.get(file_name(kind, scope), [])
+        if scope in soaks and asked and not any(file_name(kind, scope) in drawn for kind in kinds):
+            yield from ("Its samples are not there any more: no chart.", "")
+
+
+def _rehearsed(view: RunView) -> list[str]:
+    """Before anything else: nothing below is about a real engine."""
+    if not view.rehearsal:
+        return []
+    fault = clean(str(view.rehearsal.get("fault") or ""), 40)
+    words = f" with the fault `{fault}`" if fault else ""
+    return [
+        f"**REHEARSAL{words}: stand-ins served, GPUs were scripted. The procedure is real, every "
+        "figure is a stand-in's, and the decision counts for nothing.**", "",
+    ]  # fmt: skip
+
+
+def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
+    return [f"## {title}", "", *(f"- {marked(one)}" for one in sentences), ""] if sentences else []
+
+
+def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
+    """One object: state and decision apart, every step with its argv, every metric and verdict."""
+    planned, actual, _ = planned_s(view)
+    found = found or Evidence()
+    return {
+        "run": view.run_id,
+        "playbook": view.playbook,
+        "digest": view.header.get("digest"),
+        "title": view.title,
+        "rehearsal": bool(view.rehearsal), "fault": view.rehearsal.get("fault") or None,
+        "objective": view.header.get("objective"),
+        "site": view.site,
+        "owner": view.owner,
+        "created": view.created, "ended": view.ended or None,
+        "took_s": view.ended - view.created if view.ended else None,
+        "planned_s": planned or None,
+        "planned_took_s": actual or None,
+        "state": str(view.state),
+        "reason": view.reason,
+        "decision": str(view.decision) or None,
+        "because": because(view),
+        "outcome": view.outcome or None,
+        "overridden": view.overridden or None,
+        "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
+        "inputs": view.inputs, "machine": view.header.get("machine"),
+        "restore_s": view.restored_s, "outage_s": view.down_s or None,
+        "cutover": view.cutover or None,
+        "baseline": view.serving or None,
+        "drift": [
+            {"step": one.scope, "before": one.before, "after": one.after} for one in drifts(view)
+        ],
+        "steps": [_step(s) for s in view.steps],
+        "targets": view.header.get("targets") or [],
+        "metrics": view.metrics,
+        "benchmarks": view.benchmarks,
+        "soaks": getattr(view, "soaks", {}),
+        "verdicts": [
+            {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
+             "overridden": v.overridden or None, "criteria": v.criteria}
+            for v in view.verdicts
+        ],
+        "envelopes": view.envelopes,
+        "peaks": view.peaks,
+        "verbs": view.verbs,
+        "guards": guard_json(view), "lint": findings(view),
+        "next": next_steps(view),
+        "not_shown": not_shown(view),
+        "lessons": lessons(view, list(found.gauges)),
+        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
+    }  # fmt: skip
+
+
+def _step(step: Any) -> dict[str, Any]:
+    return {
+        "id": step.id, "title": step.title, "phase": step.phase, "kind": step.kind,
+        "state": str(step.state), "attempts": step.attempt, "cause": step.cause or None,
+        "detail": step.detail, "duration_s": step.duration_s, "planned_s": step.takes_s,
+        "effects": [redact.text(line) for line in step.effects], "lines": step.lines,
+    }  # fmt: skip

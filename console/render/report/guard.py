@@ -1,0 +1,223 @@
+"""The guard in a report: what was breached, the memory before it, what was killed and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from console.common.units import format_bytes, format_duration
+from console.journal.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.report_data import number
+from console.journal.run_view import GuardEvent, RunView
+from console.journal.state import Cause
+from console.render.guard import MARKS, deeds, limit_words, value_words
+from console.render.report.charts import (
+    LEFT,
+    LEFT_EDGE,
+    PANEL,
+    WIDTH,
+    Chart,
+    draw_bytes_axis,
+    draw_lines,
+)
+from console.render.report.markdown import plain, prose, table, took, when
+from console.render.report.svg import BAD, INK, Panel, Svg, seconds_ticks, x_axis, y_axis
+
+LAST_S = 120.0
+SHOWN = 40
+NOT_SHOWN = frozenset({"watching", "breach"})
+Point = tuple[float, float]
+
+
+def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
+    """The section; nothing where the guard had nothing to say."""
+    told = [event for event in view.guards if event.kind not in NOT_SHOWN]
+    breach = view.breach
+    if breach is None and not told:
+        return
+    yield from ("## Guard", "")
+    if breach is not None:
+        yield from _breach(view, breach)
+        yield from drawn.get("guard", [])
+    rows = [
+        [when(e.at), MARKS.get(e.kind, prose(e.kind, 20)), prose(e.words, 300)]
+        for e in told[:SHOWN]
+    ]
+    yield from table(("when", "what", "why"), rows)
+    if len(told) > SHOWN:
+        yield from (f"{len(told) - SHOWN} more of these are in the journal.", "")
+
+
+def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
+    lease = breach.data.get("cause") == "lease"
+    head = "The lease ran out" if lease else "The guard stopped the load"
+    yield from (f"**{head}** at {when(number(breach.data.get('at')) or breach.at)}: "
+                f"{prose(breach.words, 400)}.", "")  # fmt: skip
+    for reason in breach.data.get("reasons") or []:
+        if reason != breach.words:
+            yield f"- {prose(reason, 300)}"
+    limit = limit_in(breach.data)
+    if limit is not None:
+        yield f"- the limit: {prose(limit_words(limit), 300)}"
+    for text in deeds(breach.data):
+        yield f"- {prose(text, 300)}"
+    if not breach.data.get("killed") and not lease:
+        yield "- killed: nothing was alive that it may kill"
+    low = lowest(breach)
+    if low is not None:
+        yield f"- the least RAM available that was seen: {format_bytes(low)}"
+    for rung in view.rungs:
+        if (rung.get("rung"), rung.get("state")) == ("memory", "failed"):
+            yield f"- {prose(rung.get('detail') or '', 300)}"
+    yield from (f"- {_restored(view)}", "")
+
+
+def _restored(view: RunView) -> str:
+    if view.outage:
+        return "the baseline does not serve yet"
+    if view.restored_s is None and view.down_s:
+        return f"the baseline was down for {took(view.down_s)} in all"
+    if view.restored_s is None:
+        return "the baseline was not down"
+    return f"the baseline served again {took(view.restored_s)} after its restore began"
+
+
+def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
+    """(seconds, RAM available, swap used), 0 s being the kill; the two minutes before it, and what
+    was recorded until its memory was back."""
+    found = breach.data.get("window")
+    rows = found.get("fast") if isinstance(found, dict) else None
+    known = [
+        (t, available, number(row[2]) if len(row) > 2 else None)
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, list) and len(row) > 1
+        and (t := number(row[0])) is not None and (available := number(row[1])) is not None
+    ]  # fmt: skip
+    kill = number(breach.data.get("at")) or 0.0
+    if not any(t <= kill for t, _, _ in known):  # times of another clock: the last one is the kill
+        kill = max((t for t, _, _ in known), default=0.0)
+    return [(t - kill, a, s) for t, a, s in sorted(known) if abs(t - kill) <= LAST_S]
+
+
+def lowest(breach: GuardEvent) -> float | None:
+    return min((available for _, available, _ in window(breach)), default=None)
+
+
+def guard_chart(view: RunView) -> Chart | None:
+    """The curve that crossed (and swap, where some was used) before the kill, with limit and kill
+    marked; RAM available where no curve is on record."""
+    breach = view.breach
+    rows = window(breach) if breach is not None else []
+    begin, span = (-rows[0][0], rows[-1][0] - rows[0][0]) if rows else (0.0, 0.0)
+    if breach is None or span <= 0:
+        return None
+    found, line = _crossed(breach, rows, begin)
+    lines, level = [(found.name, line)], found.level
+    swap = [(t + begin, s) for t, _, s in rows if s is not None]
+    if found.unit == "B" and found.column != SWAP and any(s > 0 for _, s in swap):
+        lines.append(("swap used", swap))
+    about = "The upright line: the kill."
+    about += " Broken line: the limit." if level is not None else ""
+    title = _title(found)
+    svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
+    svg.head(LEFT_EDGE)
+    high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
+    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, high)
+    if found.unit.startswith("B"):
+        draw_bytes_axis(svg, panel, title.lower())
+    else:
+        y_axis(svg, panel, found.unit)
+    x_axis(svg, panel, seconds_ticks(span))
+    draw_lines(svg, panel, lines)
+    if level is not None:
+        y = panel.y(level)
+        svg.line((panel.left, y), (panel.right, y), INK, 1.2, "5 4")
+        svg.text(panel.left + 4, y - 5, f"limit {value_words(level, found.unit)}", size=11)
+    x = panel.x(begin)
+    svg.line((x, panel.top - 4), (x, panel.bottom), BAD, 1.6)
+    svg.text(x, panel.top - 10, "kill", at="middle", colour=BAD)
+    return Chart("guard", f"{title} before the guard acted: {_told(found, line, begin)}", str(svg))
+
+
+def _crossed(
+    breach: GuardEvent, rows: list[tuple[float, float, float | None]], begin: float
+) -> tuple[Crossed, list[Point]]:
+    """The curve that crossed and its points on the chart; RAM available where there is none."""
+    kill = number(breach.data.get("at")) or 0.0
+    found = crossed(breach.data)
+    if found is not None and found.column != RAM:
+        line = [
+            (at - kill + begin, figure)
+            for at, figure in found.points
+            if figure is not None and 0 <= at - kill + begin <= begin + LAST_S
+        ]
+        if len(line) > 1:
+            return replace(found, name=plain(found.name, 60)), line
+    limit = limit_in(breach.data)
+    level = limit.below if limit is not None and limit.metric == "host.ram_available" else None
+    return Crossed("RAM available", "B", (), level, True, RAM), [(t + begin, a) for t, a, _ in rows]
+
+
+def _title(found: Crossed) -> str:
+    if not found.unit.startswith("B"):
+        return "What was on the limit"
+    return "Disk" if found.name.startswith("disk") else "Memory"
+
+
+def _told(found: Crossed, line: list[Point], begin: float) -> str:
+    """Where the curve was at its worst."""
+    until = [figure for at, figure in line if at <= begin] or [line[-1][1]]
+    worst = value_words(min(until) if found.below else max(until), found.unit)
+    if found.below:
+        return f"{found.name} fell to {worst} in {format_duration(begin)}"
+    return f"{found.name} rose to {worst}"
+
+
+def guard_json(view: RunView) -> list[dict[str, Any]]:
+    """Every event; of a breach with its curve."""
+    return [{"at": e.at, "kind": e.kind, "words": e.words, **e.data} for e in view.guards]
+
+
+def guard_next(view: RunView) -> Iterator[str]:
+    """What to do after a breach."""
+    breach = view.breach
+    gone = any(event.kind == "gone" for event in view.guards)
+    if breach is None and gone and view.over and view.reason == Cause.GUARD:
+        yield (
+            "The load did nothing wrong: no sentinel watched over it any more, and one that was "
+            "started anew did not stay. The run's `guard/sentinel.log` says why, "
+            "`omni-console doctor` what this machine refuses it; then run it again."
+        )
+    if breach is None:
+        return
+    if breach.data.get("cause") == "lease":
+        yield (
+            "Nobody was attached while the baseline was down, and the lease ran out: stay attached "
+            "(`omni-console attach`), or give a longer `--lease`."
+        )
+        return
+    yield (
+        f"The guard stopped the load: {plain(breach.words, 300)}. Do not start it again as it is: "
+        "less context, fewer layers in RAM, `mmap` in place of a resident load, or a memory limit "
+        "on the service; `omni-console check checkpoint` shows what it needs."
+    )
+
+
+def guard_lessons(view: RunView) -> Iterator[str]:
+    """A breach is worth an entry: what was tried, what it did to the machine, the figures."""
+    breach = view.breach
+    if breach is None or breach.data.get("cause") == "lease":
+        return
+    low = lowest(breach)
+    least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""
+    names = ", ".join(
+        plain(row.get("name") or "", 60) for row in _rows(breach.data.get("killed"))
+    )  # fmt: skip
+    result = f"the guard killed {names or 'nothing'} and the baseline came back"
+    cause = plain(breach.words, 300)
+    yield f"Attempted: {plain(view.title, 120)}. Result: {result}. Cause: {cause}.{least}"
+
+
+def _rows(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,139 @@
+"""Facts of a run that may be worth an entry in a registry of lessons: what was attempted, what came
+of it, the cause, the figure. Only what is on record; a person judges and files them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.journal.report_data import Gauge
+from console.journal.run_view import RunView
+from console.journal.state import Decision, StepState
+from console.render.report.decision import WORD, decided, last_line, settled, slower, with_baseline
+from console.render.report.guard import guard_lessons
+from console.render.report.markdown import figure, plain, plural, took
+from console.render.report.memory import above, card_names, envelope_of, rise_of
+from console.render.report.report_figures import drift_words, drifts, voids
+from console.render.report.report_lint import findings
+from console.render.report.soak import happened, soak_of, soak_steps
+
+UNKNOWN = "Cause: to be found."
+
+
+def lessons(view: RunView, gauges: list[Gauge] | None = None) -> list[str]:
+    """Plain sentences, one candidate each."""
+    return [
+        *guard_lessons(view), *_of_steps(view), *_of_decision(view), *_of_overrides(view),
+        *_of_lint(view), *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges or []),
+        *_of_baseline(view),
+    ]  # fmt: skip
+
+
+def trial(view: RunView) -> str:
+    """The run's title with its inputs."""
+    given = ", ".join(f"{plain(k, 40)}={plain(v, 60)}" for k, v in view.inputs.items())
+    return f"{plain(view.title, 120)} ({given})" if given else plain(view.title, 120)
+
+
+def _of_steps(view: RunView) -> Iterator[str]:
+    for step in view.steps:
+        if step.state is not StepState.FAILED:
+            continue
+        last = plain(last_line(step), 200)
+        said = f" It said: {last}" if last else ""
+        cause = f"{plain(step.cause, 40)}: {plain(step.detail, 300)}"
+        yield (
+            f"Attempted: {plain(step.title, 120)} (step {plain(step.id, 60)}). Result: failed "
+            f"after {took(step.duration_s)}. Cause: {cause}.{said}"
+        )
+
+
+def _of_decision(view: RunView) -> Iterator[str]:
+    verdict = decided(view)
+    if verdict is None or view.decision is Decision.HOLD or not settled(view):
+        return
+    if verdict.overridden:
+        return
+    rows = [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
+    why = "; ".join(
+        plain(with_baseline(view, row) if at == 0 else row.get("why", ""), 300)
+        for at, row in enumerate(rows[:3])
+    )
+    outcome = f" ({plain(verdict.outcome, 60)})" if verdict.outcome else ""
+    cause = "" if view.decision is Decision.GO else f" {UNKNOWN}"
+    result = f"{WORD[view.decision]}{outcome}"
+    yield f"Attempted: {trial(view)}. Result: {result}.{cause} Figure: {why}."
+
+
+def _of_overrides(view: RunView) -> Iterator[str]:
+    for one in view.verdicts:
+        if one.overridden:
+            yield (
+                f"Attempted: going on past {plain(one.step, 60)}, which held. Result: overridden "
+                f"by {plain(one.overridden, 200)}. To be added: whether that was right."
+            )
+
+
+def _of_lint(view: RunView) -> Iterator[str]:
+    for one in findings(view):
+        if one.get("override"):
+            yield (
+                f"Attempted: going on past lint's {plain(one.get('rule'), 60)} "
+                f"({plain(one.get('override'), 200)}). Result: {trial(view)} ended "
+                f"{plain(view.state)}. To be added: whether the rule is right here."
+            )
+
+
+def _of_voids(view: RunView) -> Iterator[str]:
+    for scope, bench in view.benchmarks.items():
+        for reason, count in voids(bench).items():
+            yield (
+                f"Attempted: measuring {plain(scope, 60)}. Result: {plural(count, 'run')} void. "
+                f"Cause: {plain(reason)}."
+            )
+
+
+def _of_soaks(view: RunView) -> Iterator[str]:
+    for name in soak_steps(view):
+        soak = soak_of(view, name)
+        errors = soak.get("errors")
+        classes = sorted(errors.items()) if isinstance(errors, dict) else []
+        counts = [f"{plain(kind, 60)} {count}" for kind, count in classes]
+        found = [f"errors: {', '.join(counts)}"] if counts else []
+        for key, word in (("restarts", "restart"), ("hangs", "hang")):
+            moments = happened(soak.get(key))
+            found += [plural(len(moments), word)] if moments else []
+        lines = soak.get("critical") or []
+        found += [plural(len(lines), "critical log line")] if lines else []
+        if found:
+            observed = view.metrics.get(name, {}).get("observed_s", {}).get("value")
+            yield (
+                f"Attempted: soak {plain(name, 60)}, {figure(observed, 's')} observed. Result: "
+                f"{'; '.join(found)}. {UNKNOWN}"
+            )
+
+
+def _of_memory(view: RunView, gauges: list[Gauge]) -> Iterator[str]:
+    for step, data in view.envelopes.items():
+        envelope, rise = envelope_of(data), rise_of(view, step, gauges)
+        if envelope is None or rise is None:
+            continue
+        words = above(envelope, rise, card_names(view))
+        if words:
+            yield (
+                f"Attempted: predicting memory ({plain(step, 60)}). Result: more was taken. "
+                f"Figure: {plain(words)}."
+            )
+
+
+def _of_baseline(view: RunView) -> Iterator[str]:
+    if view.serving.get("degraded"):
+        yield (
+            f"Attempted: {trial(view)}. Result: the baseline came back DEGRADED. Figure: "
+            f"{plain(slower(view))}."
+        )
+    for one in drifts(view):
+        if one.large:
+            yield (
+                "Attempted: comparing with the baseline. Result: it drifted meanwhile. Figure: "
+                f"{drift_words(one)}."
+            )

@@ -1,0 +1,218 @@
+"""Memory in a report: what was used at most, and what a load was predicted to take beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.common.text import clean
+from console.common.units import format_bytes
+from console.host.capacity import Card
+from console.journal.report_data import Gauge, number
+from console.journal.run_view import RunView, StepView
+from console.models.sizing.load_curve import Envelope, Sample
+from console.models.sizing.placement import labels
+from console.render.report.markdown import code, figure, plural, prose, table
+from console.render.report.report_figures import like_of, targets
+
+STARTS = (
+    "creates and starts ",
+    "starts a host process",
+    "starts the existing ",
+    "$ docker compose",
+)
+
+
+@dataclass(slots=True)
+class Rise:
+    """What a load took above what was in use just before it, bytes; from `begin` to `end`, Unix
+    seconds. A figure that was not read is not there."""
+
+    begin: float
+    end: float
+    ram: float | None = None
+    swap: float | None = None
+    gpu: dict[str, float] = field(default_factory=dict)
+    before: dict[str, float] = field(default_factory=dict)
+    """In use just before, by UUID, `ram` and `swap`."""
+
+
+def card_names(view: RunView) -> dict[str, str]:
+    """UUID → the name by which verdicts and charts call the card."""
+    cards = [
+        Card(clean(str(one.get("name") or ""), 60), clean(str(one.get("uuid") or ""), 80))
+        for one in (view.header.get("machine") or {}).get("cards") or []
+    ]
+    return {card.uuid: name for card, name in zip(cards, labels(cards), strict=True)}
+
+
+def envelope_of(data: dict[str, Any]) -> Envelope | None:
+    """A prediction from the journal, None where it is not one."""
+    try:
+        return Envelope.from_json(data)
+    except ValueError:
+        return None
+
+
+def load_step(view: RunView, predicted_by: str) -> StepView | None:
+    """The step that starts a service after the one that predicted, if it ran."""
+    ids = [step.id for step in view.steps]
+    after = view.steps[ids.index(predicted_by) + 1 :] if predicted_by in ids else []
+    for step in after:
+        begins = any(line.lstrip().startswith(STARTS) for line in step.effects)
+        if step.kind == "service" and begins and step.started:
+            return step
+    return None
+
+
+def rise_of(view: RunView, predicted_by: str, gauges: list[Gauge]) -> Rise | None:
+    """What the load took; None where it did not happen, or nobody looked."""
+    step = load_step(view, predicted_by)
+    if step is None:
+        return None
+    ends = [
+        other.started for other in view.steps
+        if other.started > step.started and (other.kind == "restore" or _stops(other))
+    ]  # fmt: skip
+    end = min(ends, default=view.ended or float("inf"))
+    inside = [gauge for gauge in gauges if step.started <= gauge.at <= end]
+    if not inside:
+        return None
+    before = next((g for g in reversed(gauges) if g.at < step.started), inside[0])
+    rise = Rise(step.started, min(end, inside[-1].at))
+    for name in ("ram", "swap"):
+        first, values = getattr(before, name), [getattr(gauge, name) for gauge in inside]
+        known = [value for value in values if value is not None]
+        if first is not None and known:
+            rise.before[name] = first
+            setattr(rise, name, max(0.0, max(known) - first))
+    for uuid, first in before.gpu.items():
+        used = [gauge.gpu[uuid] for gauge in inside if uuid in gauge.gpu]
+        if used:
+            rise.before[uuid] = first
+            rise.gpu[uuid] = max(0.0, max(used) - first)
+    return rise
+
+
+def _stops(step: StepView) -> bool:
+    return step.kind == "service" and any(line.startswith("stops ") for line in step.effects)
+
+
+def memory_lines(view: RunView, gauges: list[Gauge]) -> Iterator[str]:
+    """Peaks of the whole run, then each prediction with what came of it."""
+    rows = list(_peak_rows(view))
+    if rows or view.envelopes:
+        yield from ("## Memory", "")
+    yield from table(("", "in use at most", "there is", "remark"), rows, (1, 2))
+    if rows:
+        looks = int(number(view.peaks.get("n")) or 0)
+        yield from (
+            f"Over the whole run, baseline included; {plural(looks, 'look')}, about one a second.",
+            "",
+        )
+    for step, data in view.envelopes.items():
+        envelope = envelope_of(data)
+        if envelope is not None and envelope.lines():
+            yield from (f"### Memory predicted by {code(step, 60)}", "")
+            yield from _predicted(view, step, envelope, gauges)
+
+
+def _peak_rows(view: RunView) -> Iterator[list[str]]:
+    names, machine = card_names(view), view.header.get("machine") or {}
+    sizes = {one.get("uuid"): one.get("memory") for one in machine.get("cards") or []}
+    cards, like = view.peaks.get("gpu") or {}, like_of(targets(view, "gpu.peak_used"))
+    for uuid, card in cards.items():
+        heat = number(card.get("temperature"))
+        note = [f"{heat:.0f} °C at most"] if heat is not None else []
+        name = f"VRAM of {names.get(uuid, uuid)}"
+        yield _peak(name, card, "used", sizes.get(uuid), note, like)
+    used = [size for card in cards.values() if (size := number(card.get("used"))) is not None]
+    if len(cards) > 1 and len(used) == len(cards):
+        yield _peak("VRAM of all cards", {"used": sum(used)}, "used", None, [], like)
+    host = view.peaks.get("host") or {}
+    if host:
+        stall, rate = number(host.get("pressure")), number(host.get("swap_in"))
+        note = [f"pressure {stall:.3g} % at most"] if stall is not None else []
+        like = like_of(targets(view, "host.peak_ram_used"))
+        yield _peak("RAM", host, "ram_used", machine.get("ram"), note, like)
+        note = [f"read back at {format_bytes(rate)}/s at most"] if rate else []
+        like = like_of(targets(view, "host.peak_swap_used"))
+        yield _peak("swap", host, "swap_used", machine.get("swap"), note, like)
+
+
+def _peak(
+    name: str, figures: dict[str, Any], key: str, there: object, note: list[str], like: str
+) -> list[str]:
+    """A figure that is not sure says so, and what was seen of it."""
+    value, why = number(figures.get(key)), (figures.get("why") or {}).get(key)
+    seen = number((figures.get("seen") or {}).get(key)) if value is None else None
+    shown = _used(seen if value is None else value, like)
+    shown = f"at least {shown}" if seen is not None else shown
+    notes = [*note, *([f"not sure: {why}"] if why else [])]
+    return [
+        prose(name, 100), shown, figure(number(there), "B"), prose("; ".join(notes)) or "–",
+    ]  # fmt: skip
+
+
+def _used(value: float | None, like: str) -> str:
+    """`3.4 GiB (3.674 GB)`: in the unit a gate asks in too, where that is another."""
+    binary, other = figure(value, "B"), figure(value, "B", like)
+    return binary if binary == other or not value else f"{binary} ({other})"
+
+
+def _predicted(view: RunView, step: str, envelope: Envelope, gauges: list[Gauge]) -> Iterator[str]:
+    rise, peak, names = rise_of(view, step, gauges), envelope.peak, card_names(view)
+    rows = []
+    for name, size in peak.vram:
+        uuid = uuid_of(name, names)
+        rows.append(_pair(f"VRAM of {name}", size, rise.gpu.get(uuid) if rise else None))
+    rows.append(_pair("memory of processes", peak.ram, rise.ram if rise else None))
+    if peak.swap or (rise and rise.swap):
+        rows.append(_pair("swap", peak.swap, rise.swap if rise else None))
+    yield from table(("", "predicted at most", "measured", "difference"), rows, (1, 2, 3))
+    yield from (f"{_verdict(view, step, envelope, rise, names)}", "")
+    yield from (f"- {prose(line)}" for line in envelope.lines())
+    yield ""
+
+
+def uuid_of(name: str, names: dict[str, str]) -> str:
+    """The card that a prediction calls `name`, by its name or its UUID."""
+    return next((uuid for uuid, called in names.items() if name in (uuid, called)), name)
+
+
+def _pair(name: str, predicted: int, measured: float | None) -> list[str]:
+    gap = "–"
+    if measured is not None:
+        sign = "+" if measured >= predicted else "−"
+        gap = f"{sign}{format_bytes(abs(measured - predicted))}"
+    return [prose(name, 100), format_bytes(predicted), figure(measured, "B"), gap]
+
+
+def _verdict(
+    view: RunView, step: str, envelope: Envelope, rise: Rise | None, names: dict[str, str]
+) -> str:
+    """Whether the prediction held, in words."""
+    if rise is None and load_step(view, step) is None:
+        return "No service was started after it: there is nothing to hold it against."
+    if rise is None:
+        return "Nobody looked at the machine while the load ran: not compared."
+    outside = above(envelope, rise, names)
+    lead = "Measured is what was in use above the moment before the start."
+    if outside:
+        return f"{lead} **Above the prediction**: {prose(outside)}."
+    if not rise.gpu and envelope.peak.vram:
+        return f"{lead} The cards were not read: only the host's part of the prediction held."
+    return f"{lead} The prediction held."
+
+
+def above(envelope: Envelope, rise: Rise, names: dict[str, str]) -> str:
+    """What rose above the prediction by more than its slack, or empty."""
+    vram = tuple(
+        (name, int(rise.gpu[uuid]))
+        for name, _ in envelope.peak.vram
+        if (uuid := uuid_of(name, names)) in rise.gpu
+    )
+    ram = int(rise.ram) if rise.ram is not None else None
+    swap = int(rise.swap) if rise.swap is not None else None
+    return envelope.outside(Sample(ram=ram, vram=vram, swap=swap)) or ""

@@ -1,0 +1,264 @@
+"""What to do next after a run, by how it ended; and what the run does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.config.playbook.threshold import parse_threshold
+from console.journal.report_data import number
+from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.state import Decision, RunState, StepState
+from console.render.cutover import next_words, service
+from console.render.report.decision import decided, settled, slower
+from console.render.report.guard import guard_next
+from console.render.report.markdown import change, plain, plural
+from console.render.report.report_figures import (
+    drifts,
+    is_benchmark,
+    of_metric,
+    scopes,
+    targets,
+    voids,
+)
+
+TRY = {
+    "tok_s": "what bounds generation is how fast weights are read: fewer layers or experts on the "
+    "CPU, a smaller quantisation; `omni-console check checkpoint` shows where the weights lie",
+    "prompt_tok_s": "larger batch and ubatch, flash attention, more of the model on the cards",
+    "ttft_s": "larger batch and ubatch; on a cold server the weights are still being read",
+    "error_rate": "errors by class and the reasons of void runs, then the server's log",
+    "peak_used": "less context, a smaller quantisation, fewer layers or experts on the cards",
+    "rss_growth": "a longer soak shows whether it levels off: prompt cache, context checkpoints",
+    "restarts": "the server's log before the restart; memory limit of its container",
+    "hangs": "whether it hangs when the KV cache is full: a smaller context, context shift",
+}
+CAUSES = {
+    "timeout": "raise `timeout` if it was still making progress, else look at its log",
+    "not_ready": "the service's log says why it did not come up",
+    "signal": "something killed it: memory limits, `dmesg`, whoever else is on this machine",
+    "exit_code": "its last lines say why it ended",
+    "oom_kill": "it ran out of memory: compare the prediction with what was there",
+    "precondition": "what it asks for was not there; nothing was done",
+    "start_error": "the service's definition, its image and its ports",
+    "output_invalid": "the output or the runs that were void, with their reasons",
+    "expired": "nobody answered in time; a longer `expires`, or somebody who waits",
+    "guard": "a limit of the machine was passed",
+    "internal": "no fault of the trial: `runner.log` in the run's directory has the trace",
+}
+SAME = {
+    "decode_tok_s": "tok_s", "tg_tok_s": "tok_s", "pp_tok_s": "prompt_tok_s", "ttfo_s": "ttft_s",
+    "vram_peak": "peak_used", "vram_growth": "rss_growth", "rss_peak": "peak_used",
+    "errors": "error_rate", "stability": "error_rate",
+}  # fmt: skip
+"""Metrics with the same cure."""
+
+
+def next_steps(view: RunView) -> list[str]:
+    """Plain sentences, the most urgent first."""
+    found = [*_urgent(view), *guard_next(view)]
+    if view.rehearsal and view.over:
+        return [
+            *found,
+            "It was a rehearsal: the procedure is known to work. Run it for real."
+            if view.decision is Decision.GO and not view.rehearsal.get("fault")
+            else "It was a rehearsal: see whether it ended where you wanted it to end.",
+        ]
+    if not view.over:
+        return found + list(_open_run(view))
+    broken = view.state in (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK,
+                            RunState.ROLLBACK_FAILED)  # fmt: skip
+    verdict = decided(view)
+    failed = [s for s in view.steps if s.state is StepState.FAILED]
+    if broken and (failed or view.decision in (Decision.NONE, Decision.GO)):
+        found += _after_failure(view, failed)
+    if verdict is not None and view.decision is Decision.NO_GO:
+        found += _after_no_go(view, verdict)
+    elif verdict is not None and view.decision is Decision.HOLD:
+        found += _after_hold(view, verdict)
+    elif verdict is not None and not broken and settled(view):
+        found += _after_go(view, verdict)
+    elif view.doubts and not broken:
+        found.append(
+            "HOLD: nothing is to be switched over. Run it again when the baseline is steady: "
+            "the same clocks, nothing else busy, its model read once before it is measured."
+        )
+    elif verdict is None and not broken:
+        found.append("No gate was in this playbook: the figures below are for a person to judge.")
+    return found
+
+
+def _urgent(view: RunView) -> Iterator[str]:
+    if view.cutover:
+        yield next_words(view)
+    elif view.outage or view.state is RunState.ROLLBACK_FAILED:
+        yield "First: the baseline does not serve. `omni-console rollback` brings it back."
+    elif view.serving.get("degraded"):
+        yield (
+            f"First: the baseline is DEGRADED, {slower(view)}. Look at `omni-console gauges` "
+            "(clocks, power, what else is busy) before anything is measured again."
+        )
+
+
+def _open_run(view: RunView) -> Iterator[str]:
+    run = view.run_id[-4:]
+    if view.state is RunState.PAUSED:
+        yield (
+            f"The run stands still ({plain(view.reason, 40)}): `omni-console attach {run}`, or "
+            f"`omni-console tell {run} retry`, `skip`, `abort` or `rollback`."
+        )
+    else:
+        yield (
+            f"The run is going on: `omni-console attach {run}`. If its runner died: "
+            f"`omni-console resume {run}`."
+        )
+
+
+def _after_failure(view: RunView, failed: list[StepView]) -> Iterator[str]:
+    run = view.run_id[-4:]
+    for step in failed:
+        hint = CAUSES.get(step.cause, "")
+        log = f"`omni-console logs {plain(step.id, 60)} --run {run}` shows its output"
+        cause = plain(step.cause, 40) or "no cause is known"
+        yield f"Step {plain(step.id, 60)} failed ({cause}): {hint + '; ' if hint else ''}{log}."
+    if view.breach is not None and not failed:
+        return  # what its guard stopped is told already
+    yield (
+        "The run has ended and cannot go on: correct the cause and run the playbook again. Started "
+        "with --detach, or in the console, a failed step pauses instead and can be tried again."
+        if failed else "Nothing failed by itself: run the playbook again when the reason is gone."
+    )  # fmt: skip
+
+
+def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
+    name = f": the playbook calls this `{plain(verdict.outcome, 60)}`" if verdict.outcome else ""
+    kept = [plain(n, 60) for n in view.services]
+    still = f"{', '.join(kept)} is still up" if kept else "nothing of the trial is up any more"
+    if view.cutover:
+        yield f"GO{name}: clients reach {plain(service(view), 60)} since this run."
+    else:
+        switched = "this run switched nothing over"
+        yield f"GO{name}. That step is the operator's: {switched}, and {still}."
+    if verdict.overridden:
+        yield "The GO is an override: treat it as HOLD until the missing evidence is there."
+    if not_shown(view):
+        yield "Before anything is switched over: mind what this run does not show, below."
+
+
+def _after_no_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
+    outcome = f" (`{plain(verdict.outcome, 60)}`)" if verdict.outcome else ""
+    yield f"NO-GO: stay with the baseline{outcome}."
+    tried: list[str] = []
+    for row in verdict.criteria:
+        if row.get("verdict") != "NO-GO":
+            continue
+        metric = row.get("metric", "")
+        yield f"{plain(row.get('why', ''), 400)}{_share(view, verdict.step, metric)}."
+        name = metric.rpartition(".")[2]
+        hint = TRY.get(SAME.get(name, name), "")
+        if hint and hint not in tried:
+            tried.append(hint)
+            yield f"To try for {plain(metric, 80)}: {hint}."
+    if view.inputs and tried:
+        given = ", ".join(f"{plain(k, 40)}={plain(v, 60)}" for k, v in view.inputs.items())
+        yield (
+            f"A new attempt needs something else than {given}; `omni-console report RUN RUN` "
+            "compares the attempts."
+        )
+
+
+def _after_hold(view: RunView, verdict: Verdicts) -> Iterator[str]:
+    outcome = f" (`{plain(verdict.outcome, 60)}`)" if verdict.outcome else ""
+    yield f"HOLD{outcome}: the data does not decide. Nothing is to be switched over on it."
+    step = view.step(verdict.step)
+    looked = step is not None and step.kind != "gate"
+    for row in verdict.criteria:
+        if row.get("verdict") == "HOLD":
+            how = _how_to_get(view, verdict.step, row.get("metric", ""))
+            if looked:
+                log = f"`omni-console logs {plain(verdict.step, 60)} --run {view.run_id[-4:]}`"
+                how = f"the whole of it is in {log}"
+            yield f"{plain(row.get('why', ''), 400)}: {how}."
+
+
+def _aims(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
+    return [aim for aim in targets(view, metric) if aim.get("gate") == gate]
+
+
+def _share(view: RunView, gate: str, metric: str) -> str:
+    """`: 69.5 % below what is asked`, or empty where that says nothing."""
+    owner, _, name = metric.partition(".")
+    found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
+    for aim in _aims(view, gate, metric):
+        try:
+            threshold = parse_threshold(str(aim.get("go") or aim.get("no_go") or ""))
+        except ValueError:
+            continue
+        limit = threshold.limit(number(base.get("value")), str(found.get("unit") or ""))
+        away = change(number(found.get("value")), limit)
+        if away.endswith(" x"):
+            return f": {away.removesuffix(' x')} times what is asked"
+        if away != "–" and away[1:] != "0.0 %":
+            return f": {away[1:]} {'below' if away[0] == '-' else 'above'} what is asked"
+    return ""
+
+
+def _how_to_get(view: RunView, gate: str, metric: str) -> str:
+    """What is missing for a criterion that holds, and how it is got."""
+    owner, _, name = metric.partition(".")
+    if owner in ("gpu", "host"):
+        return "the machine has to be read all through the run: see the memory section"
+    found, step = of_metric(view, metric), view.step(owner)
+    aims = _aims(view, gate, metric)
+    if number(found.get("value")) is None or not found.get("n"):
+        reasons = ", ".join(voids(view.benchmarks.get(owner, {})))
+        if step is not None and step.state is not StepState.SUCCEEDED:
+            return f"step {plain(owner, 60)} is {step.state}; it has to succeed"
+        if reasons:
+            return f"remove what made runs void ({plain(reasons, 200)}), then measure again"
+        return f"see the output of step {plain(owner, 60)} for why there is none"
+    least = max((int(number(aim.get("min_samples")) or 1) for aim in aims), default=1)
+    if (number(found.get("n")) or 0) < least:
+        if step is not None and step.kind == "soak":
+            return f"a longer soak, or a shorter `every` in {plain(owner, 60)}"
+        return f"raise `runs` of {plain(owner, 60)}, or remove what makes its runs void"
+    relative = any("baseline" in f"{aim.get('go')}{aim.get('no_go')}" for aim in aims)
+    base = of_metric(view, f"{owner}.baseline.{name}")
+    if relative and number(base.get("value")) is None:
+        return "the baseline has to be measured too: `against: baseline`, and it must serve"
+    return "more runs narrow it down, or a person decides with the figures below"
+
+
+def not_shown(view: RunView) -> list[str]:
+    """What a reader might take for granted and this run has not looked at."""
+    found = []
+    ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
+    soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]
+    if not soaks:
+        found.append("Stability over time was not tested: no soak ran.")
+    elif not any(s in ran for s in soaks):
+        name = plain(soaks[0].id, 60)
+        found.append(f"Stability over its whole time was not shown: {name} ended early.")
+    benches = [scope for scope in scopes(view) if is_benchmark(view, scope)]
+    if not benches:
+        beside = ": a soak's rates are of its own prompts" if soaks else ""
+        found.append(f"Speed was not benchmarked{beside}.")
+    for scope in benches:
+        rates = [
+            view.metrics.get(scope + tail, {}).get("tok_s", {})
+            for tail in ("", ".baseline", ".baseline-after")
+        ]
+        if number(rates[1].get("value")) is None:
+            found.append(
+                f"The baseline was not measured beside {scope}: nothing is compared with it."
+            )
+        elif number(rates[2].get("value")) is None:
+            found.append(f"The baseline was not measured again after {scope}: drift is unknown.")
+        void = int(number(rates[0].get("void")) or 0)
+        if void:
+            found.append(f"{plural(void, 'run')} of {scope} had to be left out as void.")
+    for one in drifts(view):
+        if one.large and not one.moved:
+            moved = change(one.after, one.before)
+            found.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
+    return found

@@ -1,0 +1,190 @@
+"""The run itself in a report: its summary, the machine, what ran with which argv, who did what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from console.common import redact
+from console.common.units import format_bytes, format_duration
+from console.journal.report_data import number
+from console.journal.run_view import RunView, StepView
+from console.journal.state import StepState
+from console.render.report.decision import baseline_words, decision_words, settled
+from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
+from console.render.report.report_figures import drift_words, drifts
+
+GLYPH = {
+    "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
+    "pending": "·", "in_doubt": "?", "retry_wait": "↻",
+}  # fmt: skip
+SAID = {"NO-GO": "✗", "HOLD": "?"}
+TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
+"""Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
+where this very report was written to."""
+
+
+def sign(view: RunView, step: StepView) -> str:
+    """The sign of a step; a gate that did its work and said no has the sign of what it said."""
+    said = {one.step: one.verdict for one in view.verdicts}.get(step.id, "")
+    done = step.state is StepState.SUCCEEDED
+    return (SAID.get(said) if done else None) or GLYPH.get(step.state, " ")
+
+
+def summary(view: RunView) -> list[str]:
+    """What was tried, where, when, and how it came out, in one table."""
+    over = f", **OVERRIDDEN** by {prose(view.overridden)}" if view.overridden else ""
+    open_gates = ", ".join(code(step, 60) for step in view.open_gates)
+    left = f"; not judged: {open_gates}" if open_gates and not settled(view) else ""
+    rows = [
+        ("Decision", f"**{prose(decision_words(view))}**{over}{left}"),
+        ("State", prose(f"{view.state}" + (f" ({view.reason})" if view.reason else ""))),
+    ]
+    objective = view.header.get("objective")
+    rows += [("Objective", prose(objective))] if objective else []
+    digest = str(view.header.get("digest") or "")
+    text = f" (sha256 {code(digest[:12])})" if digest else ""
+    rows += [
+        (
+            "Run",
+            f"{code(view.run_id)} of playbook {code(view.playbook)}{text}, site {code(view.site)}",
+        ),
+        ("Started", f"{prose(when(view.created))} by {prose(view.owner, 60)}"),
+        ("Took", spent(view)),
+        ("Baseline down", outage_words(view)),
+        ("Baseline after", baseline_words(view)),
+    ]
+    rows += [("Baseline drift", prose(drift_words(one))) for one in drifts(view)]
+    rows += [(f"Input {prose(name, 60)}", code(value)) for name, value in view.inputs.items()]
+    asked = view.header.get("lessons") or []
+    rows += [("Lessons read first", prose(", ".join(map(str, asked))))] if asked else []
+    return table(("", ""), rows)
+
+
+def planned_s(view: RunView) -> tuple[float, float, int]:
+    """Seconds planned, seconds those very steps took, and how many steps have a plan."""
+    both = [s for s in view.steps if s.takes_s is not None and s.duration_s is not None]
+    return sum(s.takes_s or 0 for s in both), sum(s.duration_s or 0 for s in both), len(both)
+
+
+def spent(view: RunView) -> str:
+    """`42 min 10 s; 5 steps with a planned duration took 40 min 03 s of 38 min 00 s`."""
+    whole = format_duration(view.ended - view.created) if view.ended else "–"
+    planned, actual, count = planned_s(view)
+    if not count:
+        return whole
+    return (
+        f"{whole}; planned {format_duration(planned)} for {count} of {len(view.steps)} steps, "
+        f"which took {format_duration(actual)}"
+    )
+
+
+def outage_words(view: RunView) -> str:
+    if view.down_since:
+        return f"since {when(view.down_since)}, and still"
+    if view.outage:
+        return "yes, still"
+    return format_duration(view.down_s) if view.down_s else "never"
+
+
+def host_lines(view: RunView) -> list[str]:
+    """The machine and what the trial was held against, as the run noted them when it began."""
+    machine, base = view.header.get("machine") or {}, view.header.get("baseline") or {}
+    if not machine and not base:
+        return ["## Host", "", "This run did not note its machine.", ""]
+    rows = list(_machine_rows(machine))
+    if base:
+        known = number(base.get("reference"))
+        reference = f", known to do {figure(known, 'tok/s')}" if known is not None else ""
+        rows.append(("Baseline", f"{prose(base.get('url') or '', 200)}{reference}"))
+        lines = [*map(str, base.get("runs") or []), " ".join(map(str, base.get("args") or []))]
+        for at, line in enumerate(filter(None, lines)):
+            rows.append(("" if at else "started as", code(redact.text(line), 1000)))
+    if view.header.get("version"):
+        rows.append(("omni-console", prose(view.header["version"], 40)))
+    return ["## Host", "", *table(("", ""), rows)]
+
+
+def _machine_rows(machine: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    cards = [one for one in machine.get("cards") or [] if isinstance(one, dict)]
+    for card in cards:
+        name = prose(card.get("name") or "a card without a name", 80)
+        yield "Card", f"{name}{_size(card.get('memory'), ', ')} {code(card.get('uuid') or '', 80)}"
+    if not cards and machine:
+        yield "Cards", prose(f"none: {machine.get('cards_why') or 'NVML lists none'}", 200)
+    if machine.get("driver"):
+        yield "Driver", prose(machine["driver"], 40)
+    if machine.get("ram"):
+        yield "RAM", f"{_size(machine['ram'])}{_size(machine.get('swap'), ', swap ')}"
+    counts = [("cores", "core"), ("threads", "thread"), ("numa_nodes", "NUMA node")]
+    found = [(number(machine.get(key)), name) for key, name in counts]
+    words = [plural(int(count), name) for count, name in found if count]
+    if machine.get("cpu") or words:
+        yield "CPU", ", ".join(filter(None, (prose(machine.get("cpu") or "", 100), *words)))
+    if machine.get("kernel"):
+        yield "Kernel", prose(machine["kernel"], 80)
+
+
+def _size(found: object, lead: str = "") -> str:
+    size = number(found)
+    return f"{lead}{format_bytes(size)}" if size is not None else ""
+
+
+def step_lines(view: RunView) -> list[str]:
+    """Every step with its planned and actual duration."""
+    rows = []
+    for step in view.steps:
+        again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+        quiet = step.kind in TOLD and step.state is StepState.SUCCEEDED
+        words = step.title if quiet else step.detail or step.title
+        rows.append([
+            sign(view, step), code(step.id, 60), f"{step.state}{again}",
+            took(step.takes_s), took(step.duration_s), prose(words, 300),
+        ])  # fmt: skip
+    return ["## Steps", "", *table(("", "step", "state", "planned", "took", "what"), rows, (3, 4))]
+
+
+def ran_lines(view: RunView) -> list[str]:
+    """What each step did to the world, with argv, as the plan said it before it ran."""
+    lines: list[str] = []
+    for step in view.steps:
+        if step.state is not StepState.PENDING and step.effects:
+            lines += [step.id, *(f"  {line}" for line in step.effects)]
+    return ["## What ran", "", *block(lines), ""] if lines else []
+
+
+def failures(view: RunView) -> list[str]:
+    lines: list[str] = []
+    for step in view.steps:
+        if step.state in (StepState.FAILED, StepState.IN_DOUBT):
+            lines += failure_lines(step)
+    return ["## What went wrong", "", *lines] if lines else []
+
+
+def failure_lines(step: StepView) -> list[str]:
+    """A failed step: cause, detail and its last log lines, as an indented block."""
+    cause = f"{prose(step.cause, 40)}: " if step.cause else ""
+    lines = [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
+    said = block(step.lines[-20:], 400)
+    return [*lines, *said, ""] if said else lines
+
+
+def _changed(verb: dict[str, Any]) -> str:
+    """Inputs that a retry brought: `ctx=8192, bar=>= 5 tok/s`."""
+    inputs = (verb.get("args") or {}).get("inputs") or {}
+    return ", ".join(f"{name}={value}" for name, value in inputs.items())
+
+
+def verb_lines(view: RunView) -> list[str]:
+    """Who did what, and why."""
+    names = ("who", "verb", "step", "why")
+    rows = [
+        [
+            when(number(v.get("at")) or 0.0),
+            *(prose(v.get(name) or "") for name in names),
+            prose(_changed(v)),
+        ]
+        for v in view.verbs
+    ]
+    found = table(("when", *names, "changed"), rows)
+    return ["## Who did what", "", *found] if found else []

@@ -1,0 +1,152 @@
+"""One step from its first attempt to its last: intent, effect, result, retries."""
+
+from __future__ import annotations
+
+import traceback
+
+from console.common.errors import ConsoleError, EngineTimeout, InvalidFile
+from console.common.text import clean, one_line
+from console.config.playbook.steps import Step
+from console.host.deadline import Cancelled
+from console.journal.state import Cause, StepState
+from console.journal.store import JournalError
+from console.runner import peaks
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors import executor
+from console.runner.executors.check import requires
+from console.runner.executors.command import succeeds
+from console.runner.fault import point
+from console.runner.prepare.image_hint import fitting
+from console.runner.prepare.plan import Plan, PlannedStep
+
+RETRYABLE = frozenset(
+    {Cause.EXIT_CODE, Cause.SIGNAL, Cause.TIMEOUT, Cause.START_ERROR, Cause.OUTPUT_INVALID,
+     Cause.NOT_READY, Cause.OOM_KILL}
+)  # fmt: skip
+"""Never after a guard, a cancel, a gate or a precondition."""
+
+LOSSES = RETRYABLE - {Cause.TIMEOUT}
+"""What a step says whose service or command somebody killed."""
+
+
+def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
+    """Run a step with its retries; None when it succeeded, was skipped or was cancelled."""
+    step = planned.step
+    tries = step.retry.attempts if step is not None and step.retry is not None else 1
+    view = context.view.step(planned.id)
+    first = (view.attempt if view is not None else 0) + 1
+    for number in range(first, first + tries):
+        cause = _once(context, planned, number)
+        if cause is None or cause not in RETRYABLE or number == first + tries - 1:
+            return cause
+        assert step is not None
+        assert step.retry is not None
+        _note(context, planned, number, StepState.RETRY_WAIT, cause=str(cause))
+        if context.clock.wait(context.desk.cancelled, step.retry.backoff):
+            _note(context, planned, number, StepState.CANCELLED, cause=str(cause))
+            return None
+    return None
+
+
+def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
+    point("before_intent", planned.id)
+    context.desk.set(
+        step=planned.id, attempt=number, is_gate=planned.kind == "gate", implicit=planned.implicit
+    )
+    attempt = Attempt(context, planned.id, number, planned.limit_s)
+    context.record(
+        "step.state", planned.id, number, state=str(StepState.RUNNING),
+        effects=list(planned.effects), log=str(attempt.path),
+    )  # fmt: skip
+    point("after_intent", planned.id)
+    try:
+        done = _skip_reason(context, planned.step, attempt)
+        if done is None and planned.kind == "gate":
+            peaks.before_gate(context, planned, number)
+        if done is None and context.guard is not None:
+            context.guard.require(planned, attempt)
+        done = done or executor(planned.kind)(context, planned, attempt)
+        point("after_effect", planned.id)
+    except Cancelled:
+        _cancelled(attempt, planned)
+        return None
+    except StepFailed as failed:
+        return _fail(attempt, planned, failed)
+    except JournalError:
+        raise  # nothing can be recorded: the run ends, and the ladder brings the baseline back
+    except ConsoleError as error:
+        return _fail(attempt, planned, _translate(context.plan, error))
+    except Exception as error:  # a bug, a full disk: it costs the step, not the runner
+        traceback.print_exc()
+        words = one_line(f"{type(error).__name__}: {error}", 300)
+        return _fail(attempt, planned, StepFailed(Cause.INTERNAL, words))
+    finally:
+        attempt.close()
+    state = StepState.SKIPPED if done.skipped else StepState.SUCCEEDED
+    _end(attempt, planned, state, detail=done.detail, exit_code=done.exit_code)
+    point("after_result", planned.id)
+    return None
+
+
+def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done | None:
+    """`when` false, `requires` false (raises), `unless` true: three different words."""
+    if step is None:
+        return None
+    if not step.when:
+        return Done("not applicable", skipped=True)
+    requires(context, step, attempt)
+    if step.unless is None:
+        return None
+    if step.unless.file is not None:
+        path = context.path(step.unless.file)
+        least = step.unless.min_bytes or 0
+        there = path.is_file() and path.stat().st_size >= least
+    else:
+        argv = list(step.unless.run or [])
+        there = succeeds(context, argv, attempt, context.plan.playbook.base)
+    return Done("already done", skipped=True) if there else None
+
+
+def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
+    """Stopped by whoever asked, or by the guard, which nobody asked."""
+    verb = attempt.context.desk.stop_verb
+    if verb is None or not verb.cause:
+        _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
+    else:
+        words = f"stopped by {verb.who}: {verb.why}"
+        _end(attempt, planned, StepState.CANCELLED, cause=verb.cause, detail=words)
+
+
+def _translate(plan: Plan, error: ConsoleError) -> StepFailed:
+    cause = Cause.TIMEOUT if isinstance(error, EngineTimeout) else Cause.START_ERROR
+    cause = Cause.PRECONDITION if isinstance(error, InvalidFile) else cause
+    lines = [fitting(plan, error.hint)] if error.hint else []
+    return StepFailed(cause, one_line(str(error), 400), lines=lines)
+
+
+def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:
+    attempt.close()
+    guard = attempt.context.guard
+    if guard is not None and failed.cause in LOSSES and guard.struck(attempt):
+        failed = StepFailed(Cause.GUARD, f"the sentinel stopped the load; {failed.detail}")
+    _end(
+        attempt, planned, StepState.FAILED, cause=str(failed.cause), detail=failed.detail,
+        exit_code=failed.exit_code, lines=[clean(line, 400) for line in failed.lines if line][-20:],
+    )  # fmt: skip
+    return failed.cause
+
+
+def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: object) -> None:
+    took = attempt.context.clock.monotonic() - attempt.begun
+    peaks.record(attempt.context, planned.id, attempt.number)
+    detail = data.pop("detail", "")
+    attempt.context.record(
+        "step.state", planned.id, attempt.number, state=str(state), duration_s=round(took, 3),
+        detail=clean(str(detail), 500), **data,
+    )  # fmt: skip
+
+
+def _note(
+    context: Context, planned: PlannedStep, number: int, state: StepState, **data: object
+) -> None:
+    context.record("step.state", planned.id, number, state=str(state), **data)

@@ -1,0 +1,127 @@
+"""The boot-time unit, and whether a run of before the reboot left the baseline down.
+
+A unit calls `rollback --if-interrupted`. It is of type `exec`, so that a load of minutes holds up
+no target, and of KillMode `process`, because a baseline of host processes has to outlive it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+from console.common.errors import UsageError
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.host.boot_unit import LINGER, SYSTEMD, Unit
+from console.journal.liveness import runner_alive
+from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_read import view_of
+from console.recovery.rollback import records
+from console.recovery.rollback.sealed_plan import write_atomically
+from console.rehearsal.workspace import MAPPING
+
+PASSED = ("PATH", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT",
+          "XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_SITE", "OMNI_HOST_DIR")  # fmt: skip
+"""What the unit takes along of the environment it is installed from: places, never secrets."""
+
+UNIT = """\
+[Unit]
+Description=Brings the LLM baseline back where a reboot met a run in an outage
+StartLimitIntervalSec=1d
+StartLimitBurst=20
+{order}
+[Service]
+Type=exec
+{user}{environment}ExecStart={command}
+# The engine may not answer yet, above all where a user manager starts before it.
+Restart=on-failure
+RestartSec=15
+RestartPreventExitStatus=2
+KillMode=process
+OOMPolicy=continue
+
+[Install]
+WantedBy={target}
+"""
+ORDER = """\
+Wants=network-online.target
+After=network-online.target local-fs.target docker.service podman.socket
+"""
+
+
+def left_down() -> RunDir | None:
+    """This user's run that took the baseline down and never saw it back; None where there is none.
+
+    A rollback that failed takes the pointer away, so the newest run counts beside it. A run that
+    is pointed at and whose journal cannot be read counts: a rollback does no harm.
+    """
+    mine = records.read(os.getuid())
+    if mine is not None:
+        run = RunDir(Path(mine.run_dir))
+        return run if not runner_alive(run) and _outage(run, unknown=True) else None
+    newest = next((run for run in all_runs() if not (run.path / MAPPING).exists()), None)
+    if newest is None or runner_alive(newest):
+        return None
+    return newest if _outage(newest, unknown=False) else None
+
+
+def _outage(run: RunDir, *, unknown: bool) -> bool:
+    try:
+        return view_of(run)[0].outage
+    except Exception:  # whatever the disk or the journal is like: the way back does not die of it
+        return unknown
+
+
+def install(one: Unit, site: str | None) -> None:
+    """Write and enable the unit; it is not started now. Raises ConsoleError."""
+    if not SYSTEMD.exists() or not shutil.which("systemctl"):
+        raise UsageError("this machine is not run by systemd", str(SYSTEMD), "")
+    if one.system and os.getuid() != 0:
+        raise UsageError(
+            "a system unit is installed by root", "", "sudo omni-console boot install --system"
+        )
+    if not one.lingers:
+        raise UsageError(
+            f"{one.user} does not linger: a user unit would wait for a login",
+            str(LINGER / one.user), f"sudo loginctl enable-linger {one.user}",
+        )  # fmt: skip
+    text = text_of(one, site, dict(os.environ))
+    one.path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(one.path, text)
+    one.systemctl("daemon-reload")
+    one.systemctl("enable", one.name)
+
+
+def remove(one: Unit) -> bool:
+    """Disable and delete it; False where it was not there. Raises ConsoleError."""
+    if not one.path.exists() and not one.enabled():
+        return False
+    one.systemctl("disable", one.name)
+    one.path.unlink(missing_ok=True)
+    one.systemctl("daemon-reload")
+    return True
+
+
+def text_of(one: Unit, site: str | None, environment: dict[str, str]) -> str:
+    """The unit file. Raises UsageError for what no unit file can say."""
+    foreign = one.user != pwd.getpwuid(os.getuid()).pw_name
+    names = PASSED[:1] if foreign else PASSED
+    given = [f"{name}={value}" for name in names if (value := environment.get(name))]
+    argv = [*module_argv("console.cli"), "rollback", "--if-interrupted"]
+    argv += ["--site", os.path.abspath(site)] if site else []
+    return UNIT.format(
+        order=ORDER if one.system else "",
+        user=f"User={one.user}\n" if one.system else "",
+        environment="".join(f"Environment={_quoted(text)}\n" for text in given),
+        command=" ".join(_quoted(word.replace("$", "$$")) for word in argv),
+        target="multi-user.target" if one.system else "default.target",
+    )
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise UsageError("a control character cannot stand in a unit file", one_line(text, 80), "")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -1,0 +1,89 @@
+"""A run's claim on the host: the lock that keeps other runs out, and the pointer that says it is
+on.
+
+A rollback may begin at the same moment. It takes its own lock first and then ends the runners that
+it can find; a runner makes itself known first and then looks whether a rollback has its lock. So
+one of the two always sees the other.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import islice
+from pathlib import Path
+
+from console.common import paths
+from console.common.errors import HostBusy
+from console.host import process
+from console.journal.lock import HostLock, refuse_others
+from console.journal.run_dir import RunDir, all_runs
+from console.recovery.rollback import live, records, standby
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.lock import is_held
+from console.runner.fault import point
+from console.runner.guard.process import dismiss
+
+CLOSER_WAIT_S = 30.0
+NEWEST = 8
+
+
+def host_lock(*, patient: bool) -> HostLock:
+    """The host's lock. `patient`: whoever holds it may be a refused run that is just leaving, so it
+    is waited for. Raises HostBusy."""
+    deadline = time.monotonic() + (CLOSER_WAIT_S if patient else 0.0)
+    while True:
+        try:
+            return HostLock()
+        except HostBusy:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)
+
+
+def announce(run: RunDir) -> None:
+    """Write pointer and live.jsonl, then look for another user's run and for a rollback that
+    climbs. Raises HostBusy for either, and OSError."""
+    meta, me, climbing = run.meta(), myself(), _climbing_places(run)
+    paths.make(run.rollback)
+    records.set_aside(os.getuid(), run.rollback)
+    records.write(
+        records.Pointer(
+            run.id, str(run.path), meta.owner, os.getuid(), me.pid, me.start, meta.playbook,
+            meta.site, meta.created,
+        )
+    )  # fmt: skip
+    live.append(run.live, me)
+    point("announced")
+    refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
+    for directory in climbing:
+        if is_held(directory):
+            raise HostBusy(
+                "a rollback brings the baseline back", str(directory),
+                "omni-console rollback follows it to its end",
+            )  # fmt: skip
+
+
+def _climbing_places(run: RunDir) -> list[Path]:
+    """Where a rollback may have its lock: in the run that it ends, which may be this one, the one
+    that is pointed at, or the newest; or in the site's own place."""
+    earlier = records.read(os.getuid())
+    pointed = [Path(earlier.run_dir) / sealed.ROLLBACK] if earlier is not None else []
+    newest = [one.rollback for one in islice(all_runs(), NEWEST)]
+    site = paths.state_dir() / sealed.ROLLBACK
+    return list(dict.fromkeys([run.rollback, site, *pointed, *newest]))
+
+
+def withdraw(run: RunDir) -> None:
+    """It never was: ladder and sentinel leave, nothing points at it, and an interrupted run
+    that was pointed at before is again the one that a rollback finds."""
+    standby.trigger(run.rollback, standby.QUIT)
+    dismiss(run)
+    records.clear(run.id)
+    if records.read(os.getuid()) is None:
+        records.put_back(os.getuid(), run.rollback)
+
+
+def myself() -> live.Live:
+    """This runner, as it stands in live.jsonl."""
+    return live.Live("runner", "runner", os.getpid(), process.start_time(os.getpid()) or 0)

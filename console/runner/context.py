@@ -1,0 +1,232 @@
+"""What an executor is handed: the run, its services, one attempt with its deadline and log."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common.clock import Clock
+from console.common.redact import Known
+from console.common.text import clean, decode
+from console.config.playbook.inputs import Secret
+from console.host import cgroup_scope, matching
+from console.host.deadline import Cancelled
+from console.journal.run_dir import RunDir, RunMeta
+from console.journal.run_view import RunView, fold
+from console.journal.state import Cause, RunState, check_transition
+from console.journal.store import Event, Journal
+from console.recovery.rollback import live
+from console.runner.control import Desk
+from console.runner.fault import point
+from console.runner.prepare.plan import Plan
+from console.runtime.spec import Handle
+
+if TYPE_CHECKING:
+    from console.runner.guard.client import Guard
+    from console.runner.peaks import Peaks
+    from console.runner.services import Fleet
+
+LOG_LIMIT = 64 * 1024 * 1024
+"""Bytes of output kept of one attempt; what comes after is counted and dropped."""
+KEPT, KEPT_LINES = 8 * 1024 * 1024, 20_000
+"""Characters and lines of output kept in memory, for patterns: the last ones."""
+SAY_INTERVAL_S = 1.0
+
+
+class StepFailed(Exception):
+    """A step did not do what it should: the cause as a word, the detail for the operator."""
+
+    def __init__(
+        self,
+        cause: Cause,
+        detail: str,
+        *,
+        exit_code: int | None = None,
+        lines: list[str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.detail = detail
+        self.exit_code = exit_code
+        self.lines = lines or []
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that succeeded, or was skipped with a reason."""
+
+    detail: str = ""
+    skipped: bool = False
+    exit_code: int | None = None
+
+
+@dataclass
+class Context:
+    """One run's parts. `record` makes an event durable before anything else happens."""
+
+    run: RunDir
+    meta: RunMeta
+    plan: Plan
+    journal: Journal
+    clock: Clock
+    desk: Desk
+    view: RunView
+    fleet: Fleet = field(init=False)
+    peaks: Peaks | None = None
+    guard: Guard | None = None
+    rehearsal: dict[str, Any] = field(default_factory=dict)
+    """What a rehearsal put in the place of what; empty for a real run."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
+        """Append to the journal and to this process's own view. Raises JournalError."""
+        data = self.plan.known.data(data)
+        with self._lock:
+            at = self.clock.now()
+            seq = self.journal.append(at, event, step, attempt, data)
+            fold([Event(seq, at, event, step, attempt, data)], self.view)
+        if self.guard is not None and event == "outage":
+            self.guard.outage(self.view.outage)
+
+    def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
+        """Go to a state of the run: where verbs are judged, then in the journal.
+
+        In this order: whoever reads of the new state in the journal may answer it at once.
+        """
+        if self.view.state is not state:
+            check_transition(self.view.state, state)
+        self.desk.set(state=state, reason=reason)
+        self.record("run.state", state=str(state), reason=reason, detail=detail)
+
+    def alive(self, handle: Handle, *, kind: str = "") -> None:
+        """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
+        group = cgroup_scope.of_process(handle.pid, handle.start) if handle.pid else ""
+        entry = live.of_handle(handle, group)
+        if kind:
+            entry = replace(entry, kind=kind)
+        live.append(self.run.live, entry)
+        if self.guard is not None:
+            self.guard.tell(do="arm")
+        point("effect_recorded", handle.service)
+
+    def secret(self, secret: Secret) -> str:
+        try:
+            return secret.read()
+        except ValueError as error:
+            raise StepFailed(Cause.PRECONDITION, f"secret '{secret.name}': {error}") from error
+
+    def path(self, text: str) -> Path:
+        """A path of the playbook, relative to the playbook's directory."""
+        return self.plan.playbook.base / Path(text).expanduser()
+
+
+class Attempt:
+    """One attempt at a step: its number, deadline, cancellation, and where its output goes."""
+
+    def __init__(self, context: Context, step: str, number: int, limit_s: float) -> None:
+        self.context = context
+        self.step = step
+        self.number = number
+        self.limit_s = limit_s
+        self.begun = context.clock.monotonic()
+        self.cancelled = context.desk.cancelled
+        self.path = context.run.attempt_log(step, number)
+        self.known = context.plan.known
+        self._said = float("-inf")
+        self._fd = -1
+        self._written = 0
+        self._dropped = 0
+        self._rest = b""
+        self._tail: deque[str] = deque()
+        self._kept = 0
+
+    def remaining(self) -> float:
+        """Seconds left before the step's timeout; raises on cancel and timeout."""
+        if self.cancelled.is_set():
+            raise Cancelled(self.step)
+        left = self.limit_s - (self.context.clock.monotonic() - self.begun)
+        if left <= 0:
+            raise StepFailed(Cause.TIMEOUT, f"not done within {self.limit_s:.0f} s")
+        return left
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not past the deadline or a cancel."""
+        self.context.clock.wait(self.cancelled, min(seconds, self.remaining()))
+        self.remaining()
+
+    def find(
+        self, pattern: str, texts: list[str], *, lines: bool = False
+    ) -> list[matching.Spans | None]:
+        """A pattern of the playbook, stopped in time. Raises StepFailed (output_invalid)."""
+        try:
+            return matching.find(pattern, texts, lines=lines, within_s=self.remaining())
+        except matching.TooSlow as error:
+            self.remaining()
+            said = self.last_lines()
+            raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
+
+    def say(self, text: str, *, always: bool = False) -> None:
+        """Progress for viewers, at most one event a second: the journal is durable, not chatty."""
+        now = self.context.clock.monotonic()
+        if always or now - self._said >= SAY_INTERVAL_S:
+            self._said = now
+            self.context.record("step.say", self.step, self.number, text=clean(text, 300))
+
+    def hide(self, secret: str) -> None:
+        """Keep a secret out of the log from here on. Output is looked at line by line, so of one
+        with several lines each is kept out; shorter than 4, a line would blot out innocent text."""
+        parts = (p for p in (secret, *secret.splitlines()) if len(p) >= 4)
+        self.known |= Known(tuple(parts))
+
+    def sink(self, data: bytes) -> None:
+        """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()[-LOG_LIMIT:]
+        if len(self._rest) > 1_000_000:  # a line without an end is cut, or it would fill memory
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._line(line)
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The last lines of output so far, clean."""
+        return [clean(line) for line in [*self._tail][-count:]]
+
+    def output(self) -> list[str]:
+        """The last lines of output, as text; for patterns."""
+        return list(self._tail)
+
+    def close(self) -> None:
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+        if self._dropped:
+            self._write(f"--- {self._dropped} bytes of output dropped at the cap ---\n".encode())
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _line(self, raw: bytes) -> None:
+        raw = self.known.raw(raw)
+        self._tail.append(decode(raw[:100_000]).rstrip("\r"))
+        self._kept += len(self._tail[-1])
+        while len(self._tail) > KEPT_LINES or self._kept > KEPT:
+            self._kept -= len(self._tail.popleft())
+        if self._written > LOG_LIMIT:
+            self._dropped += len(raw)
+            return
+        self._write(raw + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        if self._fd < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags, 0o600)
+        self._written += os.write(self._fd, data)
+
+
+Executor = Callable[[Context, Any, Attempt], Done]
+"""(context, planned step, attempt) → Done; raises StepFailed, Cancelled, ConsoleError."""

@@ -1,0 +1,142 @@
+"""`benchmark`: measure an endpoint; and the baseline the same way, outside its outage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from console.bench.benchmark import PROMPTS, BenchmarkResult, Protocol, run_benchmark, run_words
+from console.bench.metrics import PER_SAMPLE, Sample
+from console.bench.waiting import Waiting
+from console.config.playbook.measuring_steps import BenchmarkStep
+from console.host.deadline import Cancelled
+from console.journal.state import Cause
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.engines import surroundings
+from console.runner.fault import point
+from console.runner.prepare.plan import BASELINE_AGAIN, PlannedStep
+
+MOST_SAMPLES = 400
+"""Of one metric in the journal; a gate resamples them. All of every run are in the file."""
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Measure the service. Raises StepFailed when not one run is valid."""
+    step = planned.step
+    assert step is not None
+    assert step.benchmark is not None
+    service = step.benchmark.service
+    if service != "baseline" and context.fleet.find(service) is None:
+        raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
+    result = _measure(context, service, step.benchmark, attempt)
+    try:
+        return _keep(context, result, attempt, step.id, step.id)
+    except StepFailed as failed:
+        raise context.fleet.explain(service) or failed from failed
+
+
+def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Measure the baseline once for each different protocol that is compared with it.
+
+    After its restore only one stream is sent, to see whether it drifted.
+    """
+    done: dict[str, BenchmarkResult] = {}
+    again = planned.id == BASELINE_AGAIN
+    details: list[str] = []
+    for _, step in context.plan.playbook.steps():
+        bench = step.benchmark
+        if bench is None or bench.against != "baseline":
+            continue
+        if again:
+            bench = bench.model_copy(update={"concurrency": []})
+        key = bench.model_dump_json(exclude={"service", "model"})
+        if key not in done:
+            done[key] = _measure(context, "baseline", bench, attempt)
+        scope = f"{step.id}.baseline{'-after' if again else ''}"
+        details.append(_keep(context, done[key], attempt, planned.id, scope).detail)
+    return Done(details[-1] if details else "")
+
+
+def _measure(
+    context: Context, service: str, bench: BenchmarkStep, attempt: Attempt
+) -> BenchmarkResult:
+    spec = context.fleet.spec(service)
+    protocol = Protocol(
+        prompts=tuple(bench.prompts) or PROMPTS,
+        max_tokens=bench.max_tokens,
+        runs=bench.runs,
+        warmup=bench.warmup,
+        max_runs=bench.most_runs,
+        cv_target=bench.cv,
+        timeout_s=attempt.remaining(),
+        budget_s=attempt.remaining(),
+        silence_s=bench.silence,
+        endpoint=bench.endpoint,
+        levels=tuple(bench.concurrency),
+    )
+
+    def progress(number: int, planned: int, sample: Sample) -> None:
+        point("in_benchmark", attempt.step)
+        attempt.remaining()
+        rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
+        what = f"void: {sample.void}" if sample.void else rate
+        run = run_words(number, planned)
+        attempt.say(f"{service}: {run} {what}", always=number in (0, planned))
+
+    def say(text: str) -> None:
+        attempt.remaining()
+        attempt.say(f"{service}: {text}")
+
+    # a candidate's model name means nothing to the baseline
+    model = bench.model if service == bench.service else ""
+    if service == "baseline":
+        model = model or context.plan.site.model.baseline.completion.model
+    result = run_benchmark(
+        spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
+        progress=progress, say=say, surroundings=surroundings(context, service),
+        waiting=Waiting(lambda silent: attempt.say(f"{service}: no token for {silent:.0f} s")),
+    )  # fmt: skip
+    if attempt.cancelled.is_set():
+        raise Cancelled(attempt.step)
+    attempt.remaining()
+    return result
+
+
+def _keep(
+    context: Context, result: BenchmarkResult, attempt: Attempt, step: str, scope: str
+) -> Done:
+    """Figures into the journal, all samples into a file beside the attempt's log."""
+    path = attempt.path.with_name(f"{scope}.{attempt.number}.benchmark.json")
+    path.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+    metrics: dict[str, Any] = {}
+    for name, summary in result.metrics.items():
+        figures = asdict(summary)
+        samples = figures.pop("samples")
+        if name in PER_SAMPLE and len(samples) <= MOST_SAMPLES:
+            figures["samples"] = samples
+        # what counts every run leaves none out
+        metrics[name] = {**figures, "void": len(result.voids) if name in PER_SAMPLE else 0}
+    context.record(
+        "metrics", step, attempt.number, scope=scope, metrics=metrics,
+        benchmark={
+            "model": result.model, "build": result.build_info, "flags": result.flags,
+            "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
+            "url": result.url, "context": result.context,
+            "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
+            "cold": asdict(result.cold) if result.cold is not None else None,
+            "levels": [asdict(level) for level in result.levels],
+            "transport_retries": result.transport_retries,
+        },
+    )  # fmt: skip
+    tok_s = result.metrics["tok_s"]
+    planned = int(result.protocol.get("runs", 0))
+    if not tok_s.n or len(result.runs) < planned:
+        # figures of a server that died on the way are kept, but no gate may call them GO
+        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "not one valid run"
+        reasons = sorted({str(v.get("reason", "")) for v in result.voids})
+        raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
+    spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""
+    void = f", {len(result.voids)} void" if result.voids else ""
+    twice = f", {result.transport_retries} requests sent twice" if result.transport_retries else ""
+    return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}{twice}")

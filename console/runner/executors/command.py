@@ -1,0 +1,280 @@
+"""`run`, `script` and `build`: a command on the host, in a service's container, or in a one-off.
+
+Argv lists all the way; stdin is /dev/null; a session of its own, so that a stop reaches the whole
+group; SIGINT → SIGTERM → SIGKILL, each step visible.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+from pathlib import Path
+
+from console.common.text import one_line
+from console.common.units import format_number
+from console.config.playbook.captured import base_unit, read_output
+from console.config.playbook.inputs import Secret
+from console.config.playbook.steps import Step
+from console.config.site.service import mount
+from console.host import cgroup_scope
+from console.host.deadline import Cancelled
+from console.host.process import by_cookie, environment, members, start_time, stop_group
+from console.host.process_spec import COOKIE, STEP_COOKIE
+from console.journal.state import Cause
+from console.recovery.rollback.sealed_plan import write_atomically
+from console.render.effects import build_argv
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.prepare.plan import PlannedStep
+from console.runtime.spec import ContainerSpec, Handle, Launch
+
+DRAIN_S = 1.0
+GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
+    step = planned.step
+    assert step is not None
+    env = _environment(context, step, attempt)
+    if step.where is not None:
+        code = _in_container(context, step, env, attempt)
+    else:
+        argv, cwd = _argv(context, step, attempt), _cwd(context, step)
+        code = run_host(context, argv, env, cwd, attempt)
+    attempt.close()
+    if code != 0:
+        cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
+        word = signal.Signals(-code).name if -65 < code < 0 else f"exit code {code}"
+        raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
+    capture_outputs(context, step, attempt)
+    return Done(capture_figures(context, step, attempt), exit_code=code)
+
+
+def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
+    if step.run is not None:
+        return list(step.run)
+    if step.build is not None:
+        return build_argv(step)
+    path = attempt.path.with_suffix(".sh")
+    write_atomically(path, step.script or "", 0o600)
+    return ["/bin/sh", "-eu", str(path)]
+
+
+def _cwd(context: Context, step: Step) -> str:
+    return str(context.path(step.cwd)) if step.cwd else str(context.plan.playbook.base)
+
+
+def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
+    """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then
+    `env`, secrets resolved now."""
+    env = {
+        f"OMNI_INPUT_{name.upper().replace('-', '_')}": _text(value)
+        for name, value in context.plan.playbook.inputs.items()
+    }
+    env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
+    env |= context.plan.site.compose_env
+    if step.build is not None:
+        env["BUILDKIT_PROGRESS"] = "plain"  # as a flag, a client without buildx refuses it
+    for name, value in step.env.items():
+        if isinstance(value, Secret):
+            env[name] = context.secret(value)
+            attempt.hide(env[name])
+        else:
+            env[name] = value
+    return env
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def run_host(
+    context: Context, argv: list[str], env: dict[str, str], cwd: str, attempt: Attempt
+) -> int:
+    """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
+    attempt.remaining()
+    try:
+        child = cgroup_scope.popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environment(
+                [*docker_environment(context), (STEP_COOKIE, attempt.step), *env.items()],
+                context.run.id,
+            ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise StepFailed(Cause.START_ERROR, f"{one_line(argv[0])}: {words} (in {cwd})") from error
+    start = start_time(child.pid) or 0
+    try:
+        context.alive(Handle(attempt.step, "process", pid=child.pid, start=start), kind="step")
+        _pump(child, attempt)
+        while child.poll() is None:  # it closed its output and goes on silently
+            attempt.pause(0.1)
+        return child.returncode
+    except StepFailed as failed:
+        failed.lines = failed.lines or attempt.last_lines()
+        raise
+    finally:
+        _end(context, child, start, attempt)
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def docker_environment(context: Context) -> list[tuple[str, str]]:
+    """How the docker command finds the engine the run talks to."""
+    given = {"DOCKER_HOST": context.plan.site.model.engine.host}
+    names = ("DOCKER_HOST", "DOCKER_CONFIG")
+    return [(n, v) for n in names if (v := given.get(n) or os.environ.get(n, ""))]
+
+
+def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
+    """Copy output until the command itself ends; a grandchild that keeps the pipe is not waited
+    for."""
+    assert child.stdout is not None
+    os.set_blocking(child.stdout.fileno(), False)
+    ended: float | None = None
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(min(0.1, attempt.remaining()))
+            data = os.read(child.stdout.fileno(), 65536) if ready else None
+            if data:
+                attempt.sink(data)
+                last = attempt.last_lines(1)
+                if last:
+                    attempt.say(last[0])
+            if data == b"":
+                return
+            if child.poll() is not None:
+                ended = ended or attempt.context.clock.monotonic()
+                late = attempt.context.clock.monotonic() - ended > DRAIN_S
+                if data is None or late:  # all is read, or a grandchild goes on talking
+                    return
+
+
+def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt) -> None:
+    """Whatever happened, nobody of the command stays behind: neither in its session nor in one
+    that it made for itself (those are found by the step's cookie)."""
+    _end_session(context, child, start, attempt)
+    for pid, born in by_cookie(context.run.id, attempt.step):
+        stop_group(pid, born, grace_s=1.0, clock=context.clock)
+    cgroup_scope.end(cgroup_scope.of_process(child.pid, start), child.pid, start)
+
+
+def _end_session(
+    context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt
+) -> None:
+    for number, wait_s in GRACE:
+        left = members(child.pid, start) if child.poll() is not None else [None]
+        if not left:
+            return
+        attempt.context.record(
+            "step.say", attempt.step, attempt.number, text=f"stopping: {number.name}"
+        )
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            child.poll()
+        except PermissionError:
+            return
+        deadline = context.clock.monotonic() + wait_s
+        while context.clock.monotonic() < deadline:
+            if child.poll() is not None and not members(child.pid, start):
+                return
+            context.clock.sleep(0.02)
+
+
+def _in_container(context: Context, step: Step, env: dict[str, str], attempt: Attempt) -> int:
+    from console.runtime.docker.exec import run_in, run_oneoff
+
+    where = step.where
+    assert where is not None
+    argv = list(step.run) if step.run is not None else ["sh", "-eu", "-c", step.script or ""]
+    env = {**env, COOKIE: context.run.id}
+    if where.service is not None:
+        handle = context.fleet.find(where.service)
+        if handle is None or not handle.container:
+            raise StepFailed(Cause.PRECONDITION, f"{where.service} is not a running container")
+        return run_in(
+            context.fleet.client, handle.container, argv, env=env, workdir=step.cwd,
+            timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+        )  # fmt: skip
+    spec = ContainerSpec(
+        image=where.image or "",
+        command=tuple(argv),
+        mounts=tuple(mount(text, context.plan.playbook.base) for text in where.mounts),
+        env=tuple(sorted(env.items())),
+        gpus=("all",) if where.gpus == "all" else tuple(where.gpus),
+        memory_bytes=where.memory,
+        network=where.network,
+        workdir=step.cwd,
+    )
+    return run_oneoff(
+        context.fleet.client, spec, service=step.id,
+        launch=Launch(context.run.id, attempt.path, context.alive, context.plan.site.name),
+        timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+    )  # fmt: skip
+
+
+def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
+    """Numbers from the output by named pattern, the last match of each, in their base units.
+
+    Raises StepFailed (output_invalid) for one that is missing, cut in two, or in another unit.
+    """
+    metrics: dict[str, dict[str, object]] = {}
+    text = "\n".join(attempt.output())
+    for name, output in step.outputs.items():
+        try:
+            number = read_output(output.pattern, output.unit, text, attempt.find)
+        except ValueError as error:
+            words = f"output '{name}': {error}"
+            raise StepFailed(Cause.OUTPUT_INVALID, words, lines=attempt.last_lines()) from error
+        metrics[name] = {
+            "value": number, "unit": base_unit(output.unit), "n": int(number is not None),
+        }  # fmt: skip
+    if metrics:
+        context.record("metrics", step.id, attempt.number, metrics=metrics)
+
+
+def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
+    """What a benchmark of llama.cpp printed, as metrics; in words. Raises StepFailed."""
+    if step.figures is None:
+        return ""
+    from console.bench.llama_bench import read_figures
+
+    try:
+        found = read_figures("\n".join(attempt.output()), step.figures)
+    except ValueError as error:
+        lines = attempt.last_lines()
+        raise StepFailed(Cause.OUTPUT_INVALID, one_line(str(error), 300), lines=lines) from error
+    context.record(
+        "metrics", step.id, attempt.number, metrics=found.metrics,
+        benchmark={"model": found.model, "build": found.build, "flags": found.flags,
+                   "source": step.figures},
+    )  # fmt: skip
+    words = [
+        f"{name.removesuffix('_tok_s')} {format_number(metric['value'], metric['unit'])}"
+        for name, metric in found.metrics.items()
+        if metric["value"] is not None
+    ]
+    return ", ".join(words)
+
+
+def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> bool:
+    """Whether a short command ends with 0; for `unless`."""
+    try:
+        return run_host(context, argv, {}, str(cwd), attempt) == 0
+    except StepFailed as failed:
+        if failed.cause is Cause.TIMEOUT:
+            raise
+        return False
+
+
+__all__ = ["Cancelled", "capture_figures", "capture_outputs", "execute", "run_host", "succeeds"]

@@ -1,0 +1,206 @@
+"""`cutover`: clients on the baseline's port reach a candidate, are watched, and go back or stay."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.config.playbook.cutover import CutoverStep
+from console.host.ports import listener
+from console.journal.state import Cause
+from console.runner import cutover
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.fault import point
+from console.runner.prepare.plan import PlannedStep
+from console.runtime import proxy
+from console.runtime.probe import Completion, Health, complete, health
+
+LOOK_S = 1.0
+SETTLE_S = 0.1
+"""A process that ends drops its connections a moment before it is gone."""
+LOOKS = 3
+"""Looks in a row without a good answer before it is the candidate and not a moment."""
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Relay up, completion, watch, then back or stay. Raises StepFailed; its caller rolls back."""
+    step = planned.step
+    assert step is not None
+    assert step.cutover is not None
+    cut = step.cutover
+    answers(context, cut.to)
+    _take_the_port(context, cut, attempt)
+    _record(context, attempt, cut, "switched")
+    point("cut_over", step.id)
+    context.fleet.wait(proxy.NAME, attempt)
+    proof = _prove(context, cut)
+    _record(context, attempt, cut, "proven", tok_s=proof.decode_tok_s)
+    attempt.say(f"clients reach {cut.to}: {proof.detail}", always=True)
+    point("in_watch", step.id)
+    watch = _Watch(context, cut, attempt)
+    watch.run()
+    words = f"{watch.words()} at {context.plan.site.model.baseline.url}"
+    if cut.stays:
+        _record(context, attempt, cut, "stays")
+        return Done(f"clients stay at {cut.to}, not promoted; {words}")
+    context.fleet.stop(proxy.NAME, attempt)
+    _record(context, attempt, cut, "back")
+    return Done(f"{words}; the relay ended, the baseline is next")
+
+
+def answers(context: Context, name: str) -> None:
+    """No client is given what does not answer at its own address. Raises StepFailed."""
+    if context.fleet.find(name) is None:
+        raise StepFailed(Cause.PRECONDITION, f"{name} does not run: nothing to cut over to")
+    spec = context.fleet.spec(name)
+    done = _ask(context, spec.url)
+    if not done.ok:
+        raise StepFailed(
+            Cause.PRECONDITION, f"{name} answers no completion at {spec.url}: {done.detail}"
+        )
+
+
+def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None:
+    """The relay listens where the baseline did; one of a dead runner is taken over."""
+    fleet, site = context.fleet, context.plan.site
+    fleet.use(cutover.relay_spec(site, cut, fleet.spec(cut.to)))
+    found = fleet.find(proxy.NAME)
+    if found is not None:
+        context.alive(found)
+        fleet.adopt(proxy.NAME, found)
+        attempt.say("the relay is there already", always=True)
+        return
+    url = site.model.baseline.url
+    state, detail = health(url, site.model.baseline.ready.http)
+    if state is not Health.REFUSED:
+        who = listener(url)
+        what = f"process {who.pid} ({who.words})" if who else "something"
+        raise StepFailed(
+            Cause.PRECONDITION, f"{what} holds the production port {url}: {one_line(detail)}"
+        )
+    fleet.start(proxy.NAME, attempt)
+
+
+def _prove(context: Context, cut: CutoverStep) -> Completion:
+    """One completion the way a client asks. Raises StepFailed."""
+    url = context.plan.site.model.baseline.url
+    done = _ask(context, url)
+    if not done.ok:
+        raise StepFailed(Cause.NOT_READY, f"no completion by {cut.to} at {url}: {done.detail}")
+    return done
+
+
+def _ask(context: Context, url: str) -> Completion:
+    """The completion that proves a baseline; the candidate has its own model's name."""
+    ask = context.plan.site.model.baseline.completion
+    return complete(url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout)
+
+
+def _record(
+    context: Context, attempt: Attempt, cut: CutoverStep, what: str, **more: object
+) -> None:
+    site = context.plan.site
+    to = context.fleet.spec(cut.to).url
+    if what == "back":
+        context.run.switched.unlink(missing_ok=True)
+    else:
+        context.run.switched.touch()
+    context.record(
+        "cutover", attempt.step, attempt.number, what=what, service=cut.to,
+        url=site.model.baseline.url, to=to, **more,
+    )  # fmt: skip
+
+
+@dataclass
+class _Watch:
+    """Looks once a second, a completion now and then, until the time is over."""
+
+    context: Context
+    cut: CutoverStep
+    attempt: Attempt
+    asked: int = 0
+    errors: int = 0
+    missed: int = 0
+    seen: int = 0
+    slowest_s: float = 0.0
+    answers: SimpleQueue[Completion] = field(default_factory=SimpleQueue)
+    waiting: bool = False
+
+    def run(self) -> None:
+        """Raises StepFailed where clients are not served well, Cancelled when it is stopped."""
+        clock = self.context.clock
+        begun = clock.monotonic()
+        due = begun + self.cut.every
+        while (now := clock.monotonic()) - begun < self.cut.watch:
+            if now >= due and not self.waiting:
+                due = now + self.cut.every
+                self._ask()
+            left = self.cut.watch - (now - begun)
+            self._turn(format_duration(left) + " left", min(LOOK_S, max(0.01, left)))
+        if not self.waiting:
+            self._ask()
+        while self.waiting:
+            self._turn("the last one is out", LOOK_S / 10)
+
+    def _turn(self, words: str, pause_s: float) -> None:
+        self._look()
+        self.attempt.say(f"{self.words()}, {words}")
+        self.attempt.pause(pause_s)
+        while not self.answers.empty():
+            self._take(self.answers.get())
+
+    def _look(self) -> None:
+        fleet, base = self.context.fleet, self.context.plan.site.model.baseline
+        self._all_live()
+        state, detail = health(base.url, fleet.spec(self.cut.to).ready.path)
+        self.seen += 1
+        self.missed = 0 if state is Health.SERVING else self.missed + 1
+        if self.missed:
+            self.attempt.pause(SETTLE_S)
+            self._all_live()
+        if self.missed >= LOOKS:
+            words = f"{self.missed} looks at {base.url} in a row: {state}, {detail}"
+            raise StepFailed(Cause.NOT_READY, words)
+
+    def _all_live(self) -> None:
+        for name in (self.cut.to, proxy.NAME):
+            failed = self.context.fleet.explain(name)
+            if failed is not None:
+                raise failed
+
+    def _ask(self) -> None:
+        """In a thread: a completion that hangs must not keep anybody from looking."""
+        self.waiting = True
+        url = self.context.plan.site.model.baseline.url
+
+        def ask() -> None:
+            try:
+                done = _ask(self.context, url)
+            except Exception as error:  # the thread's last line of defence: it is an answer too
+                done = Completion(False, f"{type(error).__name__}: {error}", "", 0, 0.0, None)
+            self.answers.put(done)
+
+        threading.Thread(target=ask, name="cutover-ask", daemon=True).start()
+
+    def _take(self, done: Completion) -> None:
+        self.waiting = False
+        self.asked += 1
+        self.slowest_s = max(self.slowest_s, done.elapsed_s)
+        if done.ok:
+            return
+        self.errors += 1
+        self.attempt.say(f"a completion failed: {one_line(done.detail)}", always=True)
+        self.attempt.pause(SETTLE_S)
+        self._all_live()
+        if self.errors > self.cut.max_errors:
+            most = f"at most {self.cut.max_errors} may"
+            words = f"{self.errors} of {self.asked} completions failed ({most}): {done.detail}"
+            raise StepFailed(Cause.OUTPUT_INVALID, words)
+
+    def words(self) -> str:
+        good = self.asked - self.errors
+        slow = f", the slowest {format_duration(self.slowest_s)}" if self.asked else ""
+        return f"{good} of {self.asked} completions answered{slow}, {self.seen} looks"

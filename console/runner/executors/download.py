@@ -1,0 +1,125 @@
+"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override."""
+
+from __future__ import annotations
+
+from console.checks.preflight.checkpoint import contents_of, listing_of
+from console.common.text import one_line
+from console.common.units import both_units, format_duration
+from console.config.playbook.preflight import DownloadStep
+from console.host.deadline import Cancelled
+from console.host.process import start_time
+from console.host.process_spec import COOKIE, STEP_COOKIE
+from console.journal.state import Cause
+from console.models.hub import taken
+from console.models.hub.amount import rate
+from console.models.hub.checkpoint import Contents
+from console.models.hub.download import Download, Phase, Plan, Progress, Result
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.fetch import fetch
+from console.runner.executors.manual import wait
+from console.runner.executors.preflight import waited
+from console.runner.prepare.plan import PlannedStep
+from console.runtime.spec import Handle
+
+ANYWAY = "download anyway"
+ANSWER_S = 1800.0
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Fetch every file, verify the sizes. Raises StepFailed with what is missing or wrong."""
+    assert planned.step is not None
+    asked = planned.step.download
+    assert asked is not None
+    overridden = _allowed(context, attempt, asked)
+    contents = waited(attempt, lambda: _contents(context, asked))
+    target = context.path(asked.to)
+    download = Download(
+        Plan.of(contents, target, workers=asked.workers, hash_up_to=asked.verify_up_to),
+        clock=context.clock,
+        env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
+        born=lambda pid: _born(context, attempt, pid),
+    )
+    taken.note(target, contents.listing.repo, contents.files, context.run.id)
+    attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
+    try:
+        result = fetch(
+            download, on_progress=lambda at: _told(attempt, at), cancelled=attempt.cancelled,
+            clock=context.clock,
+        )  # fmt: skip
+    except BaseException:
+        download.stop()
+        raise
+    return _concluded(attempt, result, str(target), overridden)
+
+
+def _allowed(context: Context, attempt: Attempt, asked: DownloadStep) -> str:
+    """Refuse what the checkpoint step judged NO-GO, unless somebody types that it shall be."""
+    stands = next((v for v in reversed(context.view.verdicts) if v.step == asked.of), None)
+    if not asked.of or (stands is not None and stands.verdict == "GO"):
+        return ""
+    if stands is None:
+        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has judged nothing yet")
+    why = "; ".join(row["why"] for row in stands.criteria)
+    words = f"{asked.of} says {stands.verdict}: {one_line(why, 200)}"
+    if context.meta.headless or context.meta.yes:
+        raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is here to type an override")
+    prompt = f"{words}. Type '{ANYWAY}' to download it all the same, or reject"
+    done = wait(context, attempt, prompt, ANSWER_S, ANYWAY)
+    return f"override of {asked.of}'s {stands.verdict}, {done.detail}; "
+
+
+def _contents(context: Context, asked: DownloadStep) -> Contents:
+    repo, include, exclude = asked.repo, asked.include, asked.exclude
+    if asked.of:
+        step = context.plan.at(asked.of).step
+        assert step is not None
+        assert step.checkpoint is not None
+        repo = step.checkpoint.repo
+        include, exclude = step.checkpoint.include, step.checkpoint.exclude
+    listing = listing_of(repo)
+    listing.require_access()
+    contents = contents_of(listing, include, exclude, None)
+    contents.choose()  # nothing to fetch, or several checkpoints at once: said before it begins
+    return contents
+
+
+def _born(context: Context, attempt: Attempt, pid: int) -> None:
+    """The child is named where the ladder looks, before it has done much."""
+    handle = Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0)
+    context.alive(handle, kind="step")
+
+
+def _told(attempt: Attempt, at: Progress) -> None:
+    attempt.remaining()
+    attempt.say(progress_words(at))
+
+
+def progress_words(at: Progress) -> str:
+    """`12.4 of 642.0 GiB, 1 of 163 files, 58.1 MB/s, 3 h 01 min left`."""
+    parts = [f"{both_units(at.bytes_done)} of {both_units(at.bytes_total)}"]
+    if at.bytes_total:
+        parts.insert(0, f"{100 * at.bytes_done // at.bytes_total} %")
+    parts.append(f"{at.files_done} of {at.files_total} files")
+    if at.phase is not Phase.FETCHING:
+        parts.append(str(at.phase))
+    elif at.rate_bps:
+        parts.append(rate(at.rate_bps))
+    if at.eta_s is not None and at.phase is Phase.FETCHING:
+        parts.append(f"{format_duration(at.eta_s)} left")
+    return ", ".join(parts)
+
+
+def _concluded(attempt: Attempt, result: Result, target: str, overridden: str) -> Done:
+    attempt.sink("".join(f"{line}\n" for line in result.said).encode())
+    if attempt.cancelled.is_set():
+        raise Cancelled(attempt.step)
+    if result.error is not None:
+        cause = Cause.OUTPUT_INVALID if result.wrong else Cause.EXIT_CODE
+        lines = [*result.said, result.error.hint]
+        raise StepFailed(cause, one_line(str(result.error), 400), lines=[x for x in lines if x])
+    speed = f" at {rate(result.rate_bps)}" if result.rate_bps else ""
+    cuts = f", {result.cuts} cuts" if result.cuts else ""
+    return Done(
+        f"{overridden}{both_units(result.fetched)} fetched{speed}{cuts}, sizes verified, "
+        f"in {one_line(target)}"
+    )

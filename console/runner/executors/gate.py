@@ -1,0 +1,208 @@
+"""`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from console.common.text import one_line
+from console.common.units import format_number
+from console.config.playbook.measuring_steps import FIGURES, GAUGE_METRICS, LEAST
+from console.config.playbook.rules import as_criterion
+from console.config.playbook.steps import CriterionModel, Step
+from console.config.playbook.verdict import Evidence, Verdict, combine, judge
+from console.journal.run_view import RunView
+from console.journal.state import StepState
+from console.runner.context import Attempt, Context, Done
+from console.runner.prepare.plan import BASELINE_MEASURE, PlannedStep
+
+PEAKS = {
+    "gpu.peak_used": "used", "gpu.peak_temperature": "temperature",
+    "host.peak_ram_used": "ram_used", "host.peak_swap_used": "swap_used",
+    "host.swap_in_rate": "swap_in", "host.pressure": "pressure",
+}  # fmt: skip
+"""Metrics of the machine, and their names in the event of console.runner.peaks."""
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Judge every criterion; the worst decides. The verdict is an event of its own."""
+    step = planned.step
+    assert step is not None
+    cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
+    verdict, rows = decide(step, context.view, cards)
+    context.record(
+        "verdict", step.id, attempt.number, verdict=str(verdict),
+        outcome=outcome_name(step, verdict), criteria=rows, evidence=evidence_hash(context.view),
+    )  # fmt: skip
+    return Done("; ".join(row["why"] for row in rows if row["verdict"] == str(verdict)))
+
+
+def decide(
+    step: Step, view: RunView, cards: Sequence[str] = ()
+) -> tuple[Verdict, list[dict[str, str]]]:
+    """The verdict of a gate, and a row {metric, verdict, why} for each criterion.
+
+    `cards`: UUIDs that the site says are there; one that did not answer holds what is of cards.
+    """
+    rows: list[dict[str, str]] = []
+    verdicts: list[Verdict] = []
+    for criterion in step.gate or []:
+        wanted = as_criterion(criterion, made_of(view, criterion.metric))
+        found = judge(wanted, evidence(view, criterion, cards))
+        verdicts.append(found.verdict)
+        rows.append({"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why})
+    return combine(verdicts), rows
+
+
+def made_of(view: RunView, metric: str) -> str:
+    """What a metric is made of, by what measured it, as in LEAST; "" for a single figure."""
+    owner, _, name = metric.partition(".")
+    step = view.step(owner)
+    if step is not None and step.kind in LEAST:
+        return step.kind
+    source = str(view.benchmarks.get(owner, {}).get("source") or "")
+    return source if source in LEAST and name in FIGURES.get(source, {}) else ""
+
+
+def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:
+    """The figure of `STEP.NAME` in this run and the baseline's for the same step; the baseline's
+    itself for `STEP.baseline.NAME`; a peak of the machine for `gpu.…` and `host.…`.
+
+    Only a step that succeeded gives figures: what a failed one left is stale or half a figure.
+    """
+    if criterion.metric in GAUGE_METRICS:
+        return _peak(view, criterion, cards)
+    owner, _, name = criterion.metric.partition(".")
+    of_baseline = name.startswith("baseline.")
+    scope = f"{owner}.baseline" if of_baseline else owner
+    name = name.removeprefix("baseline.")
+    why = _unfit(view, BASELINE_MEASURE if of_baseline else owner)
+    figures = view.metrics.get(scope, {}).get(name)
+    if why or not isinstance(figures, dict):
+        return Evidence(None, "", 0, reason_missing=why or f"{scope} has no {name}")
+    none = str(figures.get("why") or "") if figures.get("value") is None else ""
+    before = view.metrics.get(f"{owner}.baseline", {}).get(name, {})
+    same_unit = before.get("unit") == figures.get("unit")
+    if of_baseline or not same_unit or _unfit(view, BASELINE_MEASURE):
+        before = {}
+    return Evidence(
+        value=_number(figures.get("value")),
+        unit=str(figures.get("unit") or ""),
+        n=_count(figures.get("n")),
+        baseline=_number(before.get("value")),
+        void=_count(figures.get("void")),
+        samples=_samples(figures),
+        baseline_n=_count(before.get("n")) if before else None,
+        baseline_samples=_samples(before),
+        headline=str(figures.get("headline") or "mean"),
+        reason_missing=none,
+        baseline_void=_count(before.get("void")),
+        between=_between(figures),
+        requests=_requests(view, owner),
+    )
+
+
+def _between(figures: dict[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval that whoever measured the figure gave with it; an end that is no number
+    is NaN, which nothing meets."""
+    if figures.get("low") is None and figures.get("high") is None:
+        return None
+    low, high = (_number(figures.get(end)) for end in ("low", "high"))
+    return (math.nan if low is None else low, math.nan if high is None else high)
+
+
+def _requests(view: RunView, owner: str) -> int | None:
+    """How many requests a soak sent; None for what is no soak."""
+    step = view.step(owner)
+    if step is None or step.kind != "soak":
+        return None
+    return _count(view.metrics.get(owner, {}).get("requests", {}).get("n"))
+
+
+def _unfit(view: RunView, step_id: str) -> str:
+    """Why a step's figures cannot be used, or ""."""
+    step = view.step(step_id)
+    if step is None:
+        return "no such step" if step_id != BASELINE_MEASURE else "the baseline was not measured"
+    return "" if step.state is StepState.SUCCEEDED else f"step {step_id} is {step.state}"
+
+
+def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evidence:
+    """The most since the run began; of cards their sum, or the one with the most.
+
+    Peaks of two cards need not fall together, so their sum is at least what was used at once.
+    """
+    unit, key = GAUGE_METRICS[criterion.metric], PEAKS[criterion.metric]
+    peaks = view.peaks
+    groups = {"host": peaks.get("host") or {}}
+    if criterion.metric.startswith("gpu."):
+        groups = dict(peaks.get("gpu") or {})
+    if not _count(peaks.get("n")):
+        return Evidence(None, unit, 0, reason_missing="nobody looked at the machine")
+    missing = [f"{uuid} was not seen" for uuid in cards if uuid not in groups]
+    if not groups:
+        trouble = str(peaks.get("trouble") or "")
+        missing = [trouble or "no card was seen"]
+    elif not criterion.metric.startswith("gpu."):
+        missing = []
+    values = []
+    for owner, figures in groups.items():
+        value = _number(figures.get(key))
+        if value is None or not 0 <= value < math.inf:
+            missing.append(f"{owner}: {_why(figures, key, unit)}")
+        else:
+            values.append(value)
+    if missing:
+        return Evidence(None, unit, 0, reason_missing=one_line("; ".join(missing), 300))
+    together = sum(values) if criterion.of == "sum" else max(values)
+    return Evidence(together, unit, _count(peaks.get("n")))
+
+
+def _why(figures: dict[str, Any], key: str, unit: str) -> str:
+    """Why a peak is not sure, and what was seen of it all the same."""
+    words = str((figures.get("why") or {}).get(key) or "not known")
+    seen = _number((figures.get("seen") or {}).get(key))
+    if seen is None or not math.isfinite(seen):
+        return words
+    return f"{words}; {format_number(seen, unit)} was seen"
+
+
+def _number(value: object) -> float | None:
+    """A number as it stands, NaN included: whoever judges says so."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _count(value: object) -> int:
+    """A whole number from 0; anything else counts as nothing."""
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < math.inf else 0
+
+
+def _samples(figures: dict[str, Any]) -> tuple[float, ...]:
+    """The samples behind a figure; what is no number among them is NaN, which holds the gate."""
+    found = figures.get("samples")
+    if not isinstance(found, list):
+        return ()
+    return tuple(math.nan if (n := _number(one)) is None else n for one in found)
+
+
+def outcome_name(step: Step, verdict: Verdict) -> str:
+    return {
+        Verdict.GO: step.outcomes.go, Verdict.NO_GO: step.outcomes.no_go,
+        Verdict.HOLD: step.outcomes.hold,
+    }[verdict]  # fmt: skip
+
+
+def evidence_hash(view: RunView) -> str:
+    """What an approval is bound to: every figure and verdict so far."""
+    facts: list[Any] = [view.metrics, [(v.step, v.verdict) for v in view.verdicts]]
+    facts.append([(s.id, str(s.state)) for s in view.steps if s.state != "pending"][:-1])
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,86 @@
+"""`approval` and `manual`: a person answers, in time, on the evidence shown. Enter never does."""
+
+from __future__ import annotations
+
+import queue
+
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.host.deadline import Cancelled
+from console.journal.state import Cause, RunState
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.check import ask
+from console.runner.executors.gate import evidence_hash
+from console.runner.fault import point
+from console.runner.prepare.plan import PlannedStep
+
+POLL_S = 0.2
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
+    step = planned.step
+    assert step is not None
+    assert step.approval is not None
+    if context.meta.yes:
+        return _by_yes(context, attempt, step.id)
+    return wait(
+        context, attempt, step.approval.prompt, step.approval.expires, step.approval.confirm
+    )
+
+
+def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """The operator does it elsewhere and says so; then the world is asked whether it is done."""
+    step = planned.step
+    assert step is not None
+    assert step.manual is not None
+    if context.meta.yes and step.manual.verify is not None:
+        done = Done("--yes: only verified")
+    elif context.meta.yes:
+        raise StepFailed(
+            Cause.PRECONDITION, "--yes cannot do a manual step that has nothing to verify it"
+        )
+    else:
+        done = wait(context, attempt, step.manual.do, step.manual.expires, "")
+    if step.manual.verify is not None:
+        return Done(f"{done.detail}; {ask(context, step.manual.verify, attempt)}")
+    return done
+
+
+def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
+    context.record(
+        "verb", step, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
+    )
+    return Done("approved by --yes")
+
+
+def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
+    """Ask, and wait for approve or reject; `confirm` has to be typed where it is not empty."""
+    desk, clock = context.desk, context.clock
+    deadline = clock.monotonic() + expires_s
+    # before the journal says so: whoever reads the question there may answer it at once
+    desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
+    try:
+        context.record(
+            "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
+            until=clock.now() + expires_s,
+        )  # fmt: skip
+        point("in_approval", attempt.step)
+        while True:
+            attempt.remaining()
+            try:
+                verb = desk.inbox.get(timeout=POLL_S)
+            except queue.Empty:
+                if clock.monotonic() >= deadline:
+                    text = f"nobody answered within {format_duration(expires_s)}"
+                    raise StepFailed(Cause.EXPIRED, text) from None
+                continue
+            if verb.verb == "approve":
+                return Done(f"approved by {verb.who}" + (f": {verb.why}" if verb.why else ""))
+            if verb.verb == "reject":
+                raise StepFailed(Cause.GATE, f"rejected by {verb.who}: {verb.why or 'no reason'}")
+            if verb.verb in ("abort", "rollback"):
+                raise Cancelled(attempt.step)
+    finally:
+        desk.set(evidence="", confirm="", state=RunState.RUNNING)
+        context.record("run.state", state=str(RunState.RUNNING))

@@ -1,0 +1,239 @@
+"""`soak`: requests for a long time, and what becomes of the server under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from console.bench.benchmark import PROMPTS
+from console.bench.soak import End, Soak, SoakPlan, World
+from console.bench.soak_requests import REQUEST_S, Asker, model_of
+from console.bench.soak_silence import Patience, patience
+from console.bench.soak_stats import Tally
+from console.bench.statistics import finite
+from console.common.logs.last_lines import read_last
+from console.common.paths import baseline_log
+from console.common.units import format_duration
+from console.config.playbook.measuring_steps import SoakStep
+from console.journal.soak_file import SoakFile
+from console.journal.state import Cause
+from console.render.report.soak_words import flags, live_words, summary
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.prepare.plan import PlannedStep
+from console.runner.soak_monitor import (
+    FASTEST_S,
+    SLOWEST_S,
+    ContainerEyes,
+    CriticalLog,
+    ProcessEyes,
+    SoakWatch,
+)
+from console.runtime.spec import Handle
+
+SAY_S = 5.0
+LOOKS = 60
+"""Looks at the server over a soak, at least, where that is not more than one a second."""
+LEAST_SHARE = 0.5
+"""Of the duration, that has to be observed."""
+LAST_LINES = 20
+LOST = "it had ended when a new runner looked for it"
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Soak a service. Figures are recorded whatever the end; raises StepFailed with the cause."""
+    step = planned.step
+    assert step is not None
+    assert step.soak is not None
+    file = SoakFile(context.run, step.id, attempt.number, context.clock.now())
+    tally = file.tally
+    early = "stopped before its end"
+    try:
+        _run(context, step.soak, attempt, file)
+        early = ""
+    except StepFailed as failed:
+        early = failed.detail
+        raise _too_little(step.soak, tally, failed) from failed
+    finally:
+        try:
+            if tally.began:
+                _record(context, attempt, file, early)
+        finally:
+            file.close(early or "done")
+    return Done(summary(tally))
+
+
+def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> None:
+    """Up to the duration. Raises StepFailed for any other end."""
+    service, tally = soak.service, file.tally
+    handle = context.fleet.find(service)
+    if handle is None:
+        if file.resumed:
+            gone = {"t": tally.t, "event": "gone", "at": context.clock.now(), "what": LOST}
+            file.keep(gone)
+            tally.take(gone)
+        lines = read_last(context.run.log(service), LAST_LINES)
+        raise StepFailed(
+            Cause.PRECONDITION, f"{service} has not been started, or died", lines=lines
+        )
+    with _followed(context, service, handle) as log:
+        end = _soak(context, soak, attempt, file, _watch(context, soak, handle, log, tally))
+    _conclude(context, soak, handle, tally, end)
+
+
+def _soak(
+    context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile, watch: SoakWatch
+) -> End:
+    """The loop, from where the file stands."""
+    service, tally = soak.service, file.tally
+    url = context.fleet.spec(service).url
+    model = soak.model or (
+        context.plan.site.model.baseline.completion.model if service == "baseline" else ""
+    )
+    live = _Live(attempt, soak, tally)
+    world = World(
+        context.clock,
+        Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s)),
+        watch,
+        file.keep,
+        live,
+    )
+    running = Soak(plan_of(soak), world, tally, patience_for(context, service))
+    if file.resumed:
+        away = format_duration(tally.gaps[-1][1] - tally.gaps[-1][0])
+        attempt.say(
+            f"goes on at {format_duration(tally.observed)}; nobody looked for {away}", always=True
+        )
+    try:
+        with watch:
+            end = running.run()
+    finally:
+        running.take_looks()
+    live.say(tally.observed, always=True)
+    return end
+
+
+def plan_of(soak: SoakStep) -> SoakPlan:
+    """The step's own words as the loop takes them."""
+    prompts = tuple(soak.prompts) or PROMPTS
+    return SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
+
+
+def patience_for(context: Context, service: str) -> Patience:
+    """By the slowest first token that a benchmark of this run saw from the service, warm or cold;
+    the baseline's is another server, and so is a candidate before it was stopped."""
+    slowest: list[float] = []
+    for _, step in context.plan.playbook.steps():
+        bench = step.benchmark
+        if bench is None or bench.service != service:
+            continue
+        cold = context.view.benchmarks.get(step.id, {}).get("cold") or {}
+        warm = context.view.metrics.get(step.id, {}).get("ttft_s") or {}
+        slowest += finite([cold.get("ttft_s"), warm.get("max")])
+    return patience(max(slowest, default=None))
+
+
+@contextmanager
+def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
+    """The file that a service's log goes to. Nobody follows the baseline's in a run: this does."""
+    path = context.run.log(service)
+    if service != "baseline":
+        yield path
+    elif not handle.container:
+        yield baseline_log(context.plan.site.name)
+    else:
+        from console.runtime.service_logs import Tailer
+
+        tailer = Tailer(
+            context.fleet.client, handle, path, since=context.clock.now(), known=context.plan.known
+        )
+        tailer.start()
+        try:
+            yield path
+        finally:
+            tailer.stop()
+
+
+def _watch(context: Context, soak: SoakStep, handle: Handle, log: Path, tally: Tally) -> SoakWatch:
+    eyes: ProcessEyes | ContainerEyes = ProcessEyes(handle, tally.start.get("process", ""))
+    if handle.container:
+        eyes = ContainerEyes(context.fleet.client, handle)
+    return SoakWatch(
+        context.fleet.spec(soak.service).url, context.fleet.driver(soak.service), handle,
+        CriticalLog(log, soak.critical), eyes=eyes, clock=context.clock,
+        every_s=min(SLOWEST_S, max(FASTEST_S, soak.duration / LOOKS)),
+    )  # fmt: skip
+
+
+def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, end: End) -> None:
+    """Raises StepFailed unless the soak ran to its end and something was answered."""
+    if end is End.GONE or tally.gone:
+        raise _died(context, soak.service, handle, tally)
+    classes = ", ".join(f"{count} {name}" for name, count in sorted(tally.errors.items()))
+    failed = f"{sum(tally.errors.values())} of {len(tally.requests)} requests failed: {classes}"
+    last = [f"the last one: {tally.last_error}"] if tally.last_error else []
+    if end is End.ERRORS:
+        what = f"after {format_duration(tally.observed)}: {failed}; at most {soak.max_errors} may"
+        raise StepFailed(Cause.OUTPUT_INVALID, what, lines=last)
+    if not tally.good:
+        raise StepFailed(
+            Cause.OUTPUT_INVALID, f"not one request was answered; {failed}", lines=last
+        )
+
+
+def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepFailed:
+    """The crash with its time, the cause as the service's driver tells it, its last lines."""
+    when = f"after {format_duration(tally.observed)} of the soak"
+    told = context.fleet.explain(service)
+    if told is not None:
+        return StepFailed(told.cause, f"{told.detail}, {when}", lines=told.lines)
+    lines = context.fleet.driver(service).last_lines(handle, LAST_LINES)
+    return StepFailed(Cause.NOT_READY, f"{service} died: {tally.gone}, {when}", lines=lines)
+
+
+def _too_little(soak: SoakStep, tally: Tally, failed: StepFailed) -> StepFailed:
+    """A timeout with hardly anything observed is a soak that says nothing."""
+    if failed.cause is not Cause.TIMEOUT or tally.observed >= soak.duration * LEAST_SHARE:
+        return failed
+    seen = f"{format_duration(tally.observed)} of {format_duration(soak.duration)} observed"
+    return StepFailed(Cause.OUTPUT_INVALID, f"{seen}: {failed.detail}")
+
+
+def _record(context: Context, attempt: Attempt, file: SoakFile, early: str) -> None:
+    """Figures and what happened into the journal. An early end makes every figure void."""
+    tally = file.tally
+    figures = tally.void_figures(f"it ended early: {early}") if early else tally.figures()
+    context.record(
+        "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=figures,
+        soak={
+            "file": str(file.path), "gaps": tally.gaps, "restarts": tally.restarts,
+            "errors": tally.errors, "hangs": tally.hangs, "critical": tally.critical,
+            "early": early, "began": tally.began, "late": tally.late, "missed": tally.missed,
+            "last_error": tally.last_error, "anon_growth": tally.anon_growth,
+            "transport_retries": tally.transport_retries, "flags": flags(tally),
+            "gone": tally.gone,
+        },
+    )  # fmt: skip
+
+
+class _Live:
+    """What a viewer sees while it goes on, at most once in SAY_S; and the step's deadline."""
+
+    def __init__(self, attempt: Attempt, soak: SoakStep, tally: Tally) -> None:
+        self._attempt = attempt
+        self._soak = soak
+        self._tally = tally
+        self._said = float("-inf")
+        self._silent = False
+
+    def __call__(self, t: float, silent_s: float) -> None:
+        """One beat. Raises Cancelled and StepFailed (timeout)."""
+        self._attempt.remaining()
+        changed = bool(silent_s) is not self._silent
+        if t - self._said >= SAY_S or changed:
+            self.say(t, silent_s)
+
+    def say(self, t: float, silent_s: float = 0.0, *, always: bool = False) -> None:
+        self._said, self._silent = t, bool(silent_s)
+        words = live_words(self._tally, t, self._soak.duration, silent_s)
+        self._attempt.say(f"{self._soak.service}: {words}", always=always)

@@ -1,0 +1,282 @@
+"""The runner's side of the sentinel: starts it, tells it what goes on, and watches it.
+
+A thread of the runner beats once a second. A sentinel that is gone or silent is started anew at
+once, and again only after a quiet minute; when none lives for GONE_S, no load starts, and a run
+with anything up rolls back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+from console.common.errors import ConsoleError
+from console.common.text import clean
+from console.host import cgroup_scope, process
+from console.journal.breach import Breach, Seen, breach_of, look, tell
+from console.journal.state import Cause, RunState
+from console.recovery.guard.record.recorder import sweep
+from console.recovery.rollback import live
+from console.recovery.rollback import sealed_plan as sealed
+from console.runner.context import Attempt, Context, StepFailed
+from console.runner.control import Verb
+from console.runner.guard import limits
+from console.runner.guard.process import READY_S, SILENT_S, SentinelProcess, dismiss
+from console.runner.prepare.plan import PlannedStep
+
+TICK_S = 0.25
+BEAT_S = 1.0
+QUIET_S = 60.0
+"""A sentinel that has watched for this long may be started anew once more."""
+GONE_S = 5.0
+ATTACHED_S = 5.0
+"""A viewer that asked in the last seconds is attached."""
+FENCE_S = 5.0
+"""How long a breach may take to reach this runner as a fence; then it rolls back itself."""
+MOST_EVENTS = 500
+WHO, WATCHER = "the sentinel", "the runner"
+HARMLESS = frozenset(
+    {"note", "report", "gate", "approval", "manual", "restore", "check", "host", "checkpoint",
+     "gguf", "baseline:measure"}
+)  # fmt: skip
+"""Kinds that load nothing: they need no sentinel."""
+HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
+
+
+class Guard:
+    """One run's sentinel as its runner knows it. Methods may be called from any thread."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.clock = context.clock
+        self.sentinel = SentinelProcess(context.run, context.clock)
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._starts = 1
+        self._seen_at = self._beat_at = self._tried_at = self.clock.monotonic()
+        self._level = "ok"
+        self._events = 0
+        self._gone = False
+        self._advising = context.view.state is RunState.ROLLING_BACK
+        self._old: Breach | None = None
+        self._breach_at: float | None = None
+
+    # -- begin and end ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A live sentinel is adopted, else one is started and waited for.
+
+        Raises ConsoleError, OSError.
+        """
+        self._old = breach_of(self.context.run)
+        sweep(self.clock.now())
+        cgroup_scope.sweep()
+        self._write_sheet()
+        if self.sentinel.adopt():
+            self._say("watching", "the sentinel that was there goes on")
+        else:
+            self.sentinel.start()
+            self.sentinel.wait_ready()
+        self._greet()
+        self._thread = threading.Thread(target=self._loop, name="guard", daemon=True)
+        self._thread.start()
+
+    def _greet(self) -> None:
+        """What a sentinel has to know that begins in the middle of a run."""
+        self._seen_at = self.clock.monotonic()
+        self.tell(do="beat")
+        self.tell(do="outage", on=self.context.view.outage)
+        self.tell(do="advisory", on=self._advising)
+        self.tell(do="arm")
+
+    def close(self, *, over: bool) -> None:
+        """Stop watching; `over`: the sentinel is not needed any more, and ends."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(GONE_S)
+        if over:
+            dismiss(self.context.run, self.clock)
+            self.sentinel.end()
+
+    # -- what the run says -----------------------------------------------------------------------
+
+    def tell(self, **message: Any) -> None:
+        """One message; a sentinel that does not read is found out by its silence."""
+        tell(self.context.run, message)
+
+    def outage(self, down: bool) -> None:
+        self.tell(do="outage", on=down)
+
+    def advisory(self, on: bool) -> None:
+        """While the runner itself rolls back, what fills the memory is the baseline."""
+        if not on:
+            self.renew()  # the baseline may be another process now
+        self._advising = on
+        self.tell(do="advisory", on=on)
+
+    def renew(self) -> None:
+        """Write the sheet anew: an envelope, or the baseline's pid, has changed."""
+        with contextlib.suppress(OSError, ConsoleError):
+            self._write_sheet()
+            self.tell(do="sheet")
+
+    def require(self, planned: PlannedStep, attempt: Attempt) -> None:
+        """Nothing that loads begins unwatched; waits GONE_S at most. Raises StepFailed(GUARD)."""
+        step = planned.step
+        stops = step is not None and step.service is not None and step.service.verb == "stop"
+        if planned.kind in HARMLESS or planned.final or stops:
+            return
+        deadline = self.clock.monotonic() + GONE_S
+        while not self.sentinel.watches:
+            if self.clock.monotonic() >= deadline:
+                words = f"no sentinel watches over this machine: see {self.sentinel.log}"
+                raise StepFailed(Cause.GUARD, words)
+            attempt.pause(TICK_S / 5)
+
+    def struck(self, attempt: Attempt) -> bool:
+        """Whether a step failed because the sentinel killed what it leaned on: asked of a page
+        that is younger than the failure. Then the fence is on its way, and is waited for here:
+        nothing else is to begin meanwhile."""
+        now = self.clock.monotonic()
+        while (seen := look(self.context.run, self.sentinel.pid)) is None or not (
+            seen.acted or seen.at >= now
+        ):
+            if self.clock.monotonic() - now > SILENT_S:
+                return False
+            self.clock.sleep(TICK_S / 5)
+        while seen.acted and self.clock.monotonic() - now < 2 * FENCE_S:
+            if attempt.cancelled.is_set():
+                break
+            self.clock.sleep(TICK_S / 5)
+        return seen.acted
+
+    def again(self) -> None:
+        """The operator tries once more: so may a sentinel that did not come up."""
+        with self._lock:
+            self._starts, self._gone = 1, False
+            self._seen_at = self.clock.monotonic()
+
+    def _write_sheet(self) -> None:
+        plan = sealed.read(self.context.run.sealed)
+        limits.write(limits.make(self.context, plan))
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not self._closed.wait(TICK_S):
+            with contextlib.suppress(ConsoleError, OSError):
+                self.tick()  # on a full disk or a closed journal the next look tries again
+
+    def tick(self) -> None:
+        """One look: beat, the sentinel's state, its level, a breach."""
+        now = self.clock.monotonic()
+        if now - self._beat_at >= BEAT_S:
+            self._beat_at = now
+            self.tell(do="beat")
+            if self._advising:
+                self.tell(do="advisory", on=True)  # it is forgotten where nobody repeats it
+            if self.context.desk.is_attended(now, ATTACHED_S):
+                self.tell(do="attended")
+        with self._lock:
+            seen = self._look(now)
+        if seen is not None:
+            self.context.desk.set(lease=seen.lease_s)
+            self._levels(seen)
+        self._breach(now)
+
+    def _look(self, now: float) -> Seen | None:
+        watches = self.sentinel.watches
+        seen = look(self.context.run, self.sentinel.pid) if watches else None
+        if seen is not None and now - seen.at <= SILENT_S:
+            self._seen_at, self._gone = max(self._seen_at, seen.at), False
+            if now - self._tried_at >= QUIET_S:
+                self._starts = 1
+            return seen
+        self._missing(now)
+        return None
+
+    def _missing(self, now: float) -> None:
+        """Gone: a new one at once. Silent: after SILENT_S. None for GONE_S: the run gives up."""
+        dead, quiet = not self.sentinel.alive, now - self._seen_at
+        if self._starts > 0 and (dead or quiet > SILENT_S):
+            self._starts -= 1
+            self._tried_at = now
+            last = look(self.context.run, self.sentinel.pid)
+            self.sentinel.end()
+            if last is not None and last.acted and breach_of(self.context.run) == self._old:
+                # it struck, and was stopped before it could say so and call the ladder
+                self._halt(Cause.GUARD, "; ".join(last.reasons) or "the sentinel killed the load")
+            self._say("restarted", "the sentinel " + (
+                "was gone" if dead else f"said nothing for {quiet:.0f} s"
+            ) + "; a new one was started")  # fmt: skip
+            self.sentinel.start()
+            return
+        if self._tried_at > self._seen_at and self.sentinel.watches:
+            self._greet()
+        elif quiet > GONE_S and not self._coming(now, dead=dead):
+            if not self._gone:
+                self._gone = True
+                self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
+            if self._anything_up():  # asked again: a start that was under way may be through now
+                self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
+
+    def _coming(self, now: float, *, dead: bool) -> bool:
+        """Whether nothing is up, so that a new one may take its time on a busy machine."""
+        return not dead and now - self._tried_at < READY_S and not self._anything_up()
+
+    def _anything_up(self) -> bool:
+        view = self.context.view
+        if view.outage or view.services:
+            return True
+        entries = live.read(self.context.run.live)
+        return any(e.kind == "step" and process.alive(e.pid, e.start) for e in entries)
+
+    def _halt(self, cause: Cause, words: str, who: str = WHO) -> None:
+        if self.context.view.state in HALTABLE:
+            self.context.desk.halt(Verb("rollback", who, words, cause=str(cause)))
+
+    def _levels(self, seen: Seen) -> None:
+        """A change of level is an event; a level that stays is not."""
+        if seen.level == self._level:
+            return
+        before, self._level = self._level, seen.level
+        if seen.level == "ok":
+            self._say("clear", f"the guard is calm again, after {before}")
+        else:
+            words = "; ".join(seen.reasons) or "a limit is near"
+            self._say(seen.level, words, tte_s=seen.tte_s)
+
+    def _breach(self, now: float) -> None:
+        """A breach whose fence does not come: nobody else would bring the baseline back."""
+        found = breach_of(self.context.run)
+        if found is None or found == self._old:
+            return
+        if self._breach_at is None:
+            self._breach_at = now
+        elif now - self._breach_at > FENCE_S:
+            self._old, self._breach_at = found, None
+            with contextlib.suppress(ConsoleError):
+                record_breach(self.context, found)
+            self._halt(found.cause, found.words)
+
+    def _say(self, kind: str, words: str, **data: Any) -> None:
+        self._events += 1
+        if self._events > MOST_EVENTS:
+            return
+        with contextlib.suppress(ConsoleError):  # a full disk stops no guard
+            self.context.record("guard", kind=kind, words=clean(words, 500), **data)
+
+
+def record_breach(context: Context, breach: Breach) -> None:
+    """The breach as an event of the run, once. Raises JournalError."""
+    if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
+        context.record("guard", kind="breach", words=breach.words, **breach.data)
+
+
+def unrecorded_breach(context: Context) -> Breach | None:
+    """What the sentinel did that the journal does not know yet."""
+    found = breach_of(context.run)
+    known = {e.data.get("at") for e in context.view.guards if e.kind == "breach"}
+    return found if found is not None and found.at not in known else None

@@ -1,0 +1,138 @@
+"""The sentinel's process as its runner starts it, finds it again and ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ConsoleError
+from console.common.paths import module_argv
+from console.host import process
+from console.journal.breach import look, ready, tell
+from console.journal.run_dir import RunDir
+from console.recovery.guard import config as sheets
+from console.recovery.guard.record.read import open_newest
+from console.recovery.guard.record.recorder import place
+from console.recovery.rollback import live
+from console.recovery.rollback.trigger import is_stopped
+
+READY_S = 10.0
+SILENT_S = 2.0
+"""A sentinel that has written nothing for this long is not trusted any more."""
+END_S = 5.0
+
+
+class SentinelProcess:
+    """One sentinel at a time; `pid` is (pid, start time), (0, 0) before the first."""
+
+    def __init__(self, run: RunDir, clock: Clock) -> None:
+        self.run = run
+        self.clock = clock
+        self.pid = (0, 0)
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return str(self.run.guard / "sentinel.log")
+
+    @property
+    def alive(self) -> bool:
+        if self._child is not None:
+            self._child.poll()  # a dead child of ours is a zombie until it is waited for
+        return process.alive(*self.pid)
+
+    @property
+    def watches(self) -> bool:
+        """Whether it said so, lives, and is not stopped."""
+        return ready(self.run) == self.pid and self.alive and not is_stopped(self.pid[0])
+
+    @property
+    def says_ready(self) -> bool:
+        return ready(self.run) == self.pid
+
+    def adopt(self) -> bool:
+        """Take over the one that a runner before this one started, if it works; else end it."""
+        found = ready(self.run)
+        if found is None or not process.alive(*found):
+            return False
+        seen = look(self.run, found)
+        late = seen is None or self.clock.monotonic() - seen.at > SILENT_S
+        if late or is_stopped(found[0]) or (seen is not None and seen.acted):
+            process.send(*found, signal.SIGKILL)
+            return False
+        self.pid = found
+        tell(self.run, {"do": "sheet"})
+        return True
+
+    def start(self) -> None:
+        """Start a new one; it says in sentinel.json when it watches. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.run.guard / sheets.READY).unlink()
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._child = subprocess.Popen(
+                [*module_argv("console.recovery.guard.daemon"), str(self.run.guard)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(log)
+        self.pid = (self._child.pid, process.start_time(self._child.pid) or 0)
+        live.append(self.run.live, live.Live("sentinel", "sentinel", *self.pid))
+
+    def wait_ready(self) -> None:
+        """Until it watches, READY_S at most. Raises ConsoleError, and nothing stays behind."""
+        deadline = self.clock.monotonic() + READY_S
+        while not self.watches:
+            if not self.alive or self.clock.monotonic() > deadline:
+                self.end()
+                raise ConsoleError(
+                    "the sentinel did not start", f"see {self.log}",
+                    "no run starts without a guard over the machine's memory",
+                )  # fmt: skip
+            self.clock.sleep(0.01)
+
+    def end(self) -> None:
+        """SIGKILL, and wait for it where it is a child of this process."""
+        with contextlib.suppress(OSError):
+            process.send(*self.pid, signal.SIGKILL)
+        if self._child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(END_S)
+
+
+def is_watched(run: RunDir) -> bool:
+    """Whether a sentinel said that it watches over this run, lives, and is not stopped."""
+    found = ready(run)
+    return found is not None and process.alive(*found) and not is_stopped(found[0])
+
+
+def dismiss(run: RunDir, clock: Clock | None = None) -> None:
+    """The run is over, and so is its sentinel: by its word, or by a signal after SILENT_S."""
+    clock = clock or SystemClock()
+    found = ready(run)
+    if found is not None and process.alive(*found):
+        told = tell(run, {"do": "quit"}) and not is_stopped(found[0])
+        deadline = clock.monotonic() + (SILENT_S if told else 0.0)
+        while process.alive(*found) and clock.monotonic() < deadline:
+            clock.sleep(0.01)
+        with contextlib.suppress(OSError):
+            process.send(*found, signal.SIGKILL)
+    _put_away(run)
+
+
+def _put_away(run: RunDir) -> None:
+    """What a sentinel that was killed left in shared memory; the last copy is kept on disk."""
+    copy = run.guard / sheets.RING
+    with contextlib.suppress(OSError, ValueError):
+        sheet = sheets.read(run.guard / sheets.SHEET)
+        shared = place(sheet.ring, run.guard)[0]
+        if shared.parent == run.guard or not shared.exists():
+            return
+        newest = open_newest(run.path)
+        if newest is not None and newest.path == shared:
+            shutil.copyfile(shared, copy)
+        shared.unlink()

@@ -1,0 +1,242 @@
+"""The runner: walks the plan, one step at a time, every effect between an intent and a result.
+
+It is the only writer of the journal. Verbs come through the desk; nothing here draws.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import traceback
+
+from console.common.errors import ConsoleError
+from console.common.text import one_line
+from console.config.playbook.steps import JUDGES, Step
+from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
+from console.runner.attempt import run_attempts
+from console.runner.context import Context
+from console.runner.control import Verb
+from console.runner.executors import preload
+from console.runner.executors.gate import evidence_hash, outcome_name
+from console.runner.fault import point
+from console.runner.finish import TAIL, Ending, Flow
+from console.runner.inputs import change_inputs
+from console.runner.prepare.plan import PlannedStep
+
+R = RunState
+
+
+class Runner:
+    """One run from its first step to its end."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.desk = context.desk
+        self.failed = False
+
+    def run(self) -> None:
+        """Walk, close, finish. Raises only what is a bug or a journal that cannot be written."""
+        preload(step.kind for step in self.context.plan.steps)
+        state, ending = self.context.view.state, Ending(self.context)
+        if state is R.ROLLING_BACK:
+            ending.roll_back("continued: the runner died while rolling back")
+        elif state is R.STOPPING:
+            ending.close(Flow.ABORT, failed=False)
+        elif not self.context.view.over:
+            self.context.enter(R.RUNNING)
+            point("run_started")
+            flow = self._guarded_walk()
+            ending.close(flow, failed=self.failed)
+        if not self.context.view.finished:
+            ending.run_finally()
+            ending.report()
+            self.context.record("run.finished")
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def _guarded_walk(self) -> Flow:
+        """A fault of the console's own fails the step it is at, as any failure does: the journal
+        and the report name it, and what is up comes down."""
+        try:
+            return self._walk()
+        except (ConsoleError, OSError):
+            raise  # the journal cannot be written
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+            self.failed, words = True, f"{type(error).__name__}: {error}"
+            self.context.record(
+                "step.state", self.desk.step, self.desk.attempt, state=str(StepState.FAILED),
+                cause=str(Cause.INTERNAL),
+                detail=one_line(f"a fault of this console: {words}", 300),
+            )  # fmt: skip
+            return Flow.ROLLBACK if self.context.view.outage else Flow.END
+
+    def _walk(self) -> Flow:
+        for planned in list(self.context.plan.steps):
+            if planned.final or planned.id in TAIL:
+                break
+            view = self.context.view.step(planned.id)
+            if view is not None and view.state in STEP_ENDS:
+                flow = self._decided_before(planned, view.state)
+            elif view is not None and view.state is StepState.IN_DOUBT:
+                flow = self._doubt(planned)
+            elif view is not None and view.state is StepState.FAILED:
+                flow = self._failed_before(planned, Cause(view.cause or Cause.INTERNAL))
+            else:
+                flow = self._before(planned)
+                flow = self._step(planned) if flow is Flow.ON else flow
+            if flow is not Flow.ON:
+                return flow
+        return Flow.END
+
+    def _before(self, planned: PlannedStep) -> Flow:
+        """Between steps is where a pause takes hold and where stepping stops."""
+        self.desk.set(
+            step=planned.id, attempt=0, is_gate=planned.kind == "gate", implicit=planned.implicit
+        )
+        if self.desk.cancelled.is_set():
+            return self._stop_flow()
+        if self.desk.pause_asked or self.desk.mode == "step":
+            self.desk.set(pause_asked=False)
+            verb = self._pause(Pause.OPERATOR, f"before {planned.id}")
+            if verb.verb == "skip":
+                return self._skip(planned, verb)
+            if verb.verb in ("abort", "rollback"):
+                return self._stop_flow()
+        return Flow.ON
+
+    def _step(self, planned: PlannedStep) -> Flow:
+        """Run a step until it is settled; what follows is decided by its end and the operator."""
+        view = self.context.view.step(planned.id)
+        if view is not None and view.state is StepState.SKIPPED:
+            return Flow.ON
+        while True:
+            failure = run_attempts(self.context, self.context.plan.at(planned.id))
+            planned = self.context.plan.at(planned.id)
+            if self.desk.cancelled.is_set():
+                return self._stop_flow()
+            if failure is None:
+                break
+            if planned.kind == "restore":
+                return Flow.ROLLBACK
+            flow = self._on_failure(planned, failure)
+            if flow is not None:
+                return flow
+        return self._judged(planned)
+
+    def _on_failure(self, planned: PlannedStep, cause: Cause) -> Flow | None:
+        """None means: try again."""
+        step = planned.step
+        policy = step.on_failure if step is not None else "stop"
+        up = self.context.view.outage or bool(self.context.view.services)
+        if cause is Cause.EXPIRED and self.context.view.outage:
+            return Flow.ROLLBACK  # nobody is there and the baseline is down
+        if cause is Cause.GUARD and up:
+            return Flow.ROLLBACK  # nothing goes on unwatched
+        if planned.kind == "cutover":
+            return Flow.ROLLBACK  # clients are waiting
+        if policy == "continue":
+            return Flow.ON
+        if policy == "rollback":
+            return Flow.ROLLBACK
+        if self.context.meta.headless:
+            self.failed = True
+            return Flow.END
+        reason = Pause.APPROVAL_EXPIRED if cause is Cause.EXPIRED else Pause.STEP_FAILED
+        return self._settle(planned, self._pause(reason, f"{planned.id}: {cause}"))
+
+    def _settle(self, planned: PlannedStep, verb: Verb) -> Flow | None:
+        """What the operator made of a step that stands still; None means: try again."""
+        if verb.verb in ("abort", "rollback"):
+            return self._stop_flow()
+        if verb.verb == "skip":
+            return self._skip(planned, verb)
+        if verb.verb == "retry":
+            change_inputs(self.context, verb.args.get("inputs") or {}, verb.who, verb.why)
+            if self.context.guard is not None:
+                self.context.guard.again()
+        return None
+
+    def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
+        """A gate that was judged before the runner died still decides; the rest is done."""
+        return self._judged(planned) if state is StepState.SUCCEEDED else Flow.ON
+
+    def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
+        """A step that had failed when the runner died: it is asked about again, not repeated."""
+        flow = self._on_failure(planned, cause)
+        return self._step(planned) if flow is None else flow
+
+    def _doubt(self, planned: PlannedStep) -> Flow:
+        """An intent without a result: an effect that may have happened is never repeated alone."""
+        if self.context.meta.headless:
+            self.failed = True
+            return Flow.END
+        verb = self._pause(Pause.IN_DOUBT, f"{planned.id} may or may not have happened")
+        flow = self._settle(planned, verb)
+        return self._step(planned) if flow is None else flow
+
+    def _judged(self, planned: PlannedStep) -> Flow:
+        """Where a step leads that is done; one that its `when` left out has judged nothing."""
+        view = self.context.view.step(planned.id)
+        skipped = view is not None and view.state is StepState.SKIPPED
+        if planned.step is None or planned.kind not in JUDGES or skipped:
+            return Flow.ON
+        return self._after_gate(planned, planned.step)
+
+    def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
+        verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)
+        if verdict.verdict == "NO-GO":
+            if step.on_no_go == "rollback":
+                return Flow.ROLLBACK
+            return Flow.ON if step.on_no_go == "continue" else Flow.END
+        if verdict.verdict == "HOLD":
+            return self._hold(planned, step)
+        if self.desk.mode == "gate" and planned.kind == "gate":
+            self.desk.set(pause_asked=True)
+        return Flow.ON
+
+    def _hold(self, planned: PlannedStep, step: Step) -> Flow:
+        if step.on_hold == "rollback":
+            return Flow.ROLLBACK
+        if self.context.meta.headless:
+            return Flow.END
+        self.desk.set(evidence=evidence_hash(self.context.view))
+        verb = self._pause(Pause.HOLD, f"{planned.kind} {planned.id} is HOLD")
+        if verb.verb == "approve":
+            from console.config.playbook.verdict import Verdict
+
+            self.context.record(
+                "verdict", planned.id, verdict=str(Verdict.GO),
+                outcome=outcome_name(step, Verdict.GO),
+                criteria=next(
+                    v.criteria for v in self.context.view.verdicts if v.step == planned.id
+                ),
+                overridden=f"{verb.who}: {verb.why}",
+            )  # fmt: skip
+            return Flow.ON
+        flow = self._settle(planned, verb)
+        return self._step(planned) if flow is None else flow
+
+    def _skip(self, planned: PlannedStep, verb: Verb) -> Flow:
+        self.context.record(
+            "step.state", planned.id, self.desk.attempt, state=str(StepState.SKIPPED),
+            detail=f"by {verb.who}: {verb.why}",
+        )  # fmt: skip
+        return Flow.ON
+
+    def _pause(self, reason: Pause, detail: str) -> Verb:
+        """Stand still until a verb comes that moves on."""
+        self.context.enter(R.PAUSED, str(reason), detail)
+        while True:
+            try:
+                verb = self.desk.inbox.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if verb.verb not in ("abort", "rollback"):
+                self.context.enter(R.RUNNING)
+            return verb
+
+    def _stop_flow(self) -> Flow:
+        verb = self.desk.stop_verb
+        return Flow.ROLLBACK if verb is not None and verb.verb == "rollback" else Flow.ABORT

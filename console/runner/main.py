@@ -1,0 +1,372 @@
+"""The runner process: lock, journal, seal, warm ladder, pointer; then the walk; then the end."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from console.common.clock import SystemClock
+from console.common.errors import BaselineNotReady, ConsoleError, Exit, UsageError
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.config.playbook.load import load_playbook
+from console.config.site.load import load_site
+from console.host.ports import listener
+from console.journal.lock import HostLock
+from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView
+from console.journal.state import RunState
+from console.journal.store import Journal
+from console.recovery.rollback import live
+from console.recovery.rollback import records as pointer
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback import standby as warm
+from console.recovery.rollback.procedure import Ladder
+from console.runner import cutover as switch
+from console.runner.claim import announce, host_lock, myself, withdraw
+from console.runner.context import Context
+from console.runner.control import Desk, Server, Verb
+from console.runner.fault import point
+from console.runner.guard import guard_now
+from console.runner.guard.client import Guard
+from console.runner.guard.limits import misfits
+from console.runner.guard.process import dismiss, is_watched
+from console.runner.inputs import input_error
+from console.runner.loop import Runner
+from console.runner.peaks import Peaks
+from console.runner.prepare import baseline, header, rehearsed
+from console.runner.prepare.plan import make_plan
+from console.runner.prepare.seal import seal
+from console.runner.recover import (
+    adopt_services,
+    close_after_rollback,
+    refuse_rolled_back,
+    settle_intents,
+)
+from console.runner.services import Fleet
+
+WARM_READY_S = 10.0
+FENCED_S = 5.0
+"""How long a ladder that was called may take to end its runner."""
+UNGUARDED = "nobody guards what is up: the baseline is brought back now"
+
+
+def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: str) -> int:
+    """Entry of `omni-console runner RUN`; says one JSON word on `ready_fd`, then runs."""
+    for number in (signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    word = _Word(run, ready_fd)
+    lock: HostLock | None = None
+    context: Context | None = None
+    try:
+        lock = host_lock(patient=close)
+        if not close:
+            announce(run)
+        context = _context(run, closing=close)
+        server = _begin(context, resume=resume, close=close, from_step=from_step)
+    except (ConsoleError, OSError) as error:
+        if not resume and not close:
+            withdraw(run)
+        left = resume and context is not None and _unguarded(context)
+        refused = word.refuse(error, UNGUARDED if left else "")
+        if left and lock is not None:
+            _emergency(run, lock)
+        return int(refused)
+    if not word.say({"ok": True}) and not resume and not close:
+        # whoever asked for this run went away before it began: it never was
+        _end(context, server)
+        withdraw(run)
+        shutil.rmtree(run.path, ignore_errors=True)
+        return int(Exit.INTERRUPTED)
+    if not close:
+        # in a thread: the main one may hold the very lock that stopping the run takes
+        end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
+        signal.signal(signal.SIGTERM, lambda *_: end().start())
+        _look(context, resumed=resume)
+    code = Exit.OK
+    try:
+        Runner(context).run()
+    except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
+        code = Exit.INTERNAL
+        with contextlib.suppress(OSError):  # on a full disk there is no log either
+            traceback.print_exc()
+    up = code is not Exit.OK and bool(context.view.outage or context.view.services)
+    if not up:
+        lock.release()
+    with contextlib.suppress(OSError):
+        _end(context, server)
+    if up:  # no other run begins before this one's way back is under way
+        _emergency(run, lock)
+    if context.peaks is not None:
+        context.peaks.close()
+    return int(code)
+
+
+def _asked_to_end(context: Context) -> None:
+    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The warm
+    ladder ends this process; where it does not, the run rolls itself back."""
+    if warm.trigger(context.run.rollback, warm.EMERGENCY):
+        time.sleep(FENCED_S)
+    context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
+
+
+def _emergency(run: RunDir, lock: HostLock) -> None:
+    """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
+    lets go of the host when it is through: the closer that it starts then needs it."""
+    called = warm.is_warm(run.rollback, running=True) and warm.trigger(run.rollback, warm.EMERGENCY)
+    if not called:
+        Ladder(sealed.read(run.sealed), settle=lock.release).run()
+
+
+def _unguarded(context: Context) -> bool:
+    """Whether something of a run that is not over is up, or the baseline down, with no sentinel."""
+    view = context.view
+    up = view.outage or bool(view.services)
+    return up and not view.over and not is_watched(context.run)
+
+
+class _Word:
+    """The one line the launcher waits for: on a pipe, or in a file for a systemd unit."""
+
+    def __init__(self, run: RunDir, fd: int) -> None:
+        self.run = run
+        self.fd = fd
+
+    def refuse(self, error: ConsoleError | OSError, more: str = "") -> Exit:
+        """Say why no run starts, and `more` with it; the exit code that goes with it."""
+        if isinstance(error, OSError):
+            error = ConsoleError("the run cannot be set up", one_line(str(error)))
+        detail = "\n".join(filter(None, (error.detail, more)))
+        self.say(
+            {"ok": False, "title": error.title, "detail": detail, "hint": error.hint,
+             "exit": int(error.exit_code)}
+        )  # fmt: skip
+        return error.exit_code
+
+    def say(self, word: dict[str, Any]) -> bool:
+        """Say it; False when nobody listens any more."""
+        data = json.dumps(word).encode() + b"\n"
+        if self.fd >= 0:
+            try:
+                return os.write(self.fd, data) == len(data)
+            except BrokenPipeError:
+                return False
+            finally:
+                os.close(self.fd)
+        beside = self.run.path / ".runner.word"
+        beside.write_bytes(data)
+        beside.rename(self.run.path / "runner.word")
+        return True
+
+
+def _context(run: RunDir, *, closing: bool = False) -> Context:
+    """Everything from the run's own copies: the files the operator edits are not looked at.
+
+    `closing`: a path that has vanished since must not keep the end from being written down.
+    """
+    meta = run.meta()
+    site = load_site(run.site)
+    site.base = Path(meta.site_base)
+    site.path = Path(meta.site)
+    rewrite = rehearsed.rewriter(run, site)
+    playbook = load_playbook(
+        run.playbook, meta.inputs, base=Path(meta.base), rewrite=rewrite,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
+        planning=closing, pinned=True,
+    )  # fmt: skip
+    restore_s = baseline.restore_time(site.name)
+    plan = make_plan(playbook, site, restore_s)
+    desk = Desk()
+    desk.mode = "step" if meta.step else "all"
+    context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
+    context.rehearsal = rehearsed.record(rewrite)
+    context.fleet = Fleet(context)
+    desk.check_inputs = lambda changes, why: input_error(context, changes, why)
+    desk.on_verb = lambda verb, step, attempt: context.record(
+        "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
+        args={k: v for k, v in verb.args.items() if k != "confirm"},
+    )  # fmt: skip
+    return context
+
+
+def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Server:
+    """Up to the first step: what is not sealed is not started. Raises ConsoleError."""
+    run = context.run
+    if resume or close:
+        _read_back(context)
+    if resume and not context.view.run_id:
+        raise ConsoleError(
+            "the journal of this run is gone", str(run.journal),
+            "without it nobody knows what was done; omni-console rollback still works",
+        )  # fmt: skip
+    if close:
+        live.append(run.live, myself())
+        if not context.view.run_id:  # the journal was deleted: a new one says whose it is
+            _created(context)
+        close_after_rollback(context)
+        return Server(run.socket, context.desk)
+    facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
+    if resume:
+        refuse_rolled_back(context)
+        words = f"run again from {from_step}" if from_step else "the runner was gone"
+        context.record("verb", from_step, verb="resume", who=owner(), why=words)
+        settle_intents(context, from_step)
+        adopt_services(context)
+    else:
+        _fits(context)
+        proof = baseline.prove(context.plan.site)
+        if context.plan.takes_down:
+            _can_be_stopped(context)
+        _created(context)
+        context.record("serving", tok_s=proof.decode_tok_s, degraded=False)
+    seal(context, facts)
+    point("sealed")
+    _warm_up(context)
+    _guard(context)
+    return Server(run.socket, context.desk)
+
+
+def _fits(context: Context) -> None:
+    """A guard that is breached already, or watches over nothing, costs no outage: no run starts.
+    Raises UsageError."""
+    from console.host.gpu.inventory import Cards
+    from console.host.machine import look
+    from console.runner.executors.engines import engine
+
+    wrong = switch.misfits(context.plan)
+    if wrong:
+        raise UsageError("no run starts: a cutover does not fit this site", "\n".join(wrong))
+    words = misfits(context.plan, look(cards=Cards()), always=True)
+    if not words:
+        pid = engine(context, "baseline").pid if context.plan.takes_down else 0
+        back = guard_now.held_by(pid) if pid else None
+        found = guard_now.findings(context.plan, given_back=back, clock=context.clock)
+        words = [one.words for one in found if one.stops]
+    if words:
+        raise UsageError(
+            "no run starts: a guard does not fit this machine", "\n".join(words),
+            "omni-console plan shows every guard",
+        )  # fmt: skip
+
+
+def _can_be_stopped(context: Context) -> None:
+    """An outage that would not happen must not be believed in. Raises BaselineNotReady."""
+    if context.fleet.find("baseline") is None:
+        url = context.plan.site.model.baseline.url
+        who = listener(url)
+        what = f"process {who.pid} ({who.words})" if who else "what"
+        end = f"`kill {who.pid}`" if who else "end it by hand"
+        raise BaselineNotReady(
+            "no run starts: the baseline could not be stopped",
+            f"{what} answers at {url}; the console did not start it as the site file has it now",
+            f"{end}, then `omni-console rollback` starts the baseline from the site file",
+        )
+
+
+def _read_back(context: Context) -> None:
+    from console.journal.run_view import fold
+    from console.journal.store import Reader
+
+    reader = Reader(context.run.journal)
+    fold(reader.since(0), context.view)
+    reader.close()
+
+
+def _created(context: Context) -> None:
+    playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
+    context.record(
+        "run.created",
+        run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
+        playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
+        inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
+        restore_s=baseline.restore_time(site.name), version=header.version(),
+        machine=header.machine(), baseline=header.baseline(site),
+        targets=header.targets(context.plan), lint=meta.lint,
+        rehearsal=context.rehearsal or None,
+        steps=[
+            {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
+             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
+             "lessons": list(s.lessons)}
+            for s in context.plan.steps
+        ],
+    )  # fmt: skip
+
+
+def _warm_up(context: Context) -> None:
+    """The ladder process, started before the first effect; without it no step starts."""
+    directory = context.run.rollback
+    if warm.is_warm(directory):
+        return
+    log = os.open(directory / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            [*module_argv("console.recovery.rollback.standby"), str(directory)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.close(log)
+    clock = context.clock
+    deadline = clock.monotonic() + WARM_READY_S
+    while not warm.is_warm(directory):
+        if child.poll() is not None or clock.monotonic() > deadline:
+            raise ConsoleError(
+                "the rollback ladder did not start", f"see {directory / 'warm.log'}",
+                "no run starts without a way back",
+            )  # fmt: skip
+        clock.sleep(0.01)
+
+
+def _guard(context: Context) -> None:
+    """The sentinel, before the first effect; without it no step starts."""
+    guard = Guard(context)
+    guard.begin()
+    context.guard = guard
+
+
+def _look(context: Context, *, resumed: bool) -> None:
+    """From here on somebody looks at the machine, once a second."""
+    before = context.view.peaks if resumed else None
+    context.peaks = Peaks(context.run, lambda: context.desk.step, context.clock, before)
+    context.peaks.start()
+
+
+def _end(context: Context, server: Server) -> None:
+    """Let go of everything; the ladder stays only when the run is not over."""
+    server.close()
+    context.fleet.close()
+    over = context.view.over
+    if context.guard is not None:
+        context.guard.close(over=over)
+        context.guard = None
+    elif over:
+        dismiss(context.run)
+    failed = context.view.state is RunState.ROLLBACK_FAILED
+    if context.view.over and (failed or context.view.outage):
+        pointer.keep(context.run.id)  # the next rollback is of this run's baseline
+    elif context.view.over:
+        pointer.clear(context.run.id)
+    if context.view.over and not failed:
+        warm.trigger(context.run.rollback, warm.QUIT)
+    context.journal.close()
+
+
+def owner() -> str:
+    """The operator's name, for the records."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+__all__ = ["main", "owner"]

@@ -1,0 +1,1 @@
+"""What stands between a playbook and its first step: baseline, plan, seal."""

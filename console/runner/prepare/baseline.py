@@ -1,0 +1,164 @@
+"""The baseline before a run: it has just served, and everything to bring it back is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.common.errors import BaselineNotReady, ConsoleError
+from console.common.text import one_line
+from console.config.site.site import Site
+from console.host.process_spec import ProcessSpec
+from console.recovery.rollback import proof, restore
+from console.recovery.rollback.sealed_plan import Baseline, Proof
+from console.runtime import proxy
+from console.runtime.probe import Completion, Health, complete, health
+from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+    Client = Callable[[], DockerClient]
+
+SILENT = "no run starts: the baseline did not answer a completion"
+HINT = "omni-console rollback brings the baseline back and proves it"
+
+
+def restore_time(site: str) -> float | None:
+    """Seconds a restore took lately, or None when none was measured."""
+    return restore.expected(paths.restore_file(site), "baseline")
+
+
+def facts(site: Site, client: Client) -> Baseline:
+    """The baseline as the sealed plan names it: ids, not names that may move.
+
+    `client` connects to the engine when it is needed. Raises BaselineNotReady when the
+    container, image or models are not there.
+    """
+    _models_exist(site)
+    found = written(site)
+    if found.kind == "process":
+        return found
+    container, name, image = _container(site.baseline_spec(), client())
+    return replace(found, container_id=container, container_name=name, image_id=image)
+
+
+def written(site: Site) -> Baseline:
+    """The baseline as the site file says, with nothing looked up: for a rollback on a machine
+    whose engine does not answer yet."""
+    model, spec = site.model.baseline, site.baseline_spec()
+    ask = model.completion
+    common = Baseline(
+        name="baseline",
+        kind="container",
+        url=spec.url,
+        ready_path=spec.ready.path,
+        ready_timeout_s=spec.ready.timeout_s,
+        completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout),
+        reference_tok_s=model.reference.tok_s if model.reference else None,
+        tolerance=model.reference.tolerance if model.reference else 0.10,
+        records_dir=str(paths.records_dir(site.name)),
+    )
+    if isinstance(spec.runs, ProcessSpec):
+        log = paths.baseline_log(site.name)
+        paths.make(log.parent)
+        return replace(common, kind="process", process=spec.runs, log=str(log))
+    if isinstance(spec.runs, ComposeSpec):
+        from console.runtime.docker.compose import up_argv
+
+        runs = spec.runs
+        argv = up_argv(runs.files, runs.service, runs.project, runs.profiles)
+        # no name: the service's own may be that of somebody else's container
+        return replace(common, compose_argv=tuple(argv), compose_env=runs.env)
+    assert isinstance(spec.runs, ExistingContainer)
+    return replace(common, container_name=spec.runs.name)
+
+
+def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
+    """Name or id of the baseline's container. A compose service is found by its labels: it is
+    started by id, never by `up`, which may recreate it. Raises BaselineNotReady."""
+    if isinstance(spec.runs, ExistingContainer):
+        return spec.runs.name
+    assert isinstance(spec.runs, ComposeSpec)
+    from console.runtime.docker.compose import resolve_container
+
+    found = resolve_container(client, spec.runs.files, spec.runs.service, spec.runs.project)
+    if found is None:
+        service = one_line(spec.runs.service)
+        raise BaselineNotReady(
+            f"the baseline's compose service {service} has no container",
+            hint=f"docker compose -f {spec.runs.files[0]} up -d {service}",
+        )
+    return found
+
+
+def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
+    """(id, name, image id) of the baseline's container, running or not."""
+    from console.runtime.docker.client import inspect
+    from console.runtime.docker.images import image_info
+
+    ref = container_ref(spec, client)
+    found = inspect(client, ref)
+    if found is None:
+        raise BaselineNotReady(
+            f"the baseline's container {one_line(ref)} does not exist",
+            hint="docker ps -a lists what there is; correct the site file",
+        )
+    image = str(found.get("Image", ""))
+    if image_info(client, image) is None:
+        raise BaselineNotReady(
+            "the baseline's image is gone", f"{image[:19]} of {one_line(ref)}",
+            "without it the container cannot be started again; pull or build it first",
+        )  # fmt: skip
+    return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
+
+
+def _models_exist(site: Site) -> None:
+    missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
+    if missing:
+        hint = "put it there, or correct `models` of the baseline in the site file"
+        if site.base == paths.demo_dir():
+            hint = "omni-console demo makes it and starts the demo's baseline"
+        raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)
+
+
+def prove(site: Site) -> Completion:
+    """One completion from the baseline, now. Raises BaselineNotReady."""
+    other = proxy.at(site.model.baseline.url)
+    if other is not None:
+        raise BaselineNotReady(
+            "no run starts: the baseline does not serve",
+            f"{other.service} answers at {site.model.baseline.url}, by the cutover of "
+            f"{other.run or 'another run'}",
+            HINT,
+        )
+    spec, ask = site.baseline_spec(), site.model.baseline.completion
+    state, detail = health(spec.url, spec.ready.path)
+    if state is not Health.SERVING:
+        raise BaselineNotReady(
+            "no run starts: the baseline does not serve", f"{spec.url}: {state} {detail}".rstrip(),
+            HINT,
+        )  # fmt: skip
+    try:
+        done = complete(
+            spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
+            timeout_s=ask.timeout,
+        )  # fmt: skip
+    except ConsoleError as error:
+        raise BaselineNotReady(
+            "no run starts: the baseline did not answer", str(error), HINT
+        ) from error
+    if not done.ok:
+        raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
+    _remember(site, done)
+    return done
+
+
+def _remember(site: Site, done: Completion) -> None:
+    file, model = proof.proof_file(site.name), site.model.baseline.reference
+    reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
+    slow = proof.still_degraded(file, done.decode_tok_s, *reference)
+    proof.remember(file, time.time(), done.decode_tok_s, slow)

@@ -1,0 +1,318 @@
+"""Playbooks to pick from, their inputs as a form, and the plan before anything is started.
+
+The parsers are loaded inside the functions: none of this is needed before the first frame. All
+of it reads files, so none of it belongs on the UI loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.common.errors import ConsoleError, InvalidFile
+from console.common.text import clean, one_line
+from console.config.locate import services, shipped, site_file
+from console.journal.run_files import Stamp, stamp
+
+if TYPE_CHECKING:
+    from console.config.playbook.inputs import InputModel
+    from console.config.playbook.playbook import Playbook
+    from console.config.site.site import Site
+
+MARK = b"omni.playbook/"
+HEAD = 2048
+ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One playbook file; texts are clean. `source`: shipped, yours, site, here or a directory.
+
+    `problem`: why it cannot be used, its first error; "" when it can.
+    """
+
+    path: Path
+    name: str
+    title: str = ""
+    objective: str = ""
+    lessons: tuple[str, ...] = ()
+    source: str = ""
+    problem: str = ""
+    read_first: tuple[str, ...] = ()
+    """Its lessons with their titles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One input of a form; texts are clean. `default` as it would be typed, "" for none.
+
+    `expected`: what may be typed. `secret_from`: where a secret is read; it is never typed.
+    `model` and `base` (the playbook's directory) are what `check_value` judges by.
+    """
+
+    name: str
+    type: str
+    title: str = ""
+    default: str = ""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    expected: str = ""
+    secret_from: str = ""
+    model: InputModel | None = field(default=None, repr=False, compare=False)
+    base: Path = field(default=Path("/"), repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A plan in the very lines of `omni-console plan`. `missing`: required inputs that a stand-in
+    was put in for. `digest`: of the texts it is from."""
+
+    lines: list[str]
+    missing: tuple[str, ...] = ()
+    digest: str = ""
+    lessons: tuple[str, ...] = ()
+
+
+def entries(extra_dirs: Iterable[Path] = (), *, site: str | None = None) -> list[Entry]:
+    """Every playbook found, the shipped ones first; each file once. Never raises for a bad one.
+
+    `site` is the one given on the command line: its directory is looked at, and its services
+    count as declared.
+    """
+    try:
+        known = services(site)
+    except (ConsoleError, OSError):
+        known = frozenset()
+    seen: set[str] = set()
+    found: list[Entry] = []
+    for source, directory in _places(extra_dirs, site):
+        for path in _playbooks(directory):
+            real = os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                found.append(_entry(path, source, known))
+    return [one for one in found if not _elsewhere(one, known)]
+
+
+def _elsewhere(entry: Entry, known: frozenset[str]) -> bool:
+    """The shipped demo beside a site of one's own: nothing is wrong with it, it runs by
+    `omni-console demo`."""
+    shipped_demo = entry.source == "shipped" and entry.name == "demo"
+    return shipped_demo and bool(entry.problem) and "fast" not in known
+
+
+def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
+    """The playbook as `run` would take it. Raises InvalidFile or UsageError."""
+    from console.config.playbook.load import load_playbook
+
+    known = frozenset(site.model.services)
+    return load_playbook(path, inputs, site_services=known, aliases=site.model.names)
+
+
+def form(path: Path, site: Site) -> list[Field]:
+    """The inputs a playbook declares, in its order. Raises InvalidFile."""
+    base = path.resolve().parent
+    return [_field(name, model, base) for name, model in _models(path, site).items()]
+
+
+def check_value(field: Field, text: str) -> str:
+    """What is wrong with a value typed for this field of `form`, or ""; an empty one stands for
+    the default.
+
+    Reads no file (a path that must exist is looked for) and never raises.
+    """
+    return _wrong(field.model, field.base, text) if field.model is not None else ""
+
+
+def check_input(path_or_model: Path | InputModel, name: str, text: str) -> str:
+    """What is wrong with one typed value, or "". An empty one stands for the default.
+
+    Raises InvalidFile when the playbook cannot be read.
+    """
+    from console.config.playbook.inputs import InputModel
+
+    if isinstance(path_or_model, InputModel):
+        return _wrong(path_or_model, Path.cwd(), text)
+    models = _models(path_or_model, None)
+    if name not in models:
+        return f"the playbook has no input '{one_line(name, 60)}'"
+    return _wrong(models[name], path_or_model.resolve().parent, text)
+
+
+def _wrong(model: InputModel, base: Path, text: str) -> str:
+    from console.config.playbook.inputs import convert, expected_form
+
+    if model.type == "secret":
+        return "a secret is never typed" if text else ""
+    if not text and model.default is not None:
+        return ""
+    if not text and model.type not in ("string",):
+        return f"a value is needed: {expected_form(model)}"
+    try:
+        convert(model, text, base)
+    except (ValueError, OverflowError, OSError, RecursionError) as error:
+        return f"expected {one_line(str(error))}"
+    return "a value is needed" if model.required and not text else ""
+
+
+def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
+    """The plan for these inputs; a missing one is no error here. Raises InvalidFile, UsageError."""
+    from console.checks.lint.facts import facts_of
+    from console.config.playbook.load import load_playbook
+    from console.runner.prepare import plan_text
+    from console.runner.prepare.baseline import restore_time
+    from console.runner.prepare.load import told
+    from console.runner.prepare.plan import make_plan
+
+    known = frozenset(site.model.services)
+    playbook = load_playbook(
+        path, inputs, planning=True, site_services=known, aliases=site.model.names
+    )
+    made = make_plan(playbook, site, restore_time(site.name))
+    return Preview(
+        lines=plan_text.lines(made, told(playbook, facts_of(site))),
+        missing=playbook.missing,
+        digest=digest(playbook, site),
+        lessons=(
+            *made.playbook.model.lessons,
+            *(x.split()[0] for s in made.steps for x in s.lessons),
+        ),
+    )
+
+
+def digest(playbook: Playbook, site: Site) -> str:
+    """What tells whether a plan that was shown is still the one that would be run."""
+    return hashlib.sha256(f"{playbook.text}\0{site.text}".encode("utf-8", "replace")).hexdigest()
+
+
+def _places(extra_dirs: Iterable[Path], site: str | None) -> Iterator[tuple[str, Path]]:
+    """The operator's own first."""
+    yield "yours", paths.config_dir() / "playbooks"
+    file = site_file(site)
+    if file is not None:
+        yield "site", file.absolute().parent
+    yield "here", Path(".").absolute()
+    for directory in extra_dirs:
+        yield one_line(str(directory)), directory.absolute()
+    yield "shipped", shipped()
+
+
+def _playbooks(directory: Path) -> list[Path]:
+    """YAML files that say at their beginning that they are a playbook."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    found = [directory / name for name in names if name.endswith(ENDINGS)]
+    return [path for path in found if path.is_file() and MARK in _head(path)]
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except OSError:
+        return b""
+
+
+def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
+    from console.config.lessons.load import titles
+    from console.config.playbook.load import load_playbook
+
+    try:
+        model = load_playbook(path, planning=True, site_services=known).model
+    except (ConsoleError, OSError) as error:
+        name, title = _names(path)
+        return Entry(path, name, title, source=source, problem=_first(error))
+    return Entry(
+        path, model.name, clean(model.title, 200), clean(model.objective, 400),
+        tuple(clean(lesson, 80) for lesson in model.lessons), source,
+        read_first=tuple(clean(title) for title in titles(model.lessons)),
+    )  # fmt: skip
+
+
+def _first(error: ConsoleError | OSError) -> str:
+    if isinstance(error, InvalidFile) and error.problems:
+        problem = error.problems[0]
+        expected = f"; expected {problem.expected}" if problem.expected else ""
+        where = f"line {problem.line}: " if problem.line else ""
+        return one_line(f"{where}{problem.what}{expected}", 300)
+    return one_line(str(error), 300)
+
+
+def _names(path: Path) -> tuple[str, str]:
+    """Name and title of a playbook that does not load, as far as it can be read."""
+    from console.config.yaml import parse, read_text
+
+    try:
+        data = parse(read_text(path, ""), str(path), "").data
+    except (ConsoleError, OSError):
+        data = None
+    table = data if isinstance(data, dict) else {}
+    name, title = table.get("name"), table.get("title")
+    return (
+        one_line(name, 60) if isinstance(name, str) else one_line(path.stem, 60),
+        one_line(title) if isinstance(title, str) else "",
+    )
+
+
+_cache: dict[Path, tuple[Stamp, dict[str, InputModel]]] = {}
+_lock = threading.Lock()
+
+
+def _models(path: Path, site: Site | None) -> dict[str, InputModel]:
+    """The declared inputs; kept, because a form asks at every key."""
+    from console.config.playbook.load import load_playbook
+
+    now = stamp(path)
+    with _lock:
+        known = _cache.get(path)
+    if known is not None and known[0] == now:
+        return known[1]
+    names = services(None) if site is None else frozenset(site.model.services)
+    old = None if site is None else site.model.names
+    found = load_playbook(path, planning=True, site_services=names, aliases=old)
+    models = dict(found.model.inputs)
+    with _lock:
+        _cache[path] = (now, models)
+    return models
+
+
+def _field(name: str, model: InputModel, base: Path) -> Field:
+    from console.config.playbook.inputs import expected_form
+
+    default = model.default
+    text = ("true" if default else "false") if isinstance(default, bool) else default
+    secret = ""
+    if model.from_ is not None:
+        env, file = model.from_.env, model.from_.file
+        secret = f"environment variable {env}" if env is not None else f"file {file}"
+    return Field(
+        name=clean(name, 60),
+        type=model.type,
+        title=clean(model.title, 200),
+        default="" if text is None else clean(str(text)),
+        required=model.required,
+        choices=tuple(clean(choice, 200) for choice in model.choices),
+        expected=_expected(expected_form(model), model),
+        secret_from=clean(secret, 200),
+        model=model,
+        base=base,
+    )
+
+
+def _expected(form_words: str, model: InputModel) -> str:
+    """The form, and the bounds that go with it."""
+    from console.config.playbook.inputs import plain
+
+    words = [form_words]
+    words += [f"at least {plain(model.min)}"] if model.min is not None else []
+    words += [f"at most {plain(model.max)}"] if model.max is not None else []
+    words += [f"matching {model.pattern}"] if model.pattern is not None else []
+    return one_line(", ".join(words))

@@ -1,0 +1,287 @@
+"""The plan: every step in order with what it does to the world, the baseline's outages included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from console.common.errors import InvalidFile
+from console.common.redact import Known
+from console.config.lessons.bearing import bearing
+from console.config.playbook.load import TITLE
+from console.config.playbook.playbook import Playbook
+from console.config.playbook.steps import Step
+from console.config.site.load import taken
+from console.config.site.site import Site
+from console.config.yaml import Document, parse
+from console.render.effects import effects, shown
+from console.runner import cutover
+from console.runtime.spec import ServiceSpec
+
+BASELINE_STOP = "baseline:stop"
+BASELINE_MEASURE = "baseline:measure"
+BASELINE_AGAIN = "baseline:measure-again"
+RESTORE = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One row of the plan. `effects`: what it does, in words and argv, one line each.
+
+    `implicit`: not written in the playbook but an effect of its own (the baseline's outage).
+    """
+
+    id: str
+    phase: str
+    kind: str
+    title: str
+    effects: tuple[str, ...]
+    limit_s: float
+    takes_s: float | None = None
+    step: Step | None = None
+    implicit: bool = False
+    final: bool = False
+    baseline_down: bool = False
+    service: str = ""
+    lessons: tuple[str, ...] = ()
+    """Lessons that bear on it, `F-013 its title – why`, one line each."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do, in order."""
+
+    playbook: Playbook
+    site: Site
+    steps: tuple[PlannedStep, ...]
+    services: dict[str, ServiceSpec] = field(default_factory=dict)
+    rehearsal: dict[str, Any] | None = None
+    """What a rehearsal puts in the place of what; None for a real run."""
+
+    @property
+    def known(self) -> Known:
+        """What of playbook and site nobody is shown."""
+        return self.playbook.known | self.site.known
+
+    @property
+    def takes_down(self) -> bool:
+        """Whether the baseline goes down at some point."""
+        return any(s.id.startswith(BASELINE_STOP) for s in self.steps)
+
+    def at(self, step_id: str) -> PlannedStep:
+        return next(s for s in self.steps if s.id == step_id)
+
+
+def make_plan(
+    playbook: Playbook, site: Site, restore_s: float | None = None,
+    rehearsal: dict[str, Any] | None = None,
+) -> Plan:  # fmt: skip
+    """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known.
+
+    Raises InvalidFile for a service that would be taken for the baseline or a protected one.
+    """
+    if problems := list(taken(lambda: _written(playbook), playbook.model.services, site.model)):
+        raise InvalidFile(TITLE, problems)
+    specs = {**site.service_specs(), **playbook.services()}
+    services = {name: site.equipped(spec) for name, spec in specs.items()}
+    planner = _Planner(playbook, site, services, restore_s)
+    hide = (playbook.known | site.known).text
+    steps = tuple(_shown(step, hide) for step in planner.steps())
+    services |= cutover.relays(playbook, site, services)
+    return Plan(playbook, site, steps, services, rehearsal)
+
+
+def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
+    does = tuple(map(hide, step.effects))
+    return replace(step, phase=hide(step.phase), title=hide(step.title), effects=does)
+
+
+def _written(playbook: Playbook) -> Document:
+    return parse(playbook.text, str(playbook.path), TITLE)
+
+
+class _Planner:
+    """Walks the playbook once, keeping track of where the baseline is."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        site: Site,
+        services: dict[str, ServiceSpec],
+        restore_s: float | None,
+    ) -> None:
+        self.playbook = playbook
+        self.site = site
+        self.services = services
+        self.restore_s = restore_s
+        self.down_for: list[str] = []
+        self.outages = 0
+        self.measured = False
+        self.started: list[str] = []
+        self.ever_started = False
+        self.staying = ""
+
+    def steps(self) -> Iterator[PlannedStep]:
+        for phase, step in self.playbook.steps():
+            if step.when:
+                yield from self._before(phase, step)
+            yield self._row(phase, step)
+            if step.when:
+                yield from self._after(phase, step)
+        if self.ever_started or self.outages:
+            # also when the playbook stops everything itself: a run may end before it gets there
+            yield self._restore("Restore", RESTORE)
+            self.down_for = []
+        if self.measured:
+            yield self._baseline(
+                "Restore", BASELINE_AGAIN, "Measure the baseline again",
+                "same benchmark against the restored baseline; drift is reported",
+            )  # fmt: skip
+        for step in self.playbook.model.finally_:
+            yield self._row("Finally", step, final=True)
+
+    def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        exclusive = self._exclusive(step, "start")
+        measures = step.benchmark is not None and step.benchmark.against == "baseline"
+        if (
+            not self.measured
+            and not self.down_for
+            and (measures or (exclusive and self._will_compare()))
+        ):
+            self.measured = True
+            yield self._baseline(
+                phase, BASELINE_MEASURE, "Measure the baseline",
+                "same prompts, tokens and runs as the candidate's benchmark, before any outage",
+            )  # fmt: skip
+        if step.cutover is not None:
+            yield from self._down(phase, step.cutover.to, "takes over its port")
+        elif exclusive and step.service is not None:
+            yield from self._down(phase, step.service.target, "needs its GPU memory")
+
+    def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
+        """The baseline's outage, unless it is down already; `name` is what it is down for."""
+        if not self.down_for:
+            self.outages += 1
+            suffix = "" if self.outages == 1 else f"-{self.outages}"
+            what = f"THE BASELINE STOPS HERE: {name} {why}; {self._back()}"
+            row = self._baseline(phase, BASELINE_STOP + suffix, "Stop the baseline", what)
+            self.down_for.append(name)
+            yield replace(row, service=name, baseline_down=True)
+        elif name not in self.down_for:
+            self.down_for.append(name)
+
+    def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        if step.cutover is not None and step.cutover.stays:
+            self.staying = step.cutover.to
+        elif step.cutover is not None:
+            yield self._restore(phase, f"baseline:restore-{self.outages}")
+            self.started, self.down_for = [], []
+        if step.service is None:
+            return
+        target = step.service.target
+        if step.service.verb == "start" and target not in self.started:
+            self.started.append(target)
+            self.ever_started = True
+        if step.service.verb == "stop":
+            if target in self.started:
+                self.started.remove(target)
+            if target in self.down_for:
+                self.down_for.remove(target)
+                if self.down_for:
+                    return  # another one still needs the memory
+                yield self._restore(phase, f"baseline:restore-{self.outages}")
+
+    def _exclusive(self, step: Step, verb: str) -> bool:
+        if step.service is None or step.service.verb != verb:
+            return False
+        spec = self.services.get(step.service.target)
+        return spec is not None and spec.exclusive
+
+    def _will_compare(self) -> bool:
+        return any(
+            s.benchmark is not None and s.benchmark.against == "baseline"
+            for _, s in self.playbook.steps()
+        )
+
+    def _back(self) -> str:
+        if self.restore_s is None:
+            return "its restore time has not been measured yet"
+        from console.common.units import format_duration
+
+        return f"back in {format_duration(self.restore_s)} (measured)"
+
+    def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
+        spec = self.services.get(step.service.target) if step.service else None
+        does = tuple(self._effects(step))
+        return PlannedStep(
+            id=step.id,
+            phase=phase,
+            kind=step.kind,
+            title=step.title or _default_title(step),
+            effects=does,
+            limit_s=_limit_s(step, spec),
+            takes_s=step.takes,
+            step=step,
+            final=final,
+            baseline_down=bool(self.down_for),
+            service=spec.name if spec else "",
+            lessons=tuple(one.words for one in bearing(step.kind, does)) if step.when else (),
+        )
+
+    def _effects(self, step: Step) -> Iterator[str]:
+        yield from effects(step, self.services)
+        if step.cutover is not None and step.when:
+            yield from cutover.words(step, self.site, self.services)
+
+    def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
+        return PlannedStep(
+            step_id, phase, step_id.split("-")[0], title, (effect,), 3600.0, None,
+            implicit=True, baseline_down=bool(self.down_for),
+        )  # fmt: skip
+
+    def _restore(self, phase: str, step_id: str) -> PlannedStep:
+        stops = ", ".join(s for s in self.started if not self.services[s].keep)
+        text = f"stop {stops}, then " if stops else ""
+        text = text if self.started or self.down_for else "only if something is still up: stop it, "
+        text += "make sure the baseline serves: start, ready, one completion"
+        if self.staying and step_id == RESTORE:
+            text = f"nothing as long as clients stay at {self.staying}; any other end: {text}"
+        return PlannedStep(
+            step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
+            implicit=True,
+        )  # fmt: skip
+
+
+def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
+    """What the step says itself, else what its service needs to be ready, or how long it asks."""
+    if spec is not None:
+        return max(step.timeout or 0.0, spec.ready.timeout_s + 60, spec.grace_s + 60)
+    asks = step.approval or step.manual
+    if asks is not None and step.timeout is None:
+        return asks.expires + 60
+    return step.limit_s
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:70]
+
+
+def _default_title(step: Step) -> str:
+    value: Any = getattr(step, step.kind)
+    if step.kind == "run":
+        return shown(value)[:70]
+    if step.service is not None:
+        return f"{step.service.verb} {step.service.target}"
+    if step.kind == "note":
+        return _first_line(value)
+    if step.approval is not None:
+        return _first_line(step.approval.prompt)
+    if step.manual is not None:
+        return _first_line(step.manual.do)
+    return {
+        "script": "Script", "build": "Build an image", "check": "Check", "gate": "Gate",
+        "benchmark": "Benchmark", "report": "Write the report", "soak": "Soak",
+        "cutover": "Cut over", "checkpoint": "Does it fit?", "gguf": "Is the architecture known?",
+        "host": "This machine", "imports": "Import chain", "download": "Download",
+    }.get(step.kind, step.kind)  # fmt: skip

@@ -1,0 +1,217 @@
+"""The plan in words: what would run, effect by effect, and where the baseline goes down. Pure but
+for `warnings` and `always`, which look at this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common.text import clean
+from console.common.units import format_bytes, format_duration
+from console.config.lessons.load import titles
+from console.host.capacity import Machine
+from console.host.gpu.inventory import Cards
+from console.host.machine import look
+from console.recovery.guard.defaults import defaults
+from console.render.guard import lease_words, limit_words
+from console.runner import cutover
+from console.runner.guard import guard_now
+from console.runner.guard.limits import lease_of, limits_of, misfits
+from console.runner.prepare.admission import blockers
+from console.runner.prepare.plan import Plan, PlannedStep
+from console.runtime.resource_limits import memory_limit
+from console.runtime.spec import ComposeSpec, ContainerSpec
+
+if TYPE_CHECKING:
+    from console.checks.lint.finding import Finding
+
+BAR = "─" * 72
+NVML_S = 3.0
+"""A plan does not wait longer for the driver."""
+
+
+def as_json(made: Plan) -> dict[str, object]:
+    """The plan as `omni-console plan --json` prints it."""
+    told: dict[str, object] = made.known.data({
+        "playbook": made.playbook.name,
+        "title": made.playbook.model.title,
+        "rehearsal": made.rehearsal is not None,
+        "fault": (made.rehearsal or {}).get("fault") or None,
+        "stand_ins": (made.rehearsal or {}).get("notes") or [],
+        "digest": made.playbook.digest,
+        "site": made.site.name,
+        "inputs": made.playbook.inputs,
+        "notes": list(made.playbook.notes),
+        "takes_baseline_down": made.takes_down,
+        "guards": [{**one.to_json(), "words": limit_words(one)} for one in limits_of(made)],
+        "guards_always": always(made),
+        "lease_s": lease_of(made, None),
+        "steps": [
+            {"id": s.id, "phase": s.phase, "kind": s.kind, "title": s.title,
+             "effects": list(s.effects), "timeout_s": s.limit_s, "planned_s": s.takes_s,
+             "implicit": s.implicit, "baseline_down": s.baseline_down, "lessons": list(s.lessons)}
+            for s in made.steps
+        ],
+        "blockers": [one.words for one in blockers(made)],
+    })  # fmt: skip
+    return told
+
+
+def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
+    """The plan as an operator reads it before pressing enter. `found`: what lint says of it."""
+    model = made.playbook.model
+    out = [clean(model.title)]
+    if model.objective:
+        out.append(f"  objective  {clean(model.objective)}")
+    out.append(f"  site       {made.site.name}: baseline {clean(_baseline(made))}")
+    out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
+    out += [f"  note       {clean(words)}" for words in made.playbook.notes]
+    out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
+    out += [f"  stand-in   {clean(one)}" for one in (made.rehearsal or {}).get("notes") or ()]
+    if model.lessons:
+        out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
+    out += [f"  BLOCKER    {clean(one.words)}; a run asks for a reason" for one in blockers(made)]
+    out += [f"  lint       {_lint_words(one)}" for one in found]
+    out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
+    out.append(f"  guard      {always_words(made)}")
+    out.append(f"  lease      {lease_words(lease_of(made, None))}")
+    out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
+    planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
+    if planned:
+        out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
+    out.append(f"  baseline   {outage_words(made)}")
+    phase = ""
+    for number, step in enumerate(made.steps, 1):
+        if step.phase != phase:
+            phase = step.phase
+            out += ["", f"{clean(phase)} {BAR}"[:72]]
+        out += step_lines(number, step)
+    return [made.known.text(line) for line in out]
+
+
+def _lint_words(one: Finding) -> str:
+    stops = f"; a run stops here without --override {one.rule}=WHY"
+    return one.text + (stops if one.severity == "error" else "")
+
+
+def warnings(made: Plan) -> list[str]:
+    """What an operator would want to know first: no limit, a secret or a path that is not there."""
+    found = []
+    for name, spec in made.services.items():
+        runs = spec.runs
+        unlimited = (
+            isinstance(runs, ContainerSpec | ComposeSpec)
+            and memory_limit(runs.memory_bytes) is None
+        )
+        if unlimited and any(s.service == name for s in made.steps):
+            found.append(f"{name} has no memory limit: a load that is too big takes the host down")
+        for file in spec.runs.files if isinstance(spec.runs, ComposeSpec) else ():
+            if not file.exists():
+                found.append(f"{name}: {file} does not exist")
+    for secret in made.playbook.secrets.values():
+        try:
+            secret.read()
+        except ValueError as error:
+            found.append(f"secret {secret.name}: {error}")
+    for name, declared in made.playbook.model.inputs.items():
+        value = made.playbook.inputs.get(name)
+        if declared.must_exist and not Path(str(value)).exists():
+            found.append(f"input {name}: {value} does not exist")
+    return [
+        *found, *cutover.misfits(made), *cutover.narrow(made), *_short_lease(made),
+        *guard_warnings(made),
+    ]  # fmt: skip
+
+
+def _short_lease(made: Plan) -> list[str]:
+    """A lease that would end the run in its planned outage, where nobody stays attached."""
+    lease_s = lease_of(made, None)
+    down_s = sum(step.takes_s or 0.0 for step in made.steps if step.baseline_down)
+    if not lease_s or down_s <= lease_s:
+        return []
+    return [
+        f"the baseline is planned to be down for {format_duration(down_s)}, longer than the lease: "
+        "stay attached, or run with a longer --lease"
+    ]
+
+
+def guard_warnings(made: Plan) -> list[str]:
+    """Guards that do not fit the machine that the site is about; where that is this one, also
+    those that are breached now, or cannot be looked at."""
+    told = _machine(made)
+    here = look(cards=Cards())
+    unlike = misfits(made, told)
+    if told.ram_total != here.ram_total or unlike:
+        return unlike
+    found = guard_now.findings(made, nvml_s=NVML_S)
+    return [f"{one.words}{': NO RUN WOULD START' if one.stops else ''}" for one in found]
+
+
+def always(made: Plan) -> list[str]:
+    """The console's own limits, as they are on the machine that the site is about."""
+    told = _machine(made)
+    if not told.ram_total:
+        return ["always: the console's own limits, scaled to the machine"]
+    own = defaults(told.ram_total, told.swap_total or 0).limits
+    return [limit_words(one) for one in own]
+
+
+def always_words(made: Plan) -> str:
+    """The same in one line: a dozen would push the plan itself off the screen."""
+    own = always(made)
+    if len(own) < 2:
+        return own[0]
+    told = _machine(made)
+    floor = defaults(told.ram_total or 0, told.swap_total or 0).floor
+    return (
+        f"always: the console's own {len(own)} limits on RAM (at the latest below "
+        f"{format_bytes(floor)}), how soon it is full, stalls, swap growth, OOM kills; "
+        "`plan --json` lists them"
+    )
+
+
+def _machine(made: Plan) -> Machine:
+    """The one the site is about; without a question to the driver."""
+    return made.site.model.machine.over(look(cards=Cards()), made.site.model.gpus)
+
+
+def step_lines(number: int, step: PlannedStep) -> list[str]:
+    """A row: number, id, times; then each effect. `!` marks an outage."""
+    takes = f"about {format_duration(step.takes_s)}, " if step.takes_s else ""
+    mark = "!" if step.kind == "baseline:stop" else "│" if step.baseline_down else " "
+    head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
+    head += f"  ({takes}at most {format_duration(step.limit_s)})"
+    effects = [f"{mark}       {clean(effect)}" for effect in step.effects]
+    return [head, *effects, *(f"{mark}       lesson {clean(one)}" for one in step.lessons)]
+
+
+def _baseline(made: Plan) -> str:
+    model = made.site.model.baseline
+    if model.container:
+        what = f"container {model.container}"
+    elif model.compose:
+        what = f"compose service {model.compose.service}"
+    else:
+        what = "host process"
+    return f"{what} at {model.url}"
+
+
+def _input(made: Plan, name: str, value: object) -> str:
+    if name in made.playbook.missing:
+        return f"{clean(name)} IS REQUIRED: --input {clean(name)}=… (a stand-in is shown below)"
+    return f"{clean(name)} = {clean(str(value))}"
+
+
+def outage_words(made: Plan) -> str:
+    """Where the baseline is down, one stretch an outage; `serves throughout` where it is not."""
+    stretches: list[list[str]] = []
+    for step in made.steps:
+        if step.kind == "baseline:stop":
+            stretches.append([])
+        if step.baseline_down and stretches:
+            stretches[-1].append(step.id)
+    if not stretches:
+        return "serves throughout"
+    words = [f"from {s[0]} to the end of {s[-1]}" for s in stretches if s]
+    return f"DOWN {', and '.join(words)}; rows marked │"

@@ -1,0 +1,183 @@
+"""Sealing: before step 1 everything a rollback needs is resolved and written beside the journal."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
+from console.common.paths import module_argv
+from console.config.site.site import Site
+from console.host import process
+from console.host.process_spec import ProcessSpec
+from console.journal.run_dir import RunDir, all_runs
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.script import render
+from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
+from console.runner.context import Context
+from console.runner.guard.limits import lease_of
+from console.runner.prepare.baseline import facts, written
+from console.runner.prepare.plan import Plan
+from console.runtime import proxy
+from console.runtime.engine_api import NoSuchContainer, RawEngine
+from console.runtime.spec import ContainerSpec, ServiceSpec
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+def seal(context: Context, baseline: Baseline) -> SealedPlan:
+    """Write plan.json and rollback.sh into the run's rollback directory. Raises OSError."""
+    plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
+    plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
+    sealed.write(plan, context.run.sealed)
+    sealed.write_atomically(context.run.script, render(plan), 0o755)
+    # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
+    if not context.rehearsal and context.plan.site.base != paths.demo_dir():
+        path = site_script(plan.site_name)
+        paths.make(path.parent)
+        sealed.write_atomically(path, render(plan), 0o755)
+        # for a rollback of this run when its directory is lost
+        sealed.write(plan, path.with_suffix(".json"), 0o600)
+    return plan
+
+
+def site_script(site: str) -> Path:
+    """Where the script stands that the newest run on a site has sealed."""
+    return paths.state_dir() / sealed.ROLLBACK / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.sh"
+
+
+def sealed_plan(
+    site: Site, baseline: Baseline, plan: Plan | None = None, run_dir: str = ""
+) -> SealedPlan:
+    """The sealed plan of a run, or (without `plan`) of a site with no run."""
+    specs = list(plan.services.values()) if plan is not None else []
+    run_id = os.path.basename(run_dir)
+    finish = (*module_argv("console.cli"), "runner", run_dir, "--close") if run_dir else ()
+    engine = engine_address(site) if _uses_engine(baseline, plan) else EngineAddress()
+    return SealedPlan(
+        run_id=run_id,
+        run_dir=run_dir,
+        baseline=baseline,
+        site_name=site.name,
+        site_path=str(site.path),
+        sealed_at=time.time(),
+        candidates=tuple(_candidate(spec) for spec in specs) if plan else _left(site),
+        engine=engine,
+        protected=_protected(site, engine.socket if plan is not None else ""),
+        gpus=tuple(gpu.uuid for gpu in site.model.gpus),
+        exclusive=any(spec.exclusive for spec in specs),
+        memory_file=str(paths.restore_file(site.name)),
+        finish_argv=finish,
+        grace_s=max((spec.grace_s for spec in specs), default=10.0),
+        keep=tuple(spec.name for spec in specs if spec.keep),
+    )
+
+
+def _protected(site: Site, socket: str) -> tuple[str, ...]:
+    """The protected containers as they are written, and the ids they have now: whoever kills by
+    id alone has to know them. Without an engine, or for one that is not there, the name alone."""
+    ids = []
+    for name in site.model.protected if socket else ():
+        try:
+            ids.append(str(RawEngine(socket).inspect(name).get("Id", "")))
+        except NoSuchContainer:
+            continue
+        except EngineError:
+            break
+    return tuple(dict.fromkeys(one for one in (*site.model.protected, *ids) if one))
+
+
+def site_plan(site: Site) -> SealedPlan:
+    """A plan made now, for a rollback on a site that no run has sealed one for; while clients
+    are at a candidate it is the plan of the run that switched them."""
+    switched = _switched(site)
+    if switched is not None:
+        return switched
+
+    try:
+        return sealed_plan(site, facts(site, lambda: _client(site)))
+    except (EngineError, ServiceError, BaselineNotReady):
+        # the ladder itself waits for the engine, falls back on names and compose, and says why
+        return sealed_plan(site, written(site))
+
+
+def _switched(site: Site) -> SealedPlan | None:
+    """The plan of the run whose relay is up, or was when it was killed. Where the site file has
+    changed since, its baseline is what the file says now, and the rest is the run's."""
+    found = proxy.at(site.model.baseline.url)
+    name = os.path.basename(found.run) if found else ""
+    marked = (run for run in all_runs() if run.switched.exists())
+    run = RunDir(paths.runs_dir() / name) if name else next(marked, None)
+    if run is None:
+        return None
+    try:
+        plan, owner = sealed.read_owned(run.sealed)
+        if plan.site_name != site.name or owner != os.getuid():
+            return None
+        fresh = site.path.stat().st_mtime <= plan.sealed_at
+    except (ConsoleError, OSError):
+        return None
+    if fresh and os.path.realpath(plan.site_path) == os.path.realpath(site.path):
+        return plan
+    try:
+        now = facts(site, lambda: _client(site))
+    except (EngineError, ServiceError, BaselineNotReady):
+        now = written(site)
+    protected = tuple(dict.fromkeys((*plan.protected, *site.model.protected)))
+    return replace(plan, baseline=now, site_path=str(site.path), protected=protected)
+
+
+def _client(site: Site) -> DockerClient:
+    from console.runtime.docker.client import connect
+
+    return connect(site.model.engine.host or None)
+
+
+def _uses_engine(baseline: Baseline, plan: Plan | None) -> bool:
+    """Whether a rollback may have to do with containers: else a missing engine is no news."""
+    if baseline.kind == "container":
+        return True
+    if plan is None:
+        return False
+    steps = [step for _, step in plan.playbook.steps()]
+    return any(s.where is not None for s in steps) or any(
+        not isinstance(spec.runs, ProcessSpec) for spec in plan.services.values()
+    )
+
+
+def engine_address(site: Site) -> EngineAddress:
+    """How the ladder reaches the engine, and the docker command its configuration."""
+    from console.runtime.docker.client import engine_host, engine_socket
+
+    host = engine_host(site.model.engine.host or None)
+    try:
+        socket = engine_socket(host)
+    except EngineError:
+        socket = ""
+    return EngineAddress(socket, host, os.environ.get("DOCKER_CONFIG", ""))
+
+
+def _left(site: Site) -> tuple[Candidate, ...]:
+    """Host processes that earlier runs left running: with no run, only their records tell."""
+    records = paths.records_dir(site.name)
+    names = sorted(path.stem for path in records.glob("[a-z0-9]*.json"))
+    return tuple(
+        Candidate(name, "process")
+        for name in names
+        if name != "baseline" and process.read_record(records, name) is not None
+    )
+
+
+def _candidate(spec: ServiceSpec) -> Candidate:
+    if isinstance(spec.runs, ProcessSpec):
+        return Candidate(spec.name, "process")
+    name = ""
+    if isinstance(spec.runs, ContainerSpec):
+        name = spec.runs.name or f"omni-{spec.name}"
+    return Candidate(spec.name, "container", container=name)

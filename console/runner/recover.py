@@ -1,0 +1,170 @@
+"""A run whose runner died: what its journal left open is settled before anything goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from console.common.errors import ConsoleError, UsageError
+from console.host import process
+from console.journal.state import ENDS, Cause, RunState, StepState
+from console.recovery.rollback import live
+from console.recovery.rollback.progress import LADDER, is_runners, read_lines, result_of, who_asked
+from console.runner.context import Context
+from console.runner.guard.client import WHO, record_breach, unrecorded_breach
+from console.runner.prepare.plan import PlannedStep
+from console.runner.restoring import restored
+from console.runtime.docker.client import ask
+from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
+
+REPEATABLE = frozenset(
+    {"check", "gate", "note", "report", "benchmark", "approval", "manual", "service", "build",
+     "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
+     "baseline:measure", "baseline:stop", "restore"}
+)  # fmt: skip
+"""Kinds whose repetition changes nothing: they ask first, or only look."""
+LEFTOVER_GRACE_S = 2.0
+OPEN = frozenset({StepState.RUNNING, StepState.RETRY_WAIT})
+
+
+def settle_intents(context: Context, from_step: str = "") -> None:
+    """An intent without a result: repeatable kinds run again, `unless` may prove the rest done;
+    what remains is in_doubt, and the operator decides. From `from_step` on all run again."""
+    again = False
+    for view in list(context.view.steps):
+        if context.view.over and not view.final:
+            continue  # the outcome stands; only `finally` is still owed
+        again = again or view.id == from_step
+        if again:
+            _note(context, view.id, view.attempt, StepState.PENDING, "resumed from here")
+            continue
+        if view.state not in OPEN and view.state is not StepState.CANCELLED:
+            continue
+        end_leftovers(context, view.id)
+        if _repeatable(planned := context.plan.at(view.id)):
+            _note(context, view.id, view.attempt, StepState.PENDING, f"{planned.kind}: run again")
+        else:
+            _note(context, view.id, view.attempt, StepState.IN_DOUBT,
+                  "the runner died during it: it may or may not have happened")  # fmt: skip
+
+
+def _repeatable(planned: PlannedStep) -> bool:
+    step = planned.step
+    if planned.kind in REPEATABLE:
+        return True
+    return step is not None and (step.idempotent or step.unless is not None)
+
+
+def end_leftovers(context: Context, step: str) -> None:
+    """What a dead runner's step left running must not run beside its second attempt."""
+    for pid, start in process.by_cookie(context.run.id, step):
+        process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
+    planned = context.plan.at(step)
+    if planned.step is None or planned.step.where is None or planned.step.where.image is None:
+        return
+    labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{role_label()}=oneoff"]
+    client = context.fleet.client
+    found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
+    for container in found:
+        ask("Stopping a leftover", partial(container.stop, timeout=int(LEFTOVER_GRACE_S)), 30.0)
+
+
+def _recorded(context: Context) -> dict[str, Handle]:
+    """Services that may be alive: those of the journal, and those only live.jsonl knows because
+    the runner died between the effect and its event."""
+    handles: dict[str, Handle] = {}
+    for entry in live.read(context.run.live):
+        if entry.kind in ("process", "container") and entry.name in context.plan.services:
+            handles[entry.name] = Handle(
+                entry.name, entry.kind, entry.container, entry.name, entry.pid, entry.start
+            )
+    for name, data in context.view.services.items():
+        if "kind" not in data:  # nobody can say what it is: what live.jsonl knows of it stands
+            continue
+        handles[name] = Handle(
+            name, data["kind"], data.get("container", ""), data.get("name", ""),
+            data.get("pid", 0), data.get("start", 0),
+        )  # fmt: skip
+    return handles
+
+
+def adopt_services(context: Context) -> None:
+    """Services that survived their runner are taken over, with a new tailer each."""
+    for name, handle in _recorded(context).items():
+        try:
+            alive = context.fleet.driver(name).status(handle).alive
+        except ConsoleError:
+            alive = False
+        if alive:
+            context.fleet.adopt(name, handle)
+        else:
+            context.record("service", service=name, alive=False)
+
+
+def refuse_rolled_back(context: Context) -> None:
+    """A rollback that the journal does not know yet has ended this run: what the journal says is
+    up is not. Raises UsageError."""
+    lines, _ = read_lines(context.run.rollback / LADDER)
+    known = {line.get("trigger") for line in context.view.rungs}
+    done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
+    # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
+    if done and done[-1] not in known and not is_runners(done[-1]):
+        raise UsageError(
+            f"a rollback has ended run {context.run.id}",
+            "its journal is being closed", "omni-console show; start a new run",
+        )  # fmt: skip
+
+
+def close_after_rollback(context: Context) -> None:
+    """Write into the journal what an emergency rollback did while no runner was there."""
+    lines, _ = read_lines(context.run.rollback / LADDER)
+    last = [line for line in lines if line.get("rung") == "done"]
+    if not last:
+        raise ConsoleError("no rollback is recorded for this run", str(context.run.path))
+    trigger = last[-1].get("trigger")
+    breach = unrecorded_breach(context)
+    detail, cause, why = "stopped by the rollback", "", "emergency"
+    if breach is not None:
+        actor = "the lease" if breach.cause is Cause.EXPIRED else WHO
+        detail, cause = f"stopped by {actor}: {breach.words}", str(breach.cause)
+        why = str(breach.data["cause"])
+        record_breach(context, breach)
+    for view in context.view.steps:
+        if view.state in OPEN:
+            _note(context, view.id, view.attempt, StepState.CANCELLED, detail, cause=cause)
+    serving = result_of(last[-1]).serving
+    healed = context.view.state is RunState.ROLLBACK_FAILED and serving
+    ended = context.view.state in ENDS and not healed
+    who = who_asked(context.run.rollback) or "the emergency key"
+    who, said = (WHO, breach.words) if breach is not None else (who, why)
+    context.record("verb", verb="rollback", who=who, why=said)
+    if not ended:
+        context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
+    _rungs(context, [line for line in lines if line.get("trigger") == trigger])
+    result = result_of(last[-1])
+    for name in list(context.view.services):
+        context.record("service", service=name, alive=False)
+    if context.view.cutover:
+        context.run.switched.unlink(missing_ok=True)
+        context.record("cutover", what="rolled back")
+    if result.serving:
+        context.record("outage", down=False, restore_s=result.restore_s)
+        context.record(
+            "serving", tok_s=result.tok_s, degraded=result.degraded, reference=result.reference
+        )
+        restored(context, result.restore_s)
+    if not ended:
+        state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED
+        context.record("run.state", state=str(state), reason=why, detail=result.detail)
+    context.desk.set(state=context.view.state)
+
+
+def _rungs(context: Context, lines: list[dict[str, Any]]) -> None:
+    for line in lines:
+        context.record("rung", **line)
+
+
+def _note(
+    context: Context, step: str, attempt: int, state: StepState, detail: str, cause: str = ""
+) -> None:
+    context.record("step.state", step, attempt, state=str(state), detail=detail, cause=cause)

@@ -1,0 +1,271 @@
+"""The services of a run: drivers by name, what is alive, and one log tailer each."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import paths
+from console.common.errors import ServiceError
+from console.common.logs.last_lines import keep_end
+from console.common.text import one_line
+from console.host import cgroup_scope
+from console.host.process_spec import ProcessSpec
+from console.journal.state import Cause
+from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
+from console.runner.fault import point
+from console.runner.prepare.baseline import container_ref
+from console.runner.prepare.image_hint import fitting
+from console.runtime.process_driver import ProcessDriver
+from console.runtime.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Driver,
+    ExistingContainer,
+    Handle,
+    Launch,
+    ServiceSpec,
+    Status,
+)
+from console.runtime.wait_ready import wait_ready
+
+if TYPE_CHECKING:
+    import docker
+
+
+CAP_INTERVAL_S = 2.0
+
+
+class Fleet:
+    """Starts, stops and watches the run's services; the engine is connected to when needed."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.specs = context.plan.services
+        self.handles: dict[str, Handle] = {}
+        self._drivers: dict[str, Driver] = {}
+        self._tailers: dict[str, Any] = {}
+        self._client: docker.DockerClient | None = None
+        self._attempt: Attempt | None = None
+        self._caps: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def client(self) -> docker.DockerClient:
+        """The engine's client. Raises EngineError."""
+        if self._client is None:
+            from console.runtime.docker.client import connect
+
+            self._client = connect(self.context.plan.site.model.engine.host or None)
+        return self._client
+
+    def spec(self, name: str) -> ServiceSpec:
+        return self.context.plan.site.baseline_spec() if name == "baseline" else self.specs[name]
+
+    def driver(self, name: str) -> Driver:
+        if name not in self._drivers:
+            self._drivers[name] = self._make(self.spec(name))
+        return self._drivers[name]
+
+    def _make(self, spec: ServiceSpec) -> Driver:
+        site = self.context.plan.site.name
+        if isinstance(spec.runs, ProcessSpec):
+            return ProcessDriver(spec, paths.records_dir(site), self.context.clock)
+        if spec.name == "baseline":
+            from console.runtime.docker.container import ContainerDriver
+
+            runs = ExistingContainer(container_ref(spec, self.client))
+            return ContainerDriver(replace(spec, runs=runs), self.client, say=self._say)
+        if isinstance(spec.runs, ComposeSpec):
+            from console.runtime.docker.compose import ComposeDriver
+
+            return ComposeDriver(
+                spec, self.client, self.context.run.path / "compose", site=site, say=self._say
+            )
+        from console.runtime.docker.container import ContainerDriver
+
+        return ContainerDriver(spec, self.client, site=site, say=self._say)
+
+    def _say(self, text: str) -> None:
+        """A driver's decision (reused, renamed aside, …) becomes the step's progress."""
+        if self._attempt is not None:
+            self._attempt.say(text, always=True)
+
+    def start(self, name: str, attempt: Attempt) -> Handle:
+        """Start a service and follow its log; the intent is in the journal already."""
+        self._attempt = attempt
+        log = self.context.run.log(name)
+        launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
+        try:
+            handle = self.driver(name).start(launch)
+        except ServiceError as error:
+            lines = [fitting(self.context.plan, error.hint)]
+            raise StepFailed(Cause.START_ERROR, str(error), lines=lines) from error
+        self.adopt(name, handle)
+        attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)
+        return handle
+
+    def _named(self, name: str, handle: Handle) -> None:
+        """The effect can be named: the ladder and the journal know it before it does anything,
+        so that a start that fails half way is undone as well."""
+        self.context.alive(handle)
+        self._hold(name, handle)
+
+    def _hold(self, name: str, handle: Handle) -> None:
+        if self.handles.get(name) == handle:
+            return
+        self.handles[name] = handle
+        self.context.record(
+            "service", service=name, alive=True, kind=handle.kind, container=handle.container,
+            name=handle.name, pid=handle.pid, start=handle.start,
+        )  # fmt: skip
+
+    def can_start(self, name: str) -> None:
+        """What would keep a service from starting, asked before the baseline goes down for it.
+
+        Raises EngineError, ServiceError or StepFailed.
+        """
+        runs = self.spec(name).runs
+        if isinstance(runs, ContainerSpec):
+            from console.runtime.docker.container import check_mounts
+            from console.runtime.docker.images import require_image
+
+            require_image(self.client, runs.image)
+            check_mounts(self.client, runs.mounts)
+            self.find(name)  # another site's or user's that runs in its place is refused
+        elif isinstance(runs, ComposeSpec):
+            self.find(name)
+        elif isinstance(runs, ProcessSpec):
+            program = runs.argv[0]
+            there = shutil.which(program) or (Path(runs.cwd or ".") / program).exists()
+            if not there:
+                raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
+
+    def adopt(self, name: str, handle: Handle) -> None:
+        """Take a live service into the run and tail its log."""
+        self._hold(name, handle)
+        if handle.pid and self._caps is None:
+            self._caps = threading.Thread(target=self._cap_logs, name="log caps", daemon=True)
+            self._caps.start()
+        if handle.container and name not in self._tailers:
+            from console.runtime.service_logs import Tailer
+
+            tailer = Tailer(
+                self.client, handle, self.context.run.log(name), known=self.context.plan.known
+            )
+            tailer.start()
+            self._tailers[name] = tailer
+
+    def _cap_logs(self) -> None:
+        """A host process writes its log itself, with nothing between that could cap it."""
+        while not self._closed.wait(CAP_INTERVAL_S):
+            for name, handle in list(self.handles.items()):
+                if handle.pid:
+                    keep_end(self.context.run.log(name), LOG_LIMIT)
+
+    def find(self, name: str) -> Handle | None:
+        """The live handle of a service: this run's, or one that still runs from before."""
+        known = self.handles.get(name)
+        if known is not None and self.driver(name).status(known).alive:
+            return known
+        self.gone(name)  # it died: a new attempt starts a new one
+        return self.driver(name).find()
+
+    def use(self, spec: ServiceSpec) -> None:
+        """A service of the console's own, as this step needs it."""
+        if self.specs.get(spec.name) != spec:
+            self.specs[spec.name] = spec
+            self._drivers.pop(spec.name, None)
+
+    def change(self, specs: dict[str, ServiceSpec]) -> None:
+        """Take new specifications; what runs under one that changed is stopped first."""
+        for name, spec in specs.items():
+            if spec != self.specs.get(name):
+                if name in self.handles:
+                    self.stop(name)
+                self._drivers.pop(name, None)
+        self.specs = specs
+
+    def wait(self, name: str, attempt: Attempt) -> float:
+        """Wait until a service is ready; seconds waited. Raises StepFailed with cause and log."""
+        spec, driver = self.spec(name), self.driver(name)
+        handle = self.handles.get(name) or self.find(name)  # a dead one is waited for: it says why
+        if handle is None:
+            raise StepFailed(Cause.PRECONDITION, f"{name} has not been started")
+        held = handle
+
+        def status() -> Status:
+            attempt.remaining()
+            return driver.status(held)
+
+        try:
+            waited = wait_ready(
+                spec,
+                status=status,
+                last_lines=lambda count: driver.last_lines(held, count),
+                clock=self.context.clock,
+                cancelled=attempt.cancelled,
+                progress=attempt.say,
+            )
+        except ServiceError as error:
+            state = driver.status(held)
+            cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
+            lines = driver.last_lines(held, 20)
+            raise StepFailed(cause, one_line(str(error), 400), lines=lines) from error
+        point("service_ready", name)
+        return waited
+
+    def explain(self, name: str) -> StepFailed | None:
+        """Why a service that should serve does not, with its last log lines; None if it lives."""
+        handle = self.handles.get(name)
+        if handle is None:
+            return None
+        driver = self.driver(name)
+        state = driver.status(handle)
+        if state.alive:
+            return None
+        lines = driver.last_lines(handle, 20)
+        return StepFailed(_died(state), f"{name} died: {state.detail}", lines=lines)
+
+    def stop(self, name: str, attempt: Attempt | None = None) -> bool:
+        """Stop a service gracefully; False when nothing was alive."""
+        handle = self.find(name)
+        if handle is None:
+            self.gone(name)
+            return False
+        if attempt is not None:
+            attempt.say(f"stopping {name}", always=True)
+        own = bool(handle.pid) and name != "baseline"
+        # asked while it lives: it may have been started from another session
+        group = cgroup_scope.of_process(handle.pid, handle.start) if own else ""
+        self.driver(name).stop(handle, self.spec(name).grace_s)
+        cgroup_scope.end(group, handle.pid, handle.start)
+        self.gone(name)
+        return True
+
+    def gone(self, name: str) -> None:
+        """Forget a service that does not run any more."""
+        tailer = self._tailers.pop(name, None)
+        if tailer is not None:
+            tailer.stop()
+        if self.handles.pop(name, None) is not None:
+            self.context.record("service", service=name, alive=False)
+
+    def close(self) -> None:
+        self._closed.set()
+        for tailer in self._tailers.values():
+            tailer.stop()
+        self._tailers.clear()
+        if self._client is not None:
+            self._client.close()
+
+
+def _died(state: Status) -> Cause:
+    """Why something that had served does not run any more; shells count signals from 128."""
+    if state.oom_killed:
+        return Cause.OOM_KILL
+    code = state.exit_code or 0
+    return Cause.SIGNAL if code < 0 or code > 128 else Cause.EXIT_CODE

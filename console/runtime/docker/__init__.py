@@ -1,0 +1,1 @@
+"""Model servers in containers: all that imports the docker library."""

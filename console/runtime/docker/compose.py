@@ -1,0 +1,386 @@
+"""A service of a compose file as a candidate: a project of its own, limits laid over, no deletion.
+
+`up` recreates a container whose file changed and starts what a service depends on. So a candidate
+lives in a project named after its resolved specification, is only ever started with --no-recreate
+and --no-deps, and is stopped by its id through the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ServiceError
+from console.common.text import one_line, one_of
+from console.host.cgroup import die_together
+from console.host.process_spec import COOKIE
+from console.runtime.docker.client import ask, inspect
+from console.runtime.docker.compose_cli import UP_S, compose
+from console.runtime.docker.container import LOGGING, is_here, marks, unix_host
+from console.runtime.docker.engine_state import Say, last_lines, silent, status_of, stop_container
+from console.runtime.docker.images import require_image
+from console.runtime.docker.names import refuse_of_another, refuse_running_older, settle_name
+from console.runtime.engine_api import COMPOSE_PROJECT as PROJECT
+from console.runtime.engine_api import COMPOSE_SERVICE as SERVICE
+from console.runtime.engine_api import is_of_compose
+from console.runtime.resource_limits import OOM_SCORE, PIDS, memory_limit
+from console.runtime.spec import (
+    OWNER_LABEL,
+    ComposeSpec,
+    Handle,
+    Launch,
+    ServiceSpec,
+    Status,
+    is_of_another,
+    owner_on,
+)
+
+if TYPE_CHECKING:
+    import docker
+
+UP = ("running", "paused", "restarting")
+"""States of a container that holds memory, as the engine lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A compose service after `docker compose config`: what would run, and under which names."""
+
+    config: dict[str, Any]
+    service: dict[str, Any]
+    image: str
+    image_id: str
+    digest: str
+    project: str
+    memory: int | None = None
+    """Limit of RAM, and of RAM with swap, bytes."""
+
+    @property
+    def container_name(self) -> str:
+        return str(self.service.get("container_name") or "")
+
+
+class ComposeDriver:
+    """A Driver for a ComposeSpec; `workdir` is where the generated override file is kept."""
+
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        client: docker.DockerClient,
+        workdir: Path,
+        *,
+        labels: Mapping[str, str] | None = None,
+        site: str = "",
+        say: Say = silent,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(spec.runs, ComposeSpec):
+            raise ServiceError(f"{spec.name} is not a compose service")
+        self.spec = spec
+        self.runs: ComposeSpec = spec.runs
+        self.client = client
+        self.workdir = workdir
+        self.site = site
+        self.labels = dict(labels or {})
+        self.say = say
+        self.clock = clock or SystemClock()
+
+    def find(self) -> Handle | None:
+        """The running candidate made from an equal resolved specification.
+
+        Raises ServiceError where another site's or user's runs in its place.
+        """
+        resolved = self._placed(self.resolve())
+        container = self._candidate(resolved)
+        found = inspect(self.client, container) if container else None
+        return self._handle(found) if found and status_of(found).alive else None
+
+    def start(self, launch: Launch) -> Handle:
+        """Create through compose, record, start; raises EngineError, ServiceError."""
+        resolved = self._placed(self.resolve())
+        if resolved.container_name:
+            name = resolved.container_name
+            settle_name(self.client, name, resolved.digest, self.site, self.say)
+        refuse_running_older(self.client, self.spec.name, resolved.digest, self.site)
+        if self._candidate(resolved):
+            self.say(f"reusing the older container of project {resolved.project}")
+        override = self._write_override(resolved, launch)
+        # Created first and started second, so that it is recorded before it does anything.
+        self._up(resolved, override, "--no-start", launch.run_id)
+        container = self._candidate(resolved)
+        found = inspect(self.client, container) if container else None
+        if found is None:
+            raise ServiceError(
+                f"Compose made no container for {self.runs.service}",
+                f"project {resolved.project}",
+                f"docker compose -p {resolved.project} ps -a",
+            )
+        handle = self._handle(found)
+        launch.record(handle)
+        self._up(resolved, override, "-d", launch.run_id)
+        die_together(handle.container)
+        return handle
+
+    def status(self, handle: Handle) -> Status:
+        """What the engine says about it now; raises EngineError when it does not answer."""
+        found = inspect(self.client, handle.container)
+        return status_of(found) if found else Status(alive=False, detail="the container is gone")
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        """Stop by id through the engine, then kill; never `down`."""
+        stop_container(self.client, handle, grace_s, self.clock)
+
+    def last_lines(self, handle: Handle, count: int) -> list[str]:
+        """The last lines of its log as the engine keeps it, clean."""
+        return last_lines(self.client, handle.container, count)
+
+    def resolve(self) -> Resolved:
+        """What the files come to; raises ServiceError for a missing service or image."""
+        argv = [*base_argv(self.runs.files, self.runs.project, self.runs.profiles)]
+        text = self._compose(
+            [*argv, "config", "--format", "json"], "Reading the compose file", 20.0
+        )
+        config = _object(text)
+        services = config.get("services") or {}
+        service = services.get(self.runs.service)
+        if not isinstance(service, dict):
+            known = one_line(one_of(sorted(services))) if services else "nothing"
+            raise ServiceError(
+                f"There is no service {one_line(self.runs.service)} in the compose file",
+                f"it has {known}",
+                "is its profile listed under `profiles:`?",
+            )
+        image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")
+        image_id = require_image(self.client, image).id
+        memory = _memory(self.runs, service, is_here(self.client))
+        digest = _digest(service, image_id, memory)
+        safe = re.sub(r"[^a-z0-9_-]", "-", self.spec.name.lower())
+        project = f"omni-{safe}-{digest[:8]}"
+        return Resolved(config, service, image, image_id, digest, project, memory)
+
+    def _placed(self, resolved: Resolved) -> Resolved:
+        """The same in a project where no container of another site or user is: compose would start
+        that one. Raises ServiceError where such a one runs."""
+        rows = self._rows(resolved.project)
+        others = [row for row in rows if self._is_of_another(row)]
+        for row in others:
+            if row.get("State") in UP:
+                refuse_of_another(str(row["Names"][0]).lstrip("/"), row["Labels"], self.site)
+        own = f"{resolved.project}-{hashlib.sha256(owner_on(self.site).encode()).hexdigest()[:6]}"
+        return replace(resolved, project=own) if others or self._rows(own) else resolved
+
+    def _candidate(self, resolved: Resolved) -> str | None:
+        rows = [row for row in self._rows(resolved.project) if not self._is_of_another(row)]
+        return str(rows[0]["Id"]) if rows else None
+
+    def _rows(self, project: str) -> list[dict[str, Any]]:
+        return _containers(self.client, f"{PROJECT}={project}", f"{SERVICE}={self.runs.service}")
+
+    def _is_of_another(self, row: Mapping[str, Any]) -> bool:
+        return is_of_another((row.get("Labels") or {}).get(OWNER_LABEL, ""), self.site)
+
+    def _handle(self, found: Mapping[str, Any]) -> Handle:
+        name = str(found.get("Name") or "").lstrip("/")
+        return Handle(self.spec.name, "container", container=str(found["Id"]), name=name)
+
+    def _up(self, resolved: Resolved, override: Path, mode: str, run_id: str) -> None:
+        argv = up_argv(
+            self.runs.files,
+            self.runs.service,
+            resolved.project,
+            self.runs.profiles,
+            override=override,
+            mode=mode,
+        )
+        # The cookie lets the fence of a rollback find this very command.
+        self._compose(argv, f"Compose, starting {self.runs.service},", UP_S, {COOKIE: run_id})
+
+    def _compose(
+        self, argv: Sequence[str], what: str, seconds: float, more: Mapping[str, str] | None = None
+    ) -> str:
+        env = {**dict(self.runs.env), **(more or {})}
+        return compose(argv, unix_host(self.client), env, what, seconds, self.say)
+
+    def _write_override(self, resolved: Resolved, launch: Launch) -> Path:
+        labels = {
+            **self.labels,
+            **marks("candidate", launch.run_id, self.spec.name, resolved.digest, self.site),
+        }
+        known = _existing_names(self.client)
+        content = override_of(resolved, labels, launch.run_id, self.runs, known)
+        path = self.workdir / f"{resolved.project}.override.json"
+        paths.make(path.parent)
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        return path
+
+
+def base_argv(files: Sequence[Path], project: str = "", profiles: Sequence[str] = ()) -> list[str]:
+    """`docker compose` with files, profiles and project; the verb comes after."""
+    argv = ["docker", "compose"]
+    for file in files:
+        argv += ["-f", str(file)]
+    for profile in profiles:
+        argv += ["--profile", profile]
+    return [*argv, "-p", project] if project else argv
+
+
+def up_argv(
+    files: Sequence[Path],
+    service: str,
+    project: str = "",
+    profiles: Sequence[str] = (),
+    *,
+    override: Path | None = None,
+    mode: str = "-d",
+) -> list[str]:
+    """The one form of `up` the console uses: builds, pulls, recreates and drags along nothing."""
+    every = [*files, override] if override else list(files)
+    argv = [*base_argv(every, project, profiles), "up", mode, "--no-deps", "--no-build"]
+    return [*argv, "--pull", "never", "--no-recreate", service]
+
+
+def resolve_container(
+    client: docker.DockerClient, files: Sequence[Path], service: str, project: str = ""
+) -> str | None:
+    """The id of somebody else's container of a compose service, by its labels; None for none.
+
+    Without `project`, containers made from any of `files` count. Raises ServiceError when
+    containers of several projects fit.
+    """
+    wanted = [f"{SERVICE}={service}", *([f"{PROJECT}={project}"] if project else [])]
+    rows = [
+        row
+        for row in _containers(client, *wanted)
+        if is_of_compose(row.get("Labels") or {}, files, project)
+    ]
+    projects = sorted({str(row["Labels"].get(PROJECT)) for row in rows})
+    if len(projects) > 1:
+        raise ServiceError(
+            f"{one_line(service)} exists in several compose projects",
+            one_line(", ".join(projects)),
+            "name one with `project:`",
+        )
+    rows.sort(key=lambda row: (row.get("State") == "running", row.get("Created") or 0))
+    return str(rows[-1]["Id"]) if rows else None
+
+
+def override_of(
+    resolved: Resolved,
+    labels: Mapping[str, str],
+    run_id: str,
+    runs: ComposeSpec,
+    known: Callable[[str, str], bool],
+) -> dict[str, Any]:
+    """The generated second compose file: limits, labels, no restart, the operator's own volumes.
+
+    `known(kind, name)` tells whether the engine has a volume or network of that name.
+    """
+    deploy = resolved.service.get("deploy") or {}
+    limits = (deploy.get("resources") or {}).get("limits") or {}
+    service: dict[str, Any] = {
+        "image": resolved.image,
+        "pull_policy": "never",
+        "restart": "no",
+        "labels": dict(labels),
+        "environment": {COOKIE: run_id},
+        "oom_score_adj": OOM_SCORE,
+        "pids_limit": PIDS,
+        "logging": {"driver": "json-file", "options": dict(LOGGING)},
+    }
+    again: dict[str, Any] = {}
+    if "pids" in limits:  # compose refuses two different limits in its two places
+        again["pids"] = PIDS
+    if resolved.memory:
+        service |= {"mem_limit": resolved.memory, "memswap_limit": resolved.memory}
+        if "memory" in limits:
+            again["memory"] = str(resolved.memory)
+    if again:
+        service["deploy"] = {"resources": {"limits": again}}
+    if deploy.get("restart_policy"):  # it goes before `restart`
+        service.setdefault("deploy", {})["restart_policy"] = {"condition": "none"}
+    return _sharing(resolved, {"services": {runs.service: service}}, runs.service, known)
+
+
+def _sharing(
+    resolved: Resolved, content: dict[str, Any], service: str, known: Callable[[str, str], bool]
+) -> dict[str, Any]:
+    """The override with the operator's volumes and networks in the place of the project's own.
+
+    A project of its own would get empty volumes of its own and not see its neighbours. Volumes come
+    in under a new key, because `external` excludes the other attributes of a volume.
+    """
+
+    def shared(kind: str) -> dict[str, dict[str, Any]]:
+        entries = (resolved.config.get(kind) or {}).items()
+        return {key: at for key, at in entries if at and known(kind, str(at.get("name")))}
+
+    volumes = shared("volumes")
+    mounts = [
+        {**mount, "source": f"omni-shared-{mount['source']}"}
+        for mount in resolved.service.get("volumes") or ()
+        if mount.get("type") == "volume" and mount.get("source") in volumes
+    ]
+    if mounts:
+        content["services"][service]["volumes"] = mounts
+        content["volumes"] = {
+            f"omni-shared-{key}": {"name": at["name"], "external": True}
+            for key, at in volumes.items()
+        }
+    networks = shared("networks")
+    if networks:  # external: compose would make anew one whose attributes differ from the file's
+        content["networks"] = {
+            key: {"name": at["name"], "external": True} for key, at in networks.items()
+        }
+    return content
+
+
+def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
+    api: Any = client.api
+    volumes = ask("Listing volumes", lambda: api.volumes().get("Volumes") or [])
+    networks = ask("Listing networks", lambda: api.networks())
+    names = {
+        "volumes": {row["Name"] for row in volumes},
+        "networks": {row["Name"] for row in networks},
+    }
+    return lambda kind, name: name in names[kind]
+
+
+def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ask(
+        "Listing containers",
+        lambda: client.api.containers(all=True, filters={"label": list(labels)}),
+    )
+    return rows
+
+
+def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:
+    """The playbook's limit, else the compose file's own as far as it is below the default."""
+    if runs.memory_bytes:
+        return runs.memory_bytes
+    deploy = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    own = [str(value) for value in (service.get("mem_limit"), deploy.get("memory")) if value]
+    known = [int(value) for value in own if value.isdigit()]
+    default = memory_limit(None) if here else None
+    return min([*known, *([default] if default else [])], default=None)
+
+
+def _digest(service: Mapping[str, Any], image_id: str, memory_bytes: int | None) -> str:
+    text = json.dumps([service, image_id, memory_bytes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ServiceError("Compose gave no usable configuration", one_line(text))
+    return value

@@ -1,0 +1,138 @@
+"""What every container driver does alike: state in words, stopping, the last lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common.clock import Clock
+from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.text import clean_lines, decode, one_line
+from console.common.units import format_bytes
+from console.host import resident
+from console.runtime.docker.client import NotFound, ask, inspect
+from console.runtime.spec import Handle, Status
+
+if TYPE_CHECKING:
+    import docker
+
+Say = Callable[[str], None]
+"""Where a driver tells the operator what it decided, in one clean line."""
+
+KILL_S = 5.0
+_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV"}
+_SIGNALS |= {132: "SIGILL", 135: "SIGBUS", 143: "SIGTERM"}
+
+
+def silent(text: str) -> None:
+    """A Say that nobody listens to."""
+
+
+def status_of(found: Mapping[str, Any]) -> Status:
+    """The state of an inspected container.
+
+    `exit_code` is None while it runs or when it never ran; between two attempts of a restart policy
+    the container counts as alive and has the exit code of the last one.
+    """
+    state = found.get("State") or {}
+    restarts = int(found.get("RestartCount") or 0)
+    if state.get("Restarting"):
+        code = int(state.get("ExitCode") or 0)
+        words = f"restarting after exit code {code}"
+        return Status(True, code, bool(state.get("OOMKilled")), restarts, words)
+    if state.get("Running"):
+        return Status(True, None, False, restarts, "paused" if state.get("Paused") else "running")
+    if state.get("Status") == "created":
+        why = one_line(str(state.get("Error") or ""))
+        return Status(False, None, False, restarts, f"not started: {why}" if why else "not started")
+    code, oom = int(state.get("ExitCode") or 0), bool(state.get("OOMKilled"))
+    return Status(False, code, oom, restarts, _ended(found, code, oom))
+
+
+def _ended(found: Mapping[str, Any], code: int, oom: bool) -> str:
+    if oom:
+        limit = int((found.get("HostConfig") or {}).get("Memory") or 0)
+        bound = f" at its limit of {format_bytes(limit)}" if limit else ""
+        return f"killed by the kernel: out of memory{bound} (exit code {code})"
+    words = f"exited with code {code}"
+    if code in _SIGNALS:
+        words += f" ({_SIGNALS[code]})"
+    why = one_line(str((found.get("State") or {}).get("Error") or ""))
+    return f"{words}: {why}" if why else words
+
+
+def stop_container(
+    client: docker.DockerClient, handle: Handle, grace_s: float, clock: Clock
+) -> None:
+    """Stop within `grace_s`, then kill; returns when it is gone, for which it has the longer the
+    more memory it held, and removes nothing.
+
+    A container that is stopped already, or gone, is fine. Raises EngineTimeout when the engine is
+    frozen and ServiceError when the process outlives SIGKILL.
+    """
+    container, name = handle.container, handle.name or handle.container[:12]
+    seconds = max(0, math.ceil(grace_s))
+    # known only while it runs
+    gone_s = resident.kill_wait_s(resident.of(resident.pids_of_container(container)))
+    try:
+        ask(f"Stopping {name}", lambda: client.api.stop(container, timeout=seconds), seconds + 8.0)
+    except NotFound:
+        return
+    except EngineError:
+        _kill(client, container, name)
+    deadline = clock.monotonic() + gone_s
+    while True:
+        found = inspect(client, container)
+        if found is None or not (found.get("State") or {}).get("Running"):
+            return
+        if clock.monotonic() >= deadline:
+            raise _stuck(name, int(found["State"].get("Pid") or 0))
+        clock.sleep(0.1)
+
+
+def _kill(client: docker.DockerClient, container: str, name: str) -> None:
+    try:
+        ask(f"Killing {name}", lambda: client.api.kill(container), KILL_S)
+    except EngineTimeout:
+        # The engine sends the signal before it waits, so the kill may well have been delivered.
+        return
+    except EngineError:
+        return  # "is not running" is what we want; whether it lives is looked at next
+
+
+def _stuck(name: str, pid: int) -> ServiceError:
+    """The error for a process that outlived SIGKILL, in words about what it waits for."""
+    state = _process_state(pid)
+    if state == "D":
+        detail = f"process {pid} is in uninterruptible sleep (D state): it waits inside the kernel"
+        hint = (
+            "`dmesg` names the driver or disk it waits for; nothing but that, or a reboot, ends it"
+        )
+    else:
+        detail = f"process {pid} outlived SIGKILL (state {state or 'unknown'})"
+        hint = f"`docker kill {name}`, then `docker inspect {name}`"
+    return ServiceError(f"{name} could not be stopped", detail, hint)
+
+
+def _process_state(pid: int) -> str:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[0]
+
+
+def last_lines(client: docker.DockerClient, container: str, count: int) -> list[str]:
+    """The last `count` lines the engine kept, clean; one line says why where there are none."""
+    if count <= 0:
+        return []
+    try:
+        data = ask(
+            "Reading the log",
+            lambda: client.api.logs(container, stdout=True, stderr=True, tail=count),
+        )
+    except EngineError as error:
+        return [f"(no log: {one_line(error.detail or error.title)})"]
+    return clean_lines(decode(data).rstrip("\n"), most=count * 4)[-count:] if data else []

@@ -1,0 +1,193 @@
+"""A container of a moment: no GPU, no network, nothing writable but /tmp, bounded, removed.
+
+It bears the labels of the project's other one-offs, so that an emergency ends it as well, and the
+run `preflight`, by which one that a killed console left behind is found and removed later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tarfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from console.common.clock import Clock, SystemClock
+from console.common.errors import EngineError
+from console.common.text import clean_lines, decode
+from console.host.deadline import Cancelled
+from console.runtime.docker.client import ask, inspect
+from console.runtime.docker.container import marks
+from console.runtime.docker.engine_state import status_of
+
+if TYPE_CHECKING:
+    import docker
+
+RUN = "preflight"
+"""Stands where other one-offs name their run."""
+FILES = "/omni-preflight"
+"""A volume of the container's own: what is put in is there although the image is read-only."""
+POLL_S = 0.05
+START_S = 60.0
+LINES = 5000
+"""Of what it wrote, the last; a module that prints a lot must not hide what came before."""
+LEFT_S = 900.0
+"""A container of ours that is older was left behind by a console that is gone."""
+TMP_OPTIONS = "rw,size=256m,mode=1777"
+NO_GPU = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "HIP_VISIBLE_DEVICES": "",
+    "ROCR_VISIBLE_DEVICES": "",
+    "GGML_VK_VISIBLE_DEVICES": "",
+    "NVIDIA_VISIBLE_DEVICES": "void",
+}
+"""Nothing of the machine's cards, whatever the image's own environment asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What runs for a moment. `files` lie in FILES; `runtime` is the engine's, empty for its own.
+
+    `memory` in bytes (no swap on top), `cpus` in cores.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    runtime: str = ""
+    memory: int = 2 << 30
+    cpus: float = 2.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ended: `code` is None where it had to be killed; `lines` are clean, the last LINES."""
+
+    code: int | None
+    lines: tuple[str, ...]
+    oom: bool = False
+
+
+def run(
+    client: docker.DockerClient,
+    moment: Moment,
+    seconds: float,
+    *,
+    cancelled: threading.Event | None = None,
+    clock: Clock | None = None,
+) -> Outcome:
+    """Run it to its end, or kill it after `seconds`; it is removed either way.
+
+    Raises EngineError (no such image, no such program …), EngineTimeout and Cancelled.
+    """
+    clock = clock or SystemClock()
+    with created(client, moment) as container:
+        ask("Starting a preflight container", lambda: client.api.start(container), START_S)
+        until = clock.monotonic() + seconds
+        while (seen := _state(client, container)).alive:
+            if clock.wait(cancelled or threading.Event(), POLL_S):
+                raise Cancelled("the preflight check")
+            if clock.monotonic() >= until:
+                return Outcome(None, _lines(client, container))
+        return Outcome(seen.exit_code, _lines(client, container), seen.oom_killed)
+
+
+@contextlib.contextmanager
+def created(client: docker.DockerClient, moment: Moment) -> Iterator[str]:
+    """The id of a container that is not started; removed at the end, whatever happened."""
+    sweep(client)
+    container = ask("Creating a preflight container", lambda: _create(client, moment), START_S)
+    try:
+        if moment.files:
+            data = _archive(moment.files)
+            ask("Filling it", lambda: client.api.put_archive(container, FILES, data))
+        yield container
+    finally:
+        remove(client, container)
+
+
+def remove(client: docker.DockerClient, container: str) -> None:
+    """Kill and remove a container of ours with its volume; one that is gone already is fine."""
+    with contextlib.suppress(EngineError):  # it is found by its label the next time
+        ask(
+            "Removing a preflight container",
+            lambda: client.api.remove_container(container, v=True, force=True),
+        )
+
+
+def sweep(client: docker.DockerClient, now: float | None = None) -> int:
+    """Remove what consoles that are gone left behind; the number. `now` in Unix seconds."""
+    wanted = [f"{name}={value}" for name, value in _marks().items()]
+    rows = ask(
+        "Listing preflight containers",
+        lambda: client.api.containers(all=True, filters={"label": wanted}),
+    )
+    now = time.time() if now is None else now
+    old = [row["Id"] for row in rows if now - float(row.get("Created") or now) > LEFT_S]
+    for container in old:
+        remove(client, container)
+    return len(old)
+
+
+def _marks() -> dict[str, str]:
+    return {key: value for key, value in marks("oneoff", RUN, RUN, "").items() if value}
+
+
+def _create(client: docker.DockerClient, moment: Moment) -> str:
+    from docker import types
+
+    api: Any = client.api
+    config = api.create_host_config(
+        restart_policy={"Name": "no"},
+        log_config=types.LogConfig(type="json-file", config={"max-size": "4m", "max-file": "1"}),
+        network_mode="none",
+        read_only=True,
+        tmpfs={"/tmp": TMP_OPTIONS},
+        mounts=[types.Mount(FILES, None, type="volume")],
+        mem_limit=moment.memory,
+        memswap_limit=moment.memory,
+        nano_cpus=int(min(moment.cpus, os.cpu_count() or 1) * 1e9),
+        pids_limit=2048,
+        security_opt=["no-new-privileges"],
+        **({"runtime": moment.runtime} if moment.runtime else {}),
+    )
+    made = api.create_container(
+        moment.image,
+        entrypoint=list(moment.argv[:1]),
+        command=list(moment.argv[1:]) or None,
+        environment={**NO_GPU, "HOME": "/tmp", **moment.env},
+        labels={**moment.labels, **_marks()},
+        host_config=config,
+    )
+    return str(made["Id"])
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _state(client: docker.DockerClient, container: str) -> Any:
+    found = inspect(client, container)
+    if found is None:
+        raise EngineError("The preflight container is gone", "somebody removed it")
+    return status_of(found)
+
+
+def _lines(client: docker.DockerClient, container: str) -> tuple[str, ...]:
+    data = ask(
+        "Reading what it wrote",
+        lambda: client.api.logs(container, stdout=True, stderr=True, tail=LINES),
+    )
+    return tuple(clean_lines(decode(data), most=LINES * 2)[-LINES:])

@@ -1,0 +1,295 @@
+"""The Docker Engine API over its own socket, with a total deadline for every call.
+
+The emergency side cannot wait for an SDK whose timeouts count per received piece: this client
+speaks to the socket itself. Paths carry no version, so the engine answers in its own newest
+form; 20.10 (API 1.41) and later know all of these calls.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import math
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from console.common.errors import EngineError, EngineTimeout
+from console.common.text import clean_lines, decode, one_line
+from console.common.units import format_duration
+from console.runtime.probe import Link, Reply
+from console.runtime.spec import role_label
+
+DEFAULT_SOCKET = "/var/run/docker.sock"
+CALL_S = 2.0
+"""Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
+START_S = 30.0
+OLDEST_PODMAN = 5
+"""Before this major version it gives a container no cards, whatever it is asked for, and says so
+nowhere."""
+MESSAGE_LIMIT = 600
+STOP_EXTRA_S = 5.0
+_START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
+
+
+COMPOSE_PROJECT = "com.docker.compose.project"
+COMPOSE_SERVICE = "com.docker.compose.service"
+
+
+class EngineRefused(EngineError):
+    """The engine is there and answered no (a port in use, a missing device …)."""
+
+
+class NoSuchContainer(EngineRefused):
+    """The engine answered that it knows no such container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One line of the engine's list; texts are foreign and not clean."""
+
+    id: str
+    name: str
+    state: str
+    image: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def socket_path(docker_host: str = "") -> str:
+    """The socket a DOCKER_HOST names; empty means the environment's, then the usual one.
+
+    Raises EngineError for anything but a unix socket.
+    """
+    host = docker_host or os.environ.get("DOCKER_HOST", "") or f"unix://{DEFAULT_SOCKET}"
+    if host.startswith("unix://"):
+        return host.removeprefix("unix://")
+    if host.startswith("/"):
+        return host
+    raise EngineError("unusable DOCKER_HOST", one_line(host), "only unix:// sockets are spoken")
+
+
+def podman(version: Mapping[str, Any]) -> str:
+    """The version of Podman, which answers to Docker's API, by the engine's own `/version`; empty
+    where it is another engine."""
+    parts = version.get("Components")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict) and part.get("Name") == "Podman Engine":
+            return one_line(str(part.get("Version") or "?"))
+    return ""
+
+
+def too_old(version: Mapping[str, Any]) -> str:
+    """Why an engine that says this of itself is not used, in one sentence; empty where it is."""
+    number = podman(version)
+    major = number.partition(".")[0]
+    if major.isdigit() and int(major) < OLDEST_PODMAN:
+        return f"Podman {OLDEST_PODMAN} or newer is needed, or Docker Engine 20.10 or newer"
+    return ""
+
+
+class RawEngine:
+    """The few engine calls a rollback needs. Safe to use from several threads.
+
+    Raises EngineError, EngineTimeout, EngineRefused and NoSuchContainer, in an operator's words.
+    """
+
+    def __init__(self, path: str = "", call_s: float = CALL_S) -> None:
+        self.path = socket_path(path)
+        self.call_s = call_s
+
+    def ping(self, timeout_s: float | None = None) -> str:
+        """The newest API version the engine speaks, as it says; empty when it says nothing."""
+        link = self._link(timeout_s or self.call_s)
+        reply = self._guarded(
+            "ping", timeout_s or self.call_s, lambda: link.exchange("GET", "/_ping")
+        )
+        return one_line(reply.headers.get("Api-Version", ""))
+
+    def list_containers(
+        self, labels: dict[str, str] | None = None, running_only: bool = True
+    ) -> list[Found]:
+        """Containers that carry all of `labels`; an empty value means "any value"."""
+        wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]
+        filters = quote(json.dumps({"label": wanted} if wanted else {}))
+        every = 0 if running_only else 1
+        reply = self._call("list", "GET", f"/containers/json?all={every}&filters={filters}")
+        rows = self._json("list", reply)
+        if not isinstance(rows, list):
+            raise EngineError("the container engine answered nonsense", "its list is no list")
+        return [_found(row) for row in rows if isinstance(row, dict) and row.get("Id")]
+
+    def of_compose(self, argv: Sequence[str]) -> str:
+        """The id of the container that this `docker compose … up … SERVICE` made, running or not,
+        by its labels; empty for none, and for several."""
+        told = list(itertools.pairwise(argv))
+        files = [Path(word) for flag, word in told if flag == "-f"]
+        project = next((word for flag, word in told if flag == "-p"), "")
+        wanted = {COMPOSE_SERVICE: argv[-1], **({COMPOSE_PROJECT: project} if project else {})}
+        rows = self.list_containers(wanted, running_only=False)
+        theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
+        return theirs[0] if len(theirs) == 1 else ""
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        """Everything the engine knows about a container (id or name), in its own JSON."""
+        value = self._json(f"inspect {name}", self._call("inspect", "GET", _of(name, "json")))
+        if not isinstance(value, dict):
+            raise EngineError("the container engine answered nonsense", "an inspect is no object")
+        return value
+
+    def image_exists(self, image: str) -> bool:
+        """Whether an image (id or tag) is on this host."""
+        try:
+            self._call(
+                "inspect image", "GET", f"/images/{quote(image, safe='')}/json", limit=8 << 20
+            )
+        except NoSuchContainer:
+            return False
+        return True
+
+    def start(self, name: str, timeout_s: float = START_S) -> bool:
+        """Start a container; False when it ran already."""
+        reply = self._call("start", "POST", _of(name, "start"), timeout_s)
+        return reply.status != 304
+
+    def stop(self, name: str, grace_s: float = 10.0) -> bool:
+        """Stop with a grace period; False when it was stopped already. Deadline grace + 5 s."""
+        path = _of(name, "stop") + f"?t={max(0, math.ceil(grace_s))}"
+        return self._call("stop", "POST", path, grace_s + STOP_EXTRA_S).status != 304
+
+    def kill(self, name: str) -> bool:
+        """SIGKILL; False when it was not running.
+
+        The engine sends the signal first and then waits: EngineTimeout does not mean "not sent".
+        """
+        return (
+            self._call("kill", "POST", _of(name, "kill") + "?signal=KILL", ok=(409,)).status != 409
+        )
+
+    def last_lines(self, name: str, count: int = 20) -> list[str]:
+        """The last lines a container wrote, clean."""
+        path = _of(name, "logs") + f"?stdout=1&stderr=1&tail={count}"
+        body = self._call("logs", "GET", path).body
+        return [line for line in clean_lines(decode(_demultiplex(body))) if line][-count:]
+
+    def _link(self, timeout_s: float) -> Link:
+        return Link("docker", self._dial, timeout_s)
+
+    def _dial(self, left_s: float) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(left_s)
+            sock.connect(self.path)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _call(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        timeout_s: float | None = None,
+        ok: tuple[int, ...] = (),
+        limit: int = 4 << 20,
+    ) -> Reply:
+        seconds = timeout_s or self.call_s
+        link = self._link(seconds)
+        reply = self._guarded(
+            what, seconds, lambda: link.exchange(method, path, headers=_JSON, limit=limit)
+        )
+        if reply.status < 300 or reply.status == 304 or reply.status in ok:
+            return reply
+        message = _message(reply.body)
+        if reply.status == 404:
+            raise NoSuchContainer(f"the container engine cannot {what}", message)
+        raise EngineRefused(
+            f"the container engine cannot {what}", f"HTTP {reply.status}: {message}"
+        )
+
+    def _guarded(self, what: str, seconds: float, act: Callable[[], Reply]) -> Reply:
+        """Run one exchange; the ways a daemon can be away become words."""
+        try:
+            return act()
+        except (TimeoutError, BlockingIOError):
+            raise EngineTimeout(
+                "the container engine did not answer",
+                f"{what}: nothing from {self.path} within {format_duration(seconds)}",
+            ) from None
+        except FileNotFoundError:
+            raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
+        except PermissionError:
+            detail = f"no permission for {self.path}"
+            hint = "the docker group, or root, may use it"
+            raise EngineError(
+                "the container engine is not open to this user", detail, hint
+            ) from None
+        except ConnectionRefusedError:
+            detail = f"nothing listens on {self.path}"
+            raise EngineError("the container engine is not running", detail, _START) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            detail = f"{what}: {one_line(str(error)) or type(error).__name__}"
+            raise EngineError("the container engine broke off", detail) from None
+
+    def _json(self, what: str, reply: Reply) -> Any:
+        try:
+            return json.loads(reply.body)
+        except (ValueError, RecursionError):
+            detail = f"{what}: {one_line(decode(reply.body[:200]), 80)}"
+            raise EngineError("the container engine answered nonsense", detail) from None
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def _of(name: str, verb: str) -> str:
+    return f"/containers/{quote(name, safe='')}/{verb}"
+
+
+def is_of_compose(labels: Mapping[str, str], files: Iterable[Path], project: str) -> bool:
+    """Whether a container with these labels is a service of somebody's compose project: of
+    `project`, or without one of any that was made from one of `files`; never a candidate."""
+    if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
+        return False
+    made_from = set(str(labels.get(f"{COMPOSE_PROJECT}.config_files") or "").split(","))
+    return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)
+
+
+def _found(row: dict[str, Any]) -> Found:
+    names = row.get("Names")
+    labels = row.get("Labels")
+    return Found(
+        id=str(row["Id"]),
+        name=str(names[0]).lstrip("/") if isinstance(names, list) and names else "",
+        state=str(row.get("State", "")),
+        image=str(row.get("ImageID", "")),
+        labels={str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
+    )
+
+
+def _message(body: bytes) -> str:
+    try:
+        value = json.loads(body)
+        text = value.get("message") if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        text = None
+    # The cause stands at the end of the engine's long sentences.
+    return one_line(str(text) if text else decode(body[:400]), MESSAGE_LIMIT)
+
+
+def _demultiplex(body: bytes) -> bytes:
+    """Log frames (stream byte, three zeros, length) as plain bytes; a TTY's stream has none."""
+    out = bytearray()
+    at = 0
+    while at + 8 <= len(body):
+        if body[at] > 2 or body[at + 1 : at + 4] != b"\0\0\0":
+            return body if at == 0 else bytes(out)
+        size = int.from_bytes(body[at + 4 : at + 8], "big")
+        out += body[at + 8 : at + 8 + size]
+        at += 8 + size
+    return bytes(out) if at else body

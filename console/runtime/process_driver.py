@@ -1,0 +1,74 @@
+"""A host process behind a service: started, found again by its record, stopped with its group."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from console.common.clock import Clock, SystemClock
+from console.common.errors import ServiceError
+from console.common.logs.last_lines import read_last
+from console.host import process
+from console.host.process_spec import BASELINE_COOKIE, ProcessSpec
+from console.runtime.spec import Handle, Launch, ServiceSpec, Status
+
+
+class ProcessDriver:
+    """A host process behind a ServiceSpec (the Driver protocol of `base`).
+
+    Its record is `records_dir/NAME.json`: pid, start time, boot and spec hash.
+    """
+
+    def __init__(self, spec: ServiceSpec, records_dir: Path, clock: Clock | None = None) -> None:
+        if not isinstance(spec.runs, ProcessSpec):
+            raise ServiceError("not a host process", spec.name)
+        self.spec = spec
+        self.process = spec.runs
+        self.records_dir = records_dir
+        self.clock = clock or SystemClock()
+        self._log = records_dir / f"{spec.name}.log"
+
+    def find(self) -> Handle | None:
+        """The recorded process, if it still runs under the same specification."""
+        found = process.known(
+            self.records_dir, self.spec.name, self.process, BASELINE_COOKIE, repair=True
+        )
+        return self._handle(*found) if found else None
+
+    def start(self, launch: Launch) -> Handle:
+        """Spawn it (or return what runs already). Raises ServiceError."""
+        self._log = launch.log
+        running = self.find()
+        if running is not None:
+            return running
+        pid, start = process.spawn(
+            self.process, log=launch.log, cookie=launch.run_id, enclosed=True
+        )
+        handle = self._handle(pid, start)
+        launch.record(handle)
+        try:
+            process.write_record(self.records_dir, self.spec.name, self.process, pid, start)
+        except OSError as error:
+            process.stop_group(pid, start, grace_s=self.spec.grace_s, clock=self.clock)
+            detail = f"{self.records_dir}: {error.strerror}"
+            raise ServiceError("the process record cannot be written", detail) from error
+        return handle
+
+    def status(self, handle: Handle) -> Status:
+        if process.alive(handle.pid, handle.start):
+            return Status(True, detail=f"pid {handle.pid}")
+        code = process.exit_code(handle.pid, handle.start)
+        words = "gone" if code is None else f"exit code {code}"
+        if code is not None and code < 0:
+            words = f"ended by {signal.Signals(-code).name}" if -code < 32 else f"signal {-code}"
+        return Status(False, exit_code=code, detail=words)
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL, on the whole session; returns when it is gone."""
+        process.stop_group(handle.pid, handle.start, grace_s=grace_s, clock=self.clock)
+
+    def last_lines(self, handle: Handle, count: int) -> list[str]:
+        return read_last(self._log, count)
+
+    def _handle(self, pid: int, start: int) -> Handle:
+        return Handle(self.spec.name, "process", name=self.spec.name, pid=pid, start=start)

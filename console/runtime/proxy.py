@@ -1,0 +1,209 @@
+"""The relay of a cutover: a process that hands connections on the production port to a candidate.
+
+It is no engine and knows no HTTP: bytes go both ways as they come. It is known by what it is, its
+own command line, so that whoever looks can tell it from the baseline whatever record is lost.
+Standard library only; the emergency side looks for it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from console.common.paths import module_argv
+from console.common.text import one_line
+from console.host import process
+from console.host.ports import owners
+from console.host.process_spec import COOKIE
+
+if TYPE_CHECKING:
+    import asyncio
+
+NAME = "cutover"
+"""The relay as a service of a run: its log, its record, its line in live.jsonl."""
+MODULE = "console.services.relay"
+"""The name it is started and found by: a rollback.sh that was sealed earlier knows no other."""
+_MODULES = (MODULE.encode(), b"console.runtime.proxy")
+BACKLOG = 512
+WIDE = ("0.0.0.0", "[::]")
+"""Hosts of a relay that listens on every address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A relay that runs: where it listens, where it leads, to which service, for which run."""
+
+    pid: int
+    start: int
+    listen: str
+    to: str
+    service: str
+    run: str
+    """"" for a relay of another user's: what its environment names is that user's word."""
+    uid: int
+
+    @property
+    def port(self) -> int:
+        return _split(self.listen)[1]
+
+
+def argv(listen: str, to: str, service: str) -> tuple[str, ...]:
+    """How a relay is started. `listen` and `to` are HOST:PORT."""
+    return (*module_argv(MODULE), listen, to, service)
+
+
+def address(url: str) -> str:
+    """HOST:PORT of a URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"[{host}]:{port_of(url)}" if ":" in host else f"{host}:{port_of(url)}"
+
+
+def port_of(url: str) -> int:
+    """The port of a URL; 80 where it names none."""
+    return urlsplit(url).port or 80
+
+
+def hosts(url: str) -> tuple[str, ...]:
+    """Hosts that a relay for this URL may have been told to listen on, as its command line has
+    them; none where it may be any: a name is not looked up, which could take long."""
+    host = address(url).rpartition(":")[0]
+    if host == "localhost":
+        own: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
+    elif host in WIDE or not _is_number(host):
+        return ()
+    else:
+        own = (host, *(["localhost"] if host in ("127.0.0.1", "[::1]") else []))
+    return (*own, *WIDE)
+
+
+def is_at(listen: str, url: str) -> bool:
+    """Whether a relay's HOST:PORT is where a URL points; a wildcard or a name may be anywhere."""
+    host, _, port = listen.rpartition(":")
+    known = hosts(url)
+    anywhere = not known or (host != "localhost" and not _is_number(host))
+    return port == str(port_of(url)) and (anywhere or host in known)
+
+
+def _is_number(host: str) -> bool:
+    """Whether a host is an address and no name."""
+    return host.startswith("[") or not host.strip("0123456789.")
+
+
+def at(url: str) -> Relay | None:
+    """The relay that listens where a URL of this machine points; None where none does."""
+    return next(iter(all_at(url)), None)
+
+
+def all_at(url: str) -> list[Relay]:
+    """Every relay that was started for the address of a URL of this machine.
+
+    Anybody may start a process with such a command line: another user's counts only where that
+    user really has the port.
+    """
+    found = [one for one in every() if is_at(one.listen, url)]
+    if all(one.uid == os.getuid() for one in found):
+        return found
+    having = {os.getuid(), *owners(url)}
+    return [one for one in found if one.uid in having]
+
+
+def every() -> list[Relay]:
+    """All processes of this machine that have a relay's command line, whoever started them."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [found for pid in pids if (found := _relay(pid)) is not None]
+
+
+def recorded(records_dir: Any, url: str) -> Relay | None:
+    """The same as `at` by its record alone: one file is read, for whoever looks often."""
+    known = process.read_record(records_dir, NAME)
+    found = _relay(known[0]) if known is not None else None
+    return found if found is not None and is_at(found.listen, url) else None
+
+
+def _relay(pid: int) -> Relay | None:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+        at = next((i for i, word in enumerate(words[:6]) if word in _MODULES), None)
+        if at is None:
+            return None
+        listen, target, name = words[at + 1 :][:3]
+        start = process.start_time(pid)
+        if start is None or not process.alive(pid, start):
+            return None
+        _split(listen.decode())
+        here, to, service = (one_line(w.decode(), 80) for w in (listen, target, name))
+        uid = os.stat(f"/proc/{pid}").st_uid
+        return Relay(pid, start, here, to, service, _cookie(pid) if uid == os.getuid() else "", uid)
+    except (OSError, ValueError):
+        return None
+
+
+def _cookie(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = dict(p.partition(b"=")[::2] for p in file.read().split(b"\0"))
+    except OSError:
+        return ""
+    return one_line(pairs.get(COOKIE.encode(), b"").decode(errors="replace"), 80)
+
+
+def _split(text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT. Raises ValueError."""
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or not parts.port:
+        raise ValueError(f"not HOST:PORT: {text}")
+    return parts.hostname, parts.port
+
+
+def main(words: list[str]) -> int:
+    """Listen and hand on until SIGTERM, which cuts every connection: the port is wanted back."""
+    import asyncio
+    import resource
+
+    listen, to, service = words
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # two descriptors a client; 1,024 are few
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return asyncio.run(_serve(_split(listen), _split(to), service))
+
+
+async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> int:
+    import asyncio
+    import signal
+
+    from console.runtime.proxy_server import Door, hard
+
+    loop = asyncio.get_running_loop()
+    over: asyncio.Event = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+    door = Door(loop, to, _say)
+    try:
+        server = await loop.create_server(
+            door.client, *listen, backlog=BACKLOG, start_serving=False
+        )
+        hard(server.sockets)
+        await server.start_serving()
+    except OSError as error:
+        _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")
+        return 1
+    _say(f"{listen[0]}:{listen[1]} is handed to {service} at {to[0]}:{to[1]}")
+    await over.wait()
+    server.close()
+    door.cut()
+    _say(f"ended after {door.taken} connections, {door.failed} of them refused by {service}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

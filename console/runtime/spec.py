@@ -1,0 +1,189 @@
+"""What a service is: plain values shared by playbook, runner, drivers and the sealed plan.
+
+Standard library only; the emergency side reads these too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from console.host.process_spec import ProcessSpec
+
+PROMPT = "Say in one short sentence that you are ready."
+"""What a completion that only has to prove something asks for."""
+ROLE_LABEL = "omni.role"
+"""Container label; `candidate` and `oneoff` are what the rollback ladder stops, by label."""
+ROLE_VARIABLE = "OMNI_ROLE_LABEL"
+"""Environment: a rehearsal has a label of its own, so that its ladder and a real one never meet."""
+RUN_LABEL = "omni.run"
+SERVICE_LABEL = "omni.service"
+OWNER_LABEL = "omni.owner"
+"""Container label `UID:SITE`: a run or a rollback of another site, or of another user, leaves it
+alone while it runs."""
+BUILT_LABEL = "omni.built"
+"""Image label: the tag that a `build` step gave it. An image made from it has it too, with another
+tag: that one is not the console's."""
+SPEC_LABEL = "omni.spec"
+"""sha256 of the resolved specification: equal means an older container can be reused."""
+
+
+REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
+
+
+def role_label() -> str:
+    """The label of a role that counts for this process."""
+    return os.environ.get(ROLE_VARIABLE) or ROLE_LABEL
+
+
+def owner_on(site: str) -> str:
+    """The owner label's value for what this user makes on a site."""
+    return f"{os.getuid()}:{site}"
+
+
+def is_of_another(owner: str, site: str) -> bool:
+    """Whether a container's owner label, UID:SITE, names another site, or (but for root) another
+    user. One without a label was made by an older release: it counts as ours."""
+    uid, _, named = owner.partition(":")
+    return bool(owner) and (named != site or (os.getuid() != 0 and uid != str(os.getuid())))
+
+
+def role_of(labels: Mapping[str, str]) -> str:
+    """The role of a container of any run or rehearsal; empty where it is not the console's."""
+    rehearsed = (labels[key] for key in labels if REHEARSED.fullmatch(key))
+    return labels.get(ROLE_LABEL) or next(rehearsed, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """How to know a service serves: HTTP 200 on `path`, kept up for `stable_for_s`."""
+
+    path: str = "/health"
+    timeout_s: float = 900.0
+    stable_for_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    source: str
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container the console creates. `ports`: (host port, container port), on loopback only."""
+
+    image: str
+    command: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    name: str = ""
+    ports: tuple[tuple[int, int], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    gpus: tuple[str, ...] = ()
+    """GPU UUIDs, or ("all",)."""
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+    cpus: float | None = None
+    pids: int = 4096
+    network: str = ""
+    workdir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingContainer:
+    """A container somebody else made (the baseline): started and stopped, never created."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComposeSpec:
+    """A service of a compose v2 file."""
+
+    files: tuple[Path, ...]
+    service: str
+    profiles: tuple[str, ...] = ()
+    project: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    memory_bytes: int | None = None
+
+
+Runs = ContainerSpec | ExistingContainer | ComposeSpec | ProcessSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """A named service after interpolation. `exclusive`: needs the baseline's GPU memory."""
+
+    name: str
+    url: str
+    runs: Runs
+    ready: Ready = Ready()
+    exclusive: bool = False
+    keep: bool = False
+    grace_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What is alive. A container has `container` (full id); a process has `pid` and `start`.
+
+    `start` is field 22 of /proc/PID/stat (clock ticks since boot): pid reuse is noticed.
+    """
+
+    service: str
+    kind: str
+    container: str = ""
+    name: str = ""
+    pid: int = 0
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """State of a handle at one moment; `detail` is clean text for the operator."""
+
+    alive: bool
+    exit_code: int | None = None
+    oom_killed: bool = False
+    restarts: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a driver needs to know about the run it starts something for."""
+
+    run_id: str
+    log: Path
+    """The service's log file, kept by exactly one tailer (or by the process itself)."""
+    record: Callable[[Handle], None]
+    """Called as soon as the effect can be named, before it does anything: live.jsonl."""
+    site: str = ""
+    """The name of the site that the run is on, for a one-off; a driver knows it from the start."""
+
+
+class Driver(Protocol):
+    """One running thing behind a ServiceSpec; every call has a total deadline of its own.
+
+    Raises EngineError, EngineTimeout or ServiceError.
+    """
+
+    def find(self) -> Handle | None:
+        """What is alive already under this specification, or None."""
+
+    def start(self, launch: Launch) -> Handle: ...
+
+    def status(self, handle: Handle) -> Status: ...
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        """Graceful, then kill; returns when it is gone. Deletes nothing."""
+
+    def last_lines(self, handle: Handle, count: int) -> list[str]:
+        """The last lines it wrote, clean."""
