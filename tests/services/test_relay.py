@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from console.common.paths import module_argv
 from console.host import ports as listener
 from console.host import process
 from console.runtime import proxy
@@ -186,6 +187,17 @@ def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) ->
         os.killpg(talk.pid, signal.SIGKILL)
         child.wait()
         talk.wait()
+
+
+@pytest.mark.parametrize("module", ["console.services.relay", "console.runtime.proxy"])
+def test_it_is_found_by_either_name(ports: tuple[int, int], module: str) -> None:
+    listen, to = (f"{HOST}:{port}" for port in ports)
+    words = (*module_argv(module), listen, to, "cand")
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as relay:
+        try:
+            until(lambda: relay.pid in {one.pid for one in proxy.all_at(f"http://{listen}")})
+        finally:
+            relay.terminate()
 
 
 def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_path: Path) -> None:
