@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.common.logs.splitter import HOLD_S, KEPT, Splitter
@@ -48,6 +48,8 @@ pieces = st.sampled_from(
 )
 
 
+@example(parts=[b"\r", STAMP, b"\r", STAMP], cuts=[2])
+@example(parts=[b"a", b"\n", b"\r", STAMP], cuts=[3])
 @given(st.lists(pieces, max_size=40), st.lists(st.integers(min_value=0, max_value=400)))
 def test_where_the_stream_is_cut_makes_no_difference(parts: list[bytes], cuts: list[int]) -> None:
     data = b"".join(parts)

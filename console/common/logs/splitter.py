@@ -11,6 +11,8 @@ KEPT = LINE_LIMIT * 8
 """Bytes kept of one line: more than what `clean` looks at, in any encoding of it."""
 HOLD_S = 1.0
 """Seconds for which a line without its newline is held back."""
+STAMP_LIMIT = 64
+"""Bytes kept of a line's beginning, where its stamp is, whatever overwrites the line later."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ \r]{0,24} ")
 
 
@@ -22,6 +24,7 @@ class Splitter:
 
     def __init__(self) -> None:
         self._held = bytearray()
+        self._first = bytearray()
         self._stamp = b""
         self._returned = False
         self._since = 0.0
@@ -63,12 +66,12 @@ class Splitter:
             return
         if not self._held:
             self._since = now
+        self._first += data[: STAMP_LIMIT - len(self._first)]
         seen = data.rstrip(b"\r")
         if seen:
             last = seen.rfind(b"\r")
             if last >= 0 or self._returned:
-                start = bytes(self._held[:64]) + data[:64]
-                if not self._stamp and (found := _STAMP.match(start)) is not None:
+                if not self._stamp and (found := _STAMP.match(self._first)) is not None:
                     self._stamp = found[0]
                 self._held[:] = seen[last + 1 :][:KEPT]
             else:
@@ -81,6 +84,7 @@ class Splitter:
 
     def _forget(self) -> None:
         self._held.clear()
+        self._first.clear()
         self._stamp = self._shown = b""
         self._returned = False
 
