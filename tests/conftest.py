@@ -12,8 +12,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Both change what a screen looks like, before Textual is imported.
-for name in ("NO_COLOR", "TEXTUAL_THEME"):
+# The first two change what a screen looks like, before Textual is imported; the third has a child
+# write a line and its newline apart, so that lines of two processes mix in one pipe.
+for name in ("NO_COLOR", "TEXTUAL_THEME", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 
 
