@@ -215,7 +215,7 @@ kept = mmap.mmap(-1, 64 << 20)
 kept.write(bytes(64 << 20))
 if os.fork() == 0:
     sum(kept[::4096])
-os.write(1, b"shares\n")
+os.write(1, b"shares\\n")
 time.sleep(600)
 """
 

@@ -68,7 +68,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule(words=st.sampled_from(["", "a", "!a"]))
     def filter(self, words: str) -> None:
-        top = self.page()[0] if self.page() else (0, 0)
+        before = self.page()
         self.buffer.show(pattern(words, may_invert=True))
         self.buffer.work(9.0)
         self.place.anew()
@@ -76,6 +76,8 @@ class Reading(RuleBasedStateMachine):
         rows = self.rows()
         assert bool(self.page()) is bool(rows)
         if not self.place.follow and rows:
+            # where nothing was shown before, no row of the page tells where the reader was
+            top = before[0] if before else self.page()[0]
             at = next((i for i, row in enumerate(rows) if row >= top), len(rows))
             at = min(at, max(0, len(rows) - self.place.height))
             assert self.page() == rows[at : at + self.place.height]
@@ -107,6 +109,17 @@ def test_a_filter_that_hides_the_top_line_shows_the_next_one_from_its_first_row(
     reading.place.bring(1)
     reading.filter("a")
     assert reading.page() == [(1, 0), (1, 1)]
+
+
+def test_a_filter_that_hides_every_line_loses_no_place() -> None:
+    reading = Reading()
+    reading.open(height=1, tall=False)
+    reading.come(["a", "a", "a"])
+    reading.move(-1)
+    reading.filter("!a")
+    assert reading.page() == []
+    reading.filter("")
+    assert reading.page() == [(1, 0)]
 
 
 Reading.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
