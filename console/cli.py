@@ -12,6 +12,8 @@ from typing import Any
 from console.common.errors import ConsoleError, Exit
 
 BARE: tuple[list[str], ...] = ([], ["--readonly"])
+FOLLOWING = ("run:run", "run:attach", "run:resume", "run:abort", "run:tell", "demo:demo")
+"""Handlers that end with the outcome of a run."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         # the reader went away (| head); of a run that is followed the outcome is not known
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.INTERRUPTED if args.handler.startswith(("run:", "demo:")) else Exit.OK)
+        return int(Exit.INTERRUPTED if args.handler in FOLLOWING else Exit.OK)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         failure = ConsoleError("the system refused", f"{where}{error.strerror or error}")

@@ -1,4 +1,9 @@
-"""What screens and dialogs start from: only changed cells are sent to the terminal."""
+"""What screens and dialogs start from: only changed cells are sent to the terminal.
+
+What every screen beside the run has: the baseline above, keys below, Esc back.
+
+One text to read on a page of its own, laid out for the width there is.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Idle
 from textual.screen import ModalScreen, Screen
 
 from console.common.text import clean
-from widgets.compositor import FineCompositor
+from widgets.bars import BaselineBadge, KeyLine, badge, emergency
+from widgets.lists import TextView
+from widgets.rows import FineCompositor, Row
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
+
 
 T = TypeVar("T")
 EAGER_S = 0.5
@@ -139,3 +147,84 @@ class RunDialog(Dialog[T]):
     def _leave_if_seen(self) -> None:
         if self._dropped:
             self.dismiss(None)
+
+
+class Page(Base[None]):
+    """Compose `BaselineBadge()`, the content and `KeyLine()`; the rest is here."""
+
+    SCOPE = "page"
+
+    def on_mount(self) -> None:
+        if not self.stands:
+            return
+        app = self.console
+        app.run_changed.subscribe(self, lambda snapshot: self.redraw_frame())
+        app.baseline_changed.subscribe(self, lambda view: self.redraw_frame())
+        self.redraw_frame()
+        self.stand()
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width < 80, "narrow")
+        self.redraw_frame()
+        self.call_after_refresh(self._redraw)
+
+    def _redraw(self) -> None:
+        if self.stands:
+            self.redraw()
+
+    @property
+    def stands(self) -> bool:
+        """Whether its parts are there: fast keys leave a page before it stood."""
+        return bool(self.query(BaselineBadge))
+
+    def stand(self) -> None:
+        """The page is there: what it begins with."""
+
+    def redraw(self) -> None:
+        """Draw the content for the size there is."""
+
+    def redraw_frame(self) -> None:
+        """Badge and keys; cheap, only what changed is sent."""
+        if not self.stands:
+            return
+        app = self.console
+        line = self.query_one(BaselineBadge)
+        width = line.size.width or self.app.size.width
+        snapshot = app.snapshot
+        live = snapshot is not None and snapshot.live
+        climb = snapshot.climb if snapshot is not None else ""
+        restore_s = snapshot.restore_s if snapshot is not None and live else None
+        line.draw(
+            badge(app.baseline, time.time(), width),
+            emergency(live, climb, restore_s, app.desk.readonly, width),
+            width,
+        )
+        self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)
+
+
+LEAST = 20
+"""Columns; narrower is not laid out for."""
+
+
+class ReadingPage(Page):
+    """`rows` gives the text; it is asked again when the width changes."""
+
+    DEFAULT_CSS = "ReadingPage TextView { padding: 0 1; }"
+
+    def rows(self, width: int) -> list[Row]:
+        """The text in lines of at most `width` columns."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield TextView(id="text")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.set_focus(self.query_one(TextView))
+        self.redraw()
+
+    def redraw(self) -> None:
+        view = self.query_one(TextView)
+        if view.size.width:  # else it is drawn when its size is known
+            view.show(self.rows(max(LEAST, view.size.width - 3)))

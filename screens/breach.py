@@ -10,11 +10,10 @@ from textual.app import ComposeResult
 from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
 from console.render.guard_text import acted, line
 from console.render.text_chart import LABEL, Curve, chart
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.gauge_text import signs
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from screens.base import Page
+from widgets.bars import BaselineBadge, KeyLine
+from widgets.gauge_strip import signs
+from widgets.lists import TextView
 from widgets.rows import Row, Rows, fit, spread
 from widgets.step_text import wrapped
 

@@ -1,9 +1,15 @@
-"""What every key does, from the registry; and the command line's way to do the same."""
+"""What every key does, from the registry; and the command line's way to do the same.
+
+Textual's palette without two of its traps: keys that come in one burst, and an empty list.
+"""
 
 from __future__ import annotations
 
+from textual.await_complete import AwaitComplete
+from textual.command import CommandList, CommandPalette
+
 from console.render.keymap import EMERGENCY, Action, of_scope
-from screens.reading import ReadingPage
+from screens.base import ReadingPage
 from widgets.rows import Row
 from widgets.step_text import wrapped
 
@@ -55,3 +61,16 @@ def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
     lead = f"{found.shown:>10}  {found.title:<13}"
     rows: list[Row] = [((lead[:10], tone), (lead[10:], "bold"), (first, ""))]
     return [*rows, *[((" " * 25 + line, ""),) for line in more]]
+
+
+class Palette(CommandPalette):
+    """Left once; page keys wait until there is something to page through."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """A second Enter of the same burst would pop the screen below."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def _action_command_list(self, action: str) -> None:
+        """A list that has no height yet raises KeyError when it is paged."""
+        if self.query_one(CommandList).scrollable_content_region.height:
+            super()._action_command_list(action)

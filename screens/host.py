@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common.text import clean
+from console.render.gauges import marked_rows
 from console.render.guard_text import line
-from console.render.marks_text import marked_rows
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.gauge_text import signs
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from screens.base import Page
+from widgets.bars import BaselineBadge, KeyLine
+from widgets.gauge_strip import signs
+from widgets.lists import TextView
 from widgets.rows import Row
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.checks.doctor.model import Finding
+    from console.checks.doctor.facts import Finding
 
 WHAT = 13
 """Cells of the name of what was looked at."""

@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common.text import clean
-from console.render.glyph import glyphs
-from screens.page import Page
-from screens.reading import ReadingPage
-from widgets.badge import BaselineBadge
-from widgets.keys import bindings
-from widgets.log_prompt import LogPrompt
-from widgets.options import KeyLine
-from widgets.pick_list import PickList
+from console.render.cells import glyphs
+from screens.base import Page, ReadingPage
+from widgets.bars import BaselineBadge, KeyLine, bindings
+from widgets.lists import PickList
+from widgets.log_bars import LogPrompt
 from widgets.rows import Row, Rows, fit
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.config.lessons.load import Registry
-    from console.config.lessons.registry import Lesson
+    from console.config.lessons.registry import Lesson, Registry
 
 FILTER = "lessons"
 
@@ -57,7 +53,7 @@ class LessonsScreen(Page):
         self.in_thread(self._load)
 
     def _load(self) -> None:
-        from console.config.lessons.load import load_registry
+        from console.config.lessons.registry import load_registry
 
         self.on_loop(self._loaded, load_registry())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from console.common.logs.line import LogLine
 from console.common.logs.tail import Tail
-from console.journal.logs import SERVICE, STEP, LogFile
+from console.journal.run_files import SERVICE, STEP, LogFile
 from widgets.log_pane import LogPane
 
 if TYPE_CHECKING:

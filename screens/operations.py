@@ -13,17 +13,25 @@ from console.host.sample import Sample
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.render.guard_text import lease_words
-from screens.guarded import Guarded
+from screens.emergency import Guarded
 from screens.log_feed import LogFeed, sources
-from widgets.badge import BaselineBadge, badge, emergency
+from widgets.bars import (
+    STANDING,
+    TENS,
+    BaselineBadge,
+    KeyLine,
+    StatusLine,
+    badge,
+    bindings,
+    emergency,
+    option_rows,
+    status,
+    verbs_now,
+)
 from widgets.gauge_strip import GaugeStrip
-from widgets.keys import bindings
+from widgets.lists import StepList, TextView
 from widgets.log_pane import LogPane
-from widgets.options import KeyLine, option_rows, verbs_now
-from widgets.pick_list import TextView
 from widgets.rows import Row, Rows, RowsView
-from widgets.status_line import STANDING, TENS, StatusLine, status
-from widgets.step_list import StepList
 from widgets.step_text import detail_rows, lessons_of, result_row, summary_rows, wrapped
 
 TICK_S = 2.5
@@ -287,6 +295,6 @@ class OperationsScreen(Guarded):
         if snapshot is None or snapshot.run is None:
             self.console.say("no run, no report: 2 picks a playbook")
             return
-        from screens.report import ReportScreen
+        from screens.runs import ReportScreen
 
         self.app.push_screen(ReportScreen(snapshot.run))

@@ -11,18 +11,16 @@ from textual.app import ComposeResult
 
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
-from screens.form import FormField, FormScreen
-from screens.page import Page
-from screens.question import Question
-from widgets.badge import BaselineBadge
-from widgets.keys import bindings
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from screens.actions import Question
+from screens.base import Page
+from screens.dialogs import FormField, FormScreen
+from widgets.bars import BaselineBadge, KeyLine, bindings
+from widgets.lists import TextView
 from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
-    from console.checks.lint.finding import Finding
+    from console.checks.lint.unit import Finding
     from console.frontends.tui.app import ConsoleApp
     from console.journal.run_dir import RunDir
     from console.runner.prepare.catalog import Field, Preview
@@ -209,14 +207,14 @@ class PlanScreen(Page):
 
     def _begin(self, inputs: dict[str, str], digest: str, began: float) -> None:
         from console.config.locate import site
-        from console.runner import start
+        from console.runner import launch
         from console.runner.prepare import catalog
 
         desk = self.console.desk
         try:
             place = site(desk.site)
             playbook = catalog.load(self.path, inputs, place)
-            run = start.begin(
+            run = launch.begin(
                 place, playbook, inputs, step=True, expect=digest, overrides=dict(self.overrides),
                 say=lambda text: self.on_loop(self._say, text),
             )  # fmt: skip
@@ -244,7 +242,7 @@ class PlanScreen(Page):
 
     def _ask_why(self, errors: list[Finding]) -> None:
         """Lint stops the run: it goes on with a reason, which is kept with it."""
-        from screens.ask import AskScreen
+        from screens.dialogs import AskScreen
 
         question = Question(
             "Lint stops this run", [f"{one.what} [{one.rule}]" for one in errors],

@@ -9,10 +9,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from console.common.text import clean
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.options import KeyLine
-from widgets.pick_list import PickList, TextView
+from screens.base import Page
+from widgets.bars import BaselineBadge, KeyLine
+from widgets.lists import PickList, TextView
 from widgets.rows import Row, fit
 from widgets.step_text import wrapped
 

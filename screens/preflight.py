@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common.text import clean
-from screens.form import FormField, FormScreen
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.keys import bindings
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from screens.base import Page
+from screens.dialogs import FormField, FormScreen
+from widgets.bars import BaselineBadge, KeyLine, bindings
+from widgets.lists import TextView
 from widgets.rows import Row, Rows
 from widgets.step_text import wrapped
 

@@ -1,26 +1,196 @@
-"""Every run, newest first; Enter shows one, marked ones are compared."""
+"""Every run, newest first; Enter shows one, marked ones are compared.
+
+The report of a run, to read; the file's path stands above it.
+
+Marked runs side by side: what differs, what was measured, what went wrong.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
 from console.common import paths
 from console.common.text import clean
-from console.render.glyph import glyphs
-from screens.page import Page
-from widgets.badge import BaselineBadge
-from widgets.keys import bindings
-from widgets.options import KeyLine
-from widgets.pick_list import PickList
+from console.journal.run_dir import RunDir
+from console.render.cells import glyphs
+from screens.base import Page
+from widgets.bars import DECISION_TONE, STATE_TONE, BaselineBadge, KeyLine, bindings
+from widgets.lists import PickList, TextView
 from widgets.rows import Row, Rows, fit
-from widgets.status_line import DECISION_TONE, STATE_TONE
-from widgets.step_text import short
+from widgets.step_text import short, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
+    from console.render.report.compare import Comparison
+
+
+MARKS = re.compile(r"(?<!\\)(?:\*\*|`)")
+"""Markdown for print, not for a terminal."""
+ESCAPED = re.compile(r"\\([\\|`*<(])")
+PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
+
+
+class ReportScreen(Page):
+    """report.md as it was written, or why there is none."""
+
+    SCOPE = "report"
+    DEFAULT_CSS = """
+    ReportScreen #head { background: $panel; }
+    ReportScreen TextView { padding: 0 1; }
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        super().__init__()
+        self.run_dir = run
+        self.lines: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield Rows(id="head")
+        yield TextView(id="report")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.set_focus(self.query_one(TextView))
+        self.in_thread(self._read)
+
+    def _read(self) -> None:
+        try:
+            text = self.run_dir.report.read_text("utf-8", "replace")
+        except OSError:
+            text = "There is no report yet: it is written when the run ends."
+        self.on_loop(self._show, text.splitlines()[:5000])
+
+    def _show(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._draw()
+
+    def redraw(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        view = self.query_one(TextView)
+        if not view.size.width:
+            return
+        width = max(20, view.size.width - 3)
+        path = [((line, "dim"),) for line in wrapped(clean(str(self.run_dir.report)), width)]
+        self.query_one("#head", Rows).show(path)
+        view.show(report_rows(self.lines, width))
+
+
+def report_rows(lines: list[str], width: int) -> list[Row]:
+    """Headings bold, tables as aligned columns where they fit, the rest wrapped."""
+    rows: list[Row] = []
+    block: list[list[str]] = []
+    for raw in [*map(clean, lines), ""]:
+        if raw.startswith("|"):
+            block.append([read(cell).strip() for cell in raw.strip("|").split(" | ")])
+            continue
+        # an indented block is literal
+        line = raw if raw.startswith("    ") else read(PICTURE.sub(r"chart \2: \1", raw))
+        rows += _table(block, width)
+        block = []
+        if line.startswith("#"):
+            rows.append(((line.lstrip("# "), "bold"),))
+        else:
+            rows += [((text, ""),) for text in wrapped(line, width, "  ")]
+    return rows
+
+
+def read(text: str) -> str:
+    """Markdown as it is meant to be read."""
+    return ESCAPED.sub(r"\1", MARKS.sub("", text))
+
+
+def _table(block: list[list[str]], width: int) -> list[Row]:
+    cells = [row for row in block if set("".join(row)) - set("-:| ")]
+    if not cells:
+        return []
+    columns = max(len(row) for row in cells)
+    padded = [row + [""] * (columns - len(row)) for row in cells]
+    sizes = [max(len(row[i]) for row in padded) for i in range(columns)]
+    lead = sum(sizes[:-1]) + 2 * (columns - 1)
+    if lead + min(sizes[-1], 24) > width:
+        return [
+            ((text, ""),)
+            for row in cells
+            for text in wrapped("  ".join(filter(None, row)), width, "    ")
+        ]
+    rows: list[Row] = []
+    for row in padded:
+        begin = "".join(f"{cell:<{size}}  " for cell, size in zip(row, sizes[:-1], strict=False))
+        first, *more = wrapped(row[-1], width - lead)
+        rows.append(((begin + first, ""),))
+        rows += [((" " * lead + text, ""),) for text in more]
+    return rows
+
+
+class CompareScreen(Page):
+    """The table of attempts, or one block each where it is too wide."""
+
+    SCOPE = "compare"
+    DEFAULT_CSS = """
+    CompareScreen #head { background: $panel; }
+    CompareScreen TextView { padding: 0 1; }
+    """
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        super().__init__()
+        self.ids = frozenset(ids)
+        self.made: Comparison | None = None
+        self.broken: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        yield Rows(id="head")
+        yield TextView(id="compare")
+        yield KeyLine()
+
+    def stand(self) -> None:
+        self.set_focus(self.query_one(TextView))
+        self._draw()
+        self.in_thread(self._read)
+
+    def redraw(self) -> None:
+        self._draw()
+
+    def _read(self) -> None:
+        from console.frontends.tui.watch.history import side_by_side
+
+        made, broken = side_by_side(self.ids)
+        self.on_loop(self._show, made, broken)
+
+    def _show(self, made: Comparison, broken: list[str]) -> None:
+        self.made, self.broken = made, broken
+        self._draw()
+
+    def _draw(self) -> None:
+        head, view = self.query_one("#head", Rows), self.query_one(TextView)
+        if self.made is None:
+            head.show([(("reading the runs …", "dim"),)])
+            return
+        names = " ".join(one.short for one in self.made.attempts)
+        tail = f"   omni-console report {names} prints this"
+        head.show([((f"{len(self.made.attempts)} attempts", "bold"), (clean(tail), "dim"))])
+        if view.size.width:
+            view.show(compare_rows(self.made, self.broken, max(20, view.size.width - 3)))
+
+
+def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Row]:
+    """Heads bold; runs that could not be read at the end."""
+    from console.render.report.compare import lines
+
+    heads = ("run ", *(one.short for one in made.attempts))
+    rows: list[Row] = [
+        ((line, "bold" if line.startswith(heads) else ""),) for line in lines(made, width)
+    ]
+    return [*rows, *(((clean(words), "bad"),) for words in broken)]
+
 
 REFRESH_S = 2.0
 
@@ -108,7 +278,6 @@ class RunsScreen(Page):
         picker.action_move(1)
 
     def action_compare(self) -> None:
-        from screens.compare import CompareScreen
 
         if len(self.marked) < 2:
             self.console.say("mark two runs or more with Space, then compare them")

@@ -1,19 +1,40 @@
-"""The gauges in a few rows: drawn from samples, and only the cells that changed."""
+"""The gauges in a few rows: drawn from samples, and only the cells that changed.
+
+A sample as the strip's rows, with the signs this terminal can show. Pure.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from console.host.marks import NO_MARKS, Marks
-from console.host.sample import GpuReport, Sample
-from console.host.trend import Trend
+from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
+from console.render.cells import ASCII, Glyphs, Signs, glyphs
+from console.render.gauges import all_rows
 from console.render.gpu import trend_value
-from widgets.gauge_text import gauge_rows
-from widgets.rows import Row, changed_cells, strip_of
-from widgets.tone import tones
+from widgets.rows import Row, changed_cells, strip_of, tones
+
+
+def signs(chosen: Glyphs | None = None) -> Signs:
+    """What bars and trends are drawn with; the set in use unless one is given."""
+    one = chosen or glyphs()
+    celsius = "C" if one is ASCII else "°C"
+    return Signs(one.full, one.empty, one.levels, one.ellipsis, celsius, one.mark, one.up, one.line)
+
+
+def gauge_rows(
+    sample: Sample | None, now: float, width: int, trends: Mapping[str, Trend], max_rows: int = 0,
+    marks: Marks = NO_MARKS,
+) -> list[Row]:  # fmt: skip
+    """Every gauge in `width` cells and at most `max_rows` rows (0: any number); `now` in
+    monotonic seconds. Before the first sample: one row that says so."""
+    if sample is None:
+        return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
+    return all_rows(sample, width, now, signs(), trends, max_rows, marks)
 
 
 class GaugeStrip(Widget):

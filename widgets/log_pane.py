@@ -11,13 +11,11 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
 
-from console.common.logs.buffer import LogBuffer
+from console.common.logs.buffer import LogBuffer, pattern
 from console.common.logs.line import LogLine
-from console.common.logs.pattern import pattern
 from console.common.text import one_line
-from widgets.keys import bindings
-from widgets.log_prompt import LogPrompt
-from widgets.log_title import LogTitle, title
+from widgets.bars import bindings
+from widgets.log_bars import LogPrompt, LogTitle, title
 from widgets.log_view import LogView
 
 PAINT_S = 0.25

@@ -2,25 +2,130 @@
 
 A part is a text and a tone; the tone is a word, its colour the theme's. Only cells that changed
 are sent to the terminal.
+
+What a tone looks like: a colour of the theme, mixed once for each background.
+
+Not component classes: eight of them for every widget are a hundred style sheets' work before the
+first frame, and a component's muted colour is half transparent besides.
+
+A compositor that sends changed cells only.
+
+Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate` crops
+a span at its right end and not at its left. A clock at the right edge of a line would cost the
+whole line each second. The names used here are Textual's own private ones; its version is pinned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
+from textual._compositor import ChopsUpdate, Compositor
+from textual.color import Color
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from widgets.tone import tones
+TONES = ("dim", "good", "warn", "bad", "bold", "accent", "alarm", "cursor")
+_COLOURS = {
+    "dim": "text-muted", "good": "text-success", "warn": "text-warning", "bad": "text-error",
+    "accent": "text-accent",
+}  # fmt: skip
+_BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
+_BOLD = ("warn", "bad", "bold", "alarm", "cursor")
+
+
+def tones(widget: Widget) -> dict[str, Style]:
+    """Styles by tone, to be laid over the widget's own; without colour a background is reverse."""
+    app = widget.app
+    variables = app.theme_variables
+    names = (*_COLOURS.values(), *_BACKGROUNDS.values())
+    wanted = tuple(variables.get(name, "") for name in names)
+    return _mixed(wanted, widget.background_colors[1].hex, app.no_color)
+
+
+@lru_cache(maxsize=64)
+def _mixed(wanted: tuple[str, ...], background: str, no_color: bool) -> dict[str, Style]:
+    own = Color.parse(background)
+    texts = dict(zip(_COLOURS, wanted[: len(_COLOURS)], strict=True))
+    grounds = dict(zip(_BACKGROUNDS, wanted[len(_COLOURS) :], strict=True))
+    found = {"": Style.null()}
+    for tone in TONES:
+        bold = True if tone in _BOLD else None
+        if tone in grounds:
+            ground = Color.parse(grounds[tone] or "#444444")
+            found[tone] = Style(
+                color=_over(ground, "auto 87%").rich_color, bgcolor=(own + ground).rich_color,
+                bold=bold, reverse=True if no_color else None,
+            )  # fmt: skip
+        else:
+            value = texts.get(tone)
+            color = _over(own, value).rich_color if value else None
+            found[tone] = Style(color=color, bold=bold)
+    return found
+
+
+def _over(background: Color, value: str) -> Color:
+    """A colour as the theme writes it (`#d75f5f`, `auto 60%`), mixed with what is behind it."""
+    if value.startswith("auto"):
+        share = float(value.removeprefix("auto").strip().rstrip("%") or 100) / 100
+        return background + background.get_contrast_text(share)
+    return background + Color.parse(value)
+
+
+class FineUpdate(ChopsUpdate):
+    """Spans cropped at both ends."""
+
+    def render_segments(self, console: Console) -> str:
+        out: list[str] = []
+        for y, begin, end in self.spans:
+            ends = self.chop_ends[y]
+            for right, (left, strip) in zip(ends, self.chops[y].items(), strict=False):
+                if strip is None or left >= end or right <= begin:
+                    continue
+                first, last = max(left, begin), min(right, end)
+                out.append(Control.move_to(first, y).segment.text)
+                out.append(strip.crop(first - left, last - left).render(console))
+        return "".join(out)
+
+
+class FineCompositor(Compositor):
+    """A screen's compositor, set after the screen's own `__init__`."""
+
+    _dirty: list[Region] | None = None
+    """The regions of a partial update while it is rendered."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        self._dirty = list(self._dirty_regions)
+        try:
+            update = super().render_partial_update()
+        finally:
+            self._dirty = None
+        return update and FineUpdate(update.chops, update.spans, update.chop_ends)
+
+    def _get_renders(
+        self, crop: Region | None = None
+    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        """Of a partial update only the widgets in it: Textual renders all that its clip touches."""
+        if self._dirty is None:
+            yield from super()._get_renders(crop)
+            return
+        for widget, (region, clip) in self.visible_widgets.items():
+            seen = region.intersection(clip)
+            if seen and any(seen.overlaps(dirty) for dirty in self._dirty):
+                part = seen.translate((-region.x, -region.y))
+                yield region, clip, widget.render_lines(part)
+
 
 Part = tuple[str, str]
-"""Clean text, and one of widgets.tone.TONES ("" is the widget's own)."""
+"""Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
 Row = tuple[Part, ...]
 
 

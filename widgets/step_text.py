@@ -9,8 +9,8 @@ from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
+from console.render.cells import glyphs
 from console.render.cutover import cut_over
-from console.render.glyph import glyphs
 from widgets.rows import Part, Row, fit, spread
 
 TONE = {

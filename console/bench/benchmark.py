@@ -12,13 +12,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from console.bench.client import ChatRequest, ClockNs, Endpoint, OnEvent, endpoint, stream_chat
+from console.bench.client import (
+    ChatRequest,
+    ClockNs,
+    Endpoint,
+    OnEvent,
+    Waiting,
+    endpoint,
+    stream_chat,
+)
 from console.bench.concurrency import Level, Say, measure_level
 from console.bench.interference import Surroundings
 from console.bench.metrics import METRICS, Sample, Tokenize, measure, repeated
 from console.bench.sse import SILENCE_S, FailureKind, Reply
 from console.bench.statistics import MetricSummary, cv, finite, summarise
-from console.bench.waiting import Waiting
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.runtime.probe import ProbeError, fetch

@@ -16,8 +16,7 @@ from typing import Any, Literal, Protocol
 
 from console.bench.benchmark import PROMPTS
 from console.bench.metrics import Sample
-from console.bench.soak_silence import Normal, Patience
-from console.bench.soak_stats import Line, Tally
+from console.bench.soak_stats import Line, Normal, Patience, Tally
 from console.common.clock import Clock
 from console.common.text import one_line
 from console.common.units import format_duration, format_number

@@ -43,7 +43,7 @@ def services(given: str | None) -> frozenset[str]:
 
     Raises InvalidFile.
     """
-    from console.config.playbook.alias import BASELINE, resolved
+    from console.config.playbook.load import BASELINE, resolved
     from console.config.site.load import find_site, load_site
 
     path = find_site(given)

@@ -1,6 +1,16 @@
 """A child that may hang or die and hurts nobody: its lines are read without waiting.
 
 It ends with its stdin. One that dies is started anew, each time later, up to MOST_BACKOFF_S.
+
+Total deadlines for calls that only know how to wait.
+
+A timeout of the engine's library counts from one received byte to the next, so a reply that drips
+outlasts it, and building a client hangs on a frozen engine. Here the whole call has one deadline.
+
+Running a command that may never end: what does not end in time is killed and left behind.
+
+`subprocess.run` waits without bound for a child that SIGKILL does not end (state D: a driver, a
+dead file system). Standard library only; the emergency side uses this.
 """
 
 from __future__ import annotations
@@ -9,9 +19,100 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from console.common.clock import Clock
+from console.common.errors import EngineTimeout
+from console.common.units import format_duration
+
+T = TypeVar("T")
+
+HINT = "is the engine frozen, or the machine out of memory? `docker ps` shows whether it answers"
+
+
+class Cancelled(Exception):
+    """The caller's `cancelled` event was set; `what` was stopped before it was done."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class _Outcome(Generic[T]):
+    """What one call came to; written by its thread, read after `done`."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self.call = call
+        self.done = threading.Event()
+        self.value: list[T] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.value.append(self.call())
+        except BaseException as error:  # handed over whole to the thread that asked
+            self.error = error
+        finally:
+            self.done.set()
+
+
+def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
+    """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
+
+    Each call has a daemon thread of its own: a stuck one blocks neither the others nor the exit.
+    The stuck call is abandoned, not undone; its effect may still happen.
+    """
+    outcome = _Outcome(call)
+    threading.Thread(target=outcome.run, name=f"within: {what}"[:60], daemon=True).start()
+    if not outcome.done.wait(seconds):
+        raise EngineTimeout(f"{what} did not answer within {format_duration(seconds)}", "", hint)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value[0]
+
+
+_unwatched: list[subprocess.Popen[bytes]] = []
+
+
+def run(
+    argv: Sequence[str], seconds: float, *, env: Mapping[str, str], merge: bool = False,
+    given: bytes | None = None,
+) -> tuple[int, bytes, bytes]:  # fmt: skip
+    """Exit code, stdout and stderr (`merge`: all in stdout) of a command in a session of its own.
+    `given`: what it reads from stdin.
+
+    Raises OSError when it cannot be run, subprocess.TimeoutExpired at the deadline, at once.
+    """
+    child = subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merge else subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        out, error = child.communicate(given, timeout=seconds)
+    except BaseException:
+        _abandon(child)
+        raise
+    return child.returncode, out, error or b""
+
+
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        threading.Thread(target=child.wait, name=f"reaper-{child.pid}", daemon=True).start()
+    except RuntimeError:  # no thread left: a zombie at worst
+        _unwatched.append(child)
+
 
 MOST_BACKOFF_S = 30.0
 LIVED_S = 10.0

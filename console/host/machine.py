@@ -11,13 +11,12 @@ from pathlib import Path
 
 from console.common.errors import ConsoleError, EngineTimeout
 from console.common.text import one_line
-from console.host.capacity import Machine
-from console.host.cgroup_limits import limits
-from console.host.deadline import within
+from console.host.cgroups.limits import limits
+from console.host.children import within
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.memory import MemoryReader
-from console.host.sample import MemorySample
+from console.host.sample import Machine, MemorySample
 
 DISK_S = 2.0
 """A dead mount does not answer at all."""

@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from console.common.logs import pattern as log_pattern
-from console.common.logs.pattern import at_most
+from console.common.logs import buffer as log_pattern
+from console.common.logs.buffer import at_most
 from console.common.paths import module_argv
 from console.common.text import one_line
-from console.host import bounded
+from console.host import children
 
 CPU_S, WALL_S = 2, 30.0
 """Seconds of processor time that a pattern gets, and of waiting, on a machine that is busy."""
@@ -57,7 +57,7 @@ def find(
     given = json.dumps(asked).encode()
     argv = module_argv("console.host.matching")
     try:
-        code, out, _ = bounded.run(argv, min(within_s, WALL_S), env=os.environ, given=given)
+        code, out, _ = children.run(argv, min(within_s, WALL_S), env=os.environ, given=given)
         if code == 0:
             return [found and [(int(a), int(b)) for a, b in found] for found in json.loads(out)]
     except (OSError, ValueError) as error:

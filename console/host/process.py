@@ -2,6 +2,8 @@
 
 Standard library only; the emergency side uses these. A pid alone names nobody after a while, so
 everything here takes the start time too (field 22 of /proc/PID/stat, clock ticks since boot).
+
+What a host process is started with, and the marks in its environment that tell whose it is.
 """
 
 from __future__ import annotations
@@ -23,8 +25,27 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host import cgroup_scope, resident
-from console.host.process_spec import COOKIE, STEP_COOKIE, ProcessSpec
+from console.host import resident
+from console.host.cgroups import scope
+
+COOKIE = "OMNI_RUN"
+"""Environment variable of every child of a run, so that strays are found without any record."""
+
+BASELINE_COOKIE = "baseline"
+"""Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
+STEP_COOKIE = "OMNI_STEP"
+"""The same for the children of one step: they end with it, whatever session they went to. A
+baseline process carries its mark there (`process.mark`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """A host process; `env` is added to the allow-listed environment."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+
 
 KEPT_ENVIRONMENT = (
     "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
@@ -136,7 +157,7 @@ def spawn(
             "the log cannot be written", f"{one_line(str(log))}: {error.strerror}"
         ) from error
     try:
-        popen = cgroup_scope.popen if enclosed else subprocess.Popen
+        popen = scope.popen if enclosed else subprocess.Popen
         child = popen(
             list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie),

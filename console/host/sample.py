@@ -1,11 +1,98 @@
 """What a gauge shows: plain values, frozen, with the time they were taken. Nothing is guessed.
 
 A value that is not known is None, and `why` says so in words; never a zero.
+
+How bad a figure is: four levels, and the thresholds of each gauge as data.
+
+Where a guard acts, in the figures that gauges show: a mark in a bar, and what is left to it.
+
+The machine a verdict is about: measured now, or declared by the site for planning elsewhere.
+
+The last minute of one figure, bounded, as a few averages for a short trend.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+MIB = 1024 * 1024
+
+
+class Level(IntEnum):
+    """From harmless to bad, so that `max()` is the worst; UNKNOWN says nothing either way."""
+
+    UNKNOWN = 0
+    OK = 1
+    WARN = 2
+    CRITICAL = 3
+
+    @property
+    def mark(self) -> str:
+        """A sign that needs no colour: `!`, `!!`, or nothing."""
+        return {Level.WARN: "!", Level.CRITICAL: "!!"}.get(self, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a figure begins to worry and to hurt; `sign` is one of `>=`, `>`, `<`."""
+
+    sign: str
+    warn: float
+    critical: float
+
+    def level(self, value: float | None) -> Level:
+        """The level of one figure; None is UNKNOWN."""
+        if value is None:
+            return Level.UNKNOWN
+        if self._reached(value, self.critical):
+            return Level.CRITICAL
+        return Level.WARN if self._reached(value, self.warn) else Level.OK
+
+    def _reached(self, value: float, limit: float) -> bool:
+        if self.sign == "<":
+            return value < limit
+        return value > limit or (self.sign == ">=" and value == limit)
+
+
+LIMITS: dict[str, Limits] = {
+    "vram": Limits(">=", 0.90, 0.97),  # used, of all
+    "temperature": Limits(">=", 83, 90),  # °C
+    "ram": Limits("<", 0.10, 0.05),  # available, of all
+    "swap": Limits(">=", 0.50, 0.90),  # used, of all
+    "swap_in": Limits(">", 100 * MIB, 400 * MIB),  # bytes a second
+    "pressure": Limits(">", 10, 40),  # per cent of ten seconds in which some task waited
+    "disk": Limits("<", 0.10, 0.03),  # free, of all
+}
+
+
+def share(part: int | None, whole: int | None) -> float | None:
+    """0…1, or None where either is not known."""
+    return part / whole if part is not None and whole else None
+
+
+def gpu_levels(gpu: GpuSample) -> dict[str, Level]:
+    """`vram` and `temperature` of one card."""
+    return {
+        "vram": LIMITS["vram"].level(share(gpu.used_bytes, gpu.total_bytes)),
+        "temperature": LIMITS["temperature"].level(gpu.temperature_c),
+    }
+
+
+def memory_levels(memory: MemorySample) -> dict[str, Level]:
+    """`ram`, `swap`, `swap_in` and `pressure` of the host."""
+    return {
+        "ram": LIMITS["ram"].level(share(memory.available, memory.total)),
+        "swap": LIMITS["swap"].level(share(memory.swap_used, memory.swap_total)),
+        "swap_in": LIMITS["swap_in"].level(memory.swap_in_rate),
+        "pressure": LIMITS["pressure"].level(memory.pressure_some),
+    }
+
+
+def disk_level(disk: DiskSample) -> Level:
+    """Of one file system."""
+    return LIMITS["disk"].level(share(disk.free, disk.total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +158,129 @@ class Sample:
     disks: tuple[DiskSample, ...] = ()
     gpu: GpuReport | None = None
     memory_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The nearest limits in bytes; None or absent where there is none. `vram_free` and `vram_used`
+    go by the UUID of a card, "" for any; `disk_free` by path, "" for any. `swap_growth` counts from
+    what was in use when the run's first load began: it has no place in a bar."""
+
+    ram_available: int | None = None
+    swap_used: int | None = None
+    swap_free: int | None = None
+    swap_growth: int | None = None
+    vram_free: tuple[tuple[str, int], ...] = ()
+    vram_used: tuple[tuple[str, int], ...] = ()
+    disk_free: tuple[tuple[str, int], ...] = ()
+
+    def ram(self, memory: MemorySample) -> float | None:
+        """The share of RAM in use at which it acts."""
+        if self.ram_available is None or not memory.total:
+            return None
+        return (memory.total - self.ram_available) / memory.total
+
+    def swap(self, memory: MemorySample) -> float | None:
+        """The share of swap in use at which it acts."""
+        if not memory.swap_total:
+            return None
+        used = [] if self.swap_used is None else [self.swap_used]
+        used += [] if self.swap_free is None else [memory.swap_total - self.swap_free]
+        return min(used) / memory.swap_total if used else None
+
+    def card(self, gpu: GpuSample) -> float | None:
+        """The share of a card's memory in use at which it acts."""
+        total = gpu.total_bytes
+        if not total:
+            return None
+        used = [size for name, size in self.vram_used if _is(name, gpu.uuid)]
+        used += [total - size for name, size in self.vram_free if _is(name, gpu.uuid)]
+        return min(used) / total if used else None
+
+    def disk(self, disk: DiskSample) -> float | None:
+        """The share of a file system in use at which it acts."""
+        free = [size for path, size in self.disk_free if path in ("", disk.path)]
+        return 1 - max(free) / disk.total if free and disk.total else None
+
+
+NO_MARKS = Marks()
+
+
+def _is(name: str, uuid: str) -> bool:
+    return uuid.startswith(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU. Memory in bytes; `compute` is the compute capability, like (12, 0) for sm_120.
+
+    `free` is None where it is not known; `total` alone then stands in, and the verdict says so.
+    """
+
+    name: str
+    uuid: str = ""
+    total: int | None = None
+    free: int | None = None
+    compute: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a model may use. Bytes, bytes per second; None is "not known", never zero.
+
+    `ram_available` is what a new process can have: min(MemAvailable, the cgroup's limit less its
+    anonymous and active file memory). `disk_read_bps` and `line_bps` are measured or declared.
+    `given` says where each figure is from ("measured now", "declared by the site"), by field name.
+    """
+
+    cards: tuple[Card, ...] = ()
+    ram_total: int | None = None
+    ram_available: int | None = None
+    swap_total: int | None = None
+    swap_free: int | None = None
+    disk_free: int | None = None
+    disk_path: str = ""
+    disk_read_bps: float | None = None
+    line_bps: float | None = None
+    cpu_flags: frozenset[str] = frozenset()
+    cpu_name: str = ""
+    cores: int | None = None
+    numa_nodes: int | None = None
+    given: dict[str, str] = field(default_factory=dict)
+
+
+class Trend:
+    """The last `most` values, oldest first; None where there was none."""
+
+    def __init__(self, most: int = 60) -> None:
+        self._values: deque[float | None] = deque(maxlen=most)
+        self._most = most
+        self._count = 0
+
+    def add(self, value: float | None) -> None:
+        """One more value; the oldest goes."""
+        self._values.append(value)
+        self._count += 1
+
+    @property
+    def values(self) -> tuple[float | None, ...]:
+        """What is kept, oldest first."""
+        return tuple(self._values)
+
+    def averages(self, cells: int) -> list[float | None]:
+        """`cells` averages over equal spans, newest last; None where nothing is known.
+
+        Spans stand still until they are full: a trend that moved at each tick would cost a
+        repaint of all its cells each time.
+        """
+        if cells <= 0:
+            return []
+        span = -(-self._most // cells)
+        spans: list[list[float]] = [[] for _ in range(cells)]
+        newest = (self._count - 1) // span
+        first = self._count - len(self._values)
+        for number, value in enumerate(self._values, first):
+            at = cells - 1 - (newest - number // span)
+            if value is not None and at >= 0:
+                spans[at].append(value)
+        return [sum(found) / len(found) if found else None for found in spans]

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from console.common.errors import UsageError
-from console.journal.cleaned import cleaned
 from console.journal.run_dir import RunDir, all_runs, find_run
+from console.journal.run_files import cleaned
 from console.recovery.guard import config as sheets
 from console.recovery.guard.config import Sheet
-from console.recovery.guard.record.aftermath import restarted, utc
-from console.recovery.guard.record.read import FastSample, Recording, open_newest
+from console.recovery.guard.record.read import FastSample, Recording, open_newest, restarted, utc
 from console.recovery.rollback.progress import read_lines
 
 LAST_S = 120.0

@@ -15,15 +15,12 @@ from typing import Any
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.host import process
-from console.host.marks import NO_MARKS, Marks
-from console.journal.cleaned import cleaned
+from console.host.sample import NO_MARKS, Marks
 from console.journal.guard_record import breach, sheet_of, struck, table
 from console.journal.run_dir import RunDir
-from console.journal.run_files import stamp
-from console.recovery.guard.config import Sheet
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.record.aftermath import crash_words
-from console.recovery.guard.record.read import Recording, open_newest
+from console.journal.run_files import cleaned, stamp
+from console.recovery.guard.config import Limit, Sheet
+from console.recovery.guard.record.read import Recording, crash_words, open_newest
 from console.recovery.rollback import records as pointers
 
 EVERY_S = 1.0

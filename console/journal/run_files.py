@@ -1,27 +1,73 @@
-"""Reading one run's files, each only when it changed: journal, live list, ladder, sealed plan."""
+"""Reading one run's files, each only when it changed: journal, live list, ladder, sealed plan.
+
+Foreign values made harmless: whoever can write a journal or a ladder's file can forge one.
+
+Which log files a run has, in the order in which they matter now.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
-from console.common.text import one_line
+from console.common.text import clean, one_line
 from console.host import process
-from console.journal.cleaned import cleaned, cleaned_event
-from console.journal.liveness import ladder_busy
-from console.journal.logs import LogFile, log_files
+from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
-from console.journal.store import Reader
-from console.recovery.rollback import live, restore
+from console.journal.store import Event, Reader
+from console.recovery.rollback import live, proof
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import is_runners, read_lines
 from console.recovery.rollback.sealed_plan import SealedPlan
+
+WORDS = frozenset({
+    "cause", "detail", "id", "kind", "metric", "name", "outcome", "overridden", "owner", "phase",
+    "playbook", "reason", "run_id", "rung", "scope", "service", "site", "state", "step", "text",
+    "title", "trigger", "verb", "verdict", "who", "why",
+})  # fmt: skip
+"""Keys of an event, of its steps and criteria that readers take for text."""
+LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
+DEEPEST = 12
+"""No real value is nested deeper; what is, is cut off."""
+
+
+def cleaned(value: Any, depth: int = 0) -> Any:
+    """The same JSON value with every string in it clean, keys too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        items = value.items() if depth < DEEPEST else ()
+        return {clean(str(key)): cleaned(item, depth + 1) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [cleaned(item, depth + 1) for item in (value if depth < DEEPEST else ())]
+    return value
+
+
+def cleaned_event(event: Event) -> Event:
+    """An event of a journal, safe to fold and to draw."""
+    return replace(
+        event, kind=_text(event.kind), step=_text(event.step), data=_typed(cleaned(event.data))
+    )
+
+
+def _typed(table: dict[str, Any]) -> dict[str, Any]:
+    """With text and lists where readers take them for granted."""
+    found = {key: _text(value) if key in WORDS else value for key, value in table.items()}
+    for key in LISTS & found.keys():
+        items = found[key] if isinstance(found[key], list) else []
+        found[key] = [_typed(i) if isinstance(i, dict) else _text(i) for i in items]
+    return found
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else clean(value if isinstance(value, str) else str(value))
+
 
 AT_LEAST_S = 2.0
 """The journal is asked this often whatever its files look like: a change may leave no mark."""
@@ -131,7 +177,7 @@ class Source:
         elif self.sealed is not None and self.sealed.memory_file:
             memory = Path(self.sealed.memory_file)
             if self._changed("memory", memory):
-                self.restore_s = restore.expected(memory, self.sealed.baseline.name)
+                self.restore_s = proof.expected_restore(memory, self.sealed.baseline.name)
 
     def _look_logs(self) -> None:
         """Which logs there are; while it goes on an empty one may fill without any event."""
@@ -169,3 +215,66 @@ def copy_of(view: RunView) -> RunView:
         rungs=list(view.rungs),
         services=dict(view.services),
     )
+
+
+STEP, SERVICE, CONSOLE = "step", "service", "console"
+WRITERS = ("run", "script", "build", "check")
+"""Kinds of step whose own output matters more than the services' logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One log; `name` is clean. `kind`: step, service or console (the runner's own).
+
+    `step`: the id of the step whose output it is, "" for another. `filled`: something is in it.
+    """
+
+    name: str
+    path: Path
+    kind: str
+    step: str = ""
+    filled: bool = False
+
+
+def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogFile, ...]:
+    """The current step's output, the services, then older outputs, newest first; reads the disk.
+
+    The baseline is among the services where it is a host process. The last one is the runner's.
+    """
+    outputs: list[LogFile] = []
+    for step in sorted(view.steps, key=lambda s: s.started, reverse=True):
+        path = run.attempt_log(step.id, step.attempt)
+        if step.attempt and (size := _size(path)) is not None:
+            outputs.append(
+                LogFile(f"output of {clean(step.id, 40)}", path, STEP, step.id, size > 0)
+            )
+    services = _services(run, view)
+    if plan is not None and plan.baseline.log:
+        services.append(_log("baseline", Path(plan.baseline.log), SERVICE))
+    runner = _log("the runner's own log", Path(run.runner_log), CONSOLE)
+    current = view.current
+    if current is not None and current.kind not in WRITERS:
+        return (*services, *outputs, runner)
+    return (*outputs[:1], *services, *outputs[1:], runner)
+
+
+def _services(run: RunDir, view: RunView) -> list[LogFile]:
+    """Those that are alive first."""
+    try:
+        found = sorted((run.path / "logs").glob("*.log"))
+    except OSError:
+        return []
+    found.sort(key=lambda path: path.stem not in view.services)
+    return [_log(clean(path.stem, 40), path, SERVICE) for path in found]
+
+
+def _log(name: str, path: Path, kind: str) -> LogFile:
+    return LogFile(name, path, kind, filled=bool(_size(path)))
+
+
+def _size(path: Path) -> int | None:
+    """Bytes in it; None where there is no such file."""
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return None

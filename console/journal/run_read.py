@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from console.host import process
-from console.journal.liveness import runner_alive
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
 from console.journal.state import RunState

@@ -17,8 +17,8 @@ from console.common import paths
 from console.common.errors import ServiceError
 from console.rehearsal import image, workspace
 from console.rehearsal.inside.settings import HOLDS
-from console.rehearsal.mapping import Mapping
 from console.rehearsal.site import container
+from console.rehearsal.workspace import Mapping
 from console.runtime.docker.client import ask, inspect
 from console.runtime.probe import Health, complete, health
 

@@ -2,32 +2,104 @@
 
 One base image, and for every image of a playbook a tag of its own on top of it that says what it
 stands in for and what goes wrong in it. Tags lie under `omni-rehearsal/`: no real one is touched.
+
+The files an image needs to run this very interpreter: itself, its libraries, a few tools.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import console
-from console.common.errors import EngineError
-from console.rehearsal import closure
+from console.common.errors import EngineError, UsageError
 from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import MODEL, VARIABLE, Settings, packed
-from console.runtime.docker.client import ask
-from console.runtime.docker.images import image_info
+from console.runtime.docker.client import ask, image_info
 
 if TYPE_CHECKING:
     import docker
+
+
+TOOLS = (
+    "sh", "awk", "basename", "cat", "chmod", "cp", "cut", "date", "df", "dirname", "du", "echo",
+    "env", "expr", "false", "find", "free", "grep", "head", "hostname", "id", "ldd", "ls", "mkdir",
+    "mktemp", "mv", "nproc", "printf", "pwd", "readlink", "realpath", "rm", "sed", "seq", "sleep",
+    "sort", "stat", "sync", "tail", "tee", "test", "timeout", "touch", "tr", "true", "uname",
+    "uniq", "wc", "which", "xargs",
+)  # fmt: skip
+LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "ensurepip", "tkinter",
+            "turtledemo", "site-packages", "dist-packages", "pydoc_data"}  # fmt: skip
+LEFT_OUT_ENDS = (".a", ".opt-1.pyc", ".opt-2.pyc")
+HINT = "pip install 'omni-console[demo]'"
+_LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
+
+Files = dict[str, Path]
+"""Path inside the image → file of this machine."""
+
+
+def interpreter() -> Path:
+    """The program behind this interpreter, out of any virtual environment."""
+    return Path(sys.executable).resolve()
+
+
+def engine() -> Path:
+    """The package that holds llama.cpp. Raises UsageError without the extra."""
+    found = importlib.util.find_spec("xllamacpp")
+    if found is None or not found.submodule_search_locations:
+        raise UsageError(
+            "a rehearsal needs the demo's engine", "the package xllamacpp is missing", HINT
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def files() -> Files:
+    """Everything but this project's own code and the model."""
+    found: Files = {str(interpreter()): interpreter()}
+    standard = Path(sysconfig.get_path("stdlib"))
+    found |= {str(path): path for path in _tree(standard)}
+    found |= {f"/opt/rehearsal/packages/xllamacpp/{p.relative_to(engine())}": p
+              for p in _tree(engine())}  # fmt: skip
+    for tool in TOOLS:
+        where = shutil.which(tool, path="/usr/bin:/bin:/usr/sbin:/sbin")
+        if where is not None:
+            found[f"/usr/bin/{tool}"] = Path(where).resolve()
+    programs = [path for path in found.values() if _is_program(path)]
+    return found | {str(path): path.resolve() for path in _libraries(programs)}
+
+
+def _tree(root: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        yield from (Path(place, name) for name in names if not name.endswith(LEFT_OUT_ENDS))
+
+
+def _is_program(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def _libraries(programs: Iterable[Path]) -> set[Path]:
+    """Shared libraries of all of them, as the system's own loader finds them."""
+    done = subprocess.run(
+        ["ldd", *map(str, programs)], capture_output=True, text=True, check=False, timeout=60,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+    )  # fmt: skip
+    return {Path(name) for name in _LIBRARY.findall(done.stdout)}
+
 
 PREFIX = "omni-rehearsal/"
 LABEL = "omni.rehearsal"
@@ -91,7 +163,7 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
     )  # fmt: skip
     with tempfile.TemporaryFile(dir=cache) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
-            _fill(tar, {**closure.files(), **_own(), MODEL: weights})
+            _fill(tar, {**files(), **_own(), MODEL: weights})
         file.seek(0)
         _import(client, file, tag)
     return tag
@@ -132,11 +204,11 @@ def _key() -> str:
 def _engine_version() -> str:
     from importlib import metadata
 
-    closure.engine()
+    engine()
     return metadata.version("xllamacpp")
 
 
-def _own() -> closure.Files:
+def _own() -> Files:
     """This project's modules that run inside."""
     root = Path(next(iter(console.__path__)))
     wanted = [root / "__init__.py", root / "rehearsal/__init__.py",
@@ -145,7 +217,7 @@ def _own() -> closure.Files:
     return {f"/opt/rehearsal/packages/console/{p.relative_to(root)}": p for p in wanted}
 
 
-def _fill(tar: tarfile.TarFile, files: closure.Files) -> None:
+def _fill(tar: tarfile.TarFile, files: Files) -> None:
     _folder(tar, "tmp", 0o1777)
     for name in ("proc", "sys", "dev", "run", "root", "models", "workspace"):
         _folder(tar, name)
@@ -174,7 +246,7 @@ def _made() -> Iterator[tuple[str, str]]:
             where,
             (
                 "#!/usr/bin/sh\n"
-                f'exec {closure.interpreter()} -m console.rehearsal.inside.command {name} "$@"\n'
+                f'exec {interpreter()} -m console.rehearsal.inside.command {name} "$@"\n'
             ),
         )
 
@@ -183,7 +255,7 @@ def _links(taken: set[str]) -> Iterator[tuple[str, str]]:
     """Names by which the interpreter and the shell are called."""
     for name in PYTHONS:
         if name not in taken:
-            yield name, str(closure.interpreter())
+            yield name, str(interpreter())
     yield "/bin", "usr/bin"
     if not any(name.startswith("/lib64/") for name in taken):
         yield "/lib64", "usr/lib64"

@@ -1,4 +1,7 @@
-"""Everything a rehearsal is made of, before a run is: mapping, site, playbook, stand-in images."""
+"""Everything a rehearsal is made of, before a run is: mapping, site, playbook, stand-in images.
+
+What a rehearsal can be told to let go wrong: one abort criterion each, and the grey zone.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.common.errors import EngineError, UsageError
+from console.common.text import one_line
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import CriterionModel
 from console.config.site.load import load_site
 from console.config.site.site import Site
-from console.rehearsal import baseline, closure, found, image, scaling, workspace
+from console.rehearsal import baseline, files, image, scaling, workspace
 from console.rehearsal import site as sites
-from console.rehearsal.fault import known
 from console.rehearsal.inside.settings import Settings
-from console.rehearsal.mapping import Mapping, move_ports
 from console.rehearsal.rewrite import Rewriter
-from console.rehearsal.shorten import SOAK_TOKENS
+from console.rehearsal.scaling import SOAK_TOKENS
+from console.rehearsal.workspace import Mapping, move_ports
 from console.runtime.docker.container import is_here
 
 if TYPE_CHECKING:
     import docker
+
+
+FAULTS = {
+    "no-sm120": "the build has no kernels for the cards",
+    "no-sched-ext": "the server's imports end at sched_ext, which no wheel brings (F-018)",
+    "cuda-error": "a CUDA kernel error in the candidate's log, soon after it serves",
+    "slow": "the candidate generates below the abort threshold, by 30 %",
+    "grey": "the candidate generates in the grey zone, between abort and GO",
+    "vram": "the candidate takes more VRAM than the budget",
+    "ram": "the load eats RAM until the guard stops it",
+    "crash": "the candidate dies under the soak",
+    "never-ready": "the candidate loads for ever",
+}
+
+
+def known(name: str) -> str:
+    """The name, as given; empty for none. Raises UsageError with the list for any other."""
+    if name and name not in FAULTS:
+        listed = "\n".join(f"{one:<12} {what}" for one, what in FAULTS.items())
+        raise UsageError(f"there is no fault '{one_line(name, 40)}'", listed, "--fault NAME")
+    return name
+
 
 MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
 """What a stand-in load may eat before the guard stops it, bytes."""
@@ -50,7 +75,7 @@ def engine(host: str) -> docker.DockerClient:
     """The engine on this machine. Raises UsageError that says what is missing."""
     from console.runtime.docker.client import connect
 
-    closure.engine()
+    image.engine()
     try:
         client = connect(host or None)
     except EngineError as error:
@@ -149,7 +174,7 @@ def _lay(name: str, path: Path) -> None:
     del name
     if path.name.startswith("python"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        found.python(path)
+        files.python(path)
     else:
         path.mkdir(parents=True, exist_ok=True)
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import checkpoint, image, shorten, stack
+from console.rehearsal import image, scaling, stack
 from console.rehearsal import workspace as place
+from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint
 from console.rehearsal.inside.settings import HOLDS, packed
-from console.rehearsal.mapping import Mapping
+from console.rehearsal.workspace import Mapping
 
 SERVERS = ("sglang.launch_server", "ktransformers.server.main")
 HOST = "host-process"
@@ -48,7 +49,7 @@ class Rewriter:
         for name, service in (made.get("services") or {}).items():
             if isinstance(service, dict):
                 self.service(name, service, base)
-        shorten.shorten(made, self.mapping, self.notes)
+        scaling.shorten(made, self.mapping, self.notes)
         for step in steps(made):
             self._step(step)
             self._looks_at(step, base)
@@ -159,9 +160,9 @@ class Rewriter:
 
     def _checkpoint(self, asked: Tree, where: str) -> None:
         repo = str(asked.get("repo"))
-        if repo != checkpoint.WORD and not repo.startswith(f"{place.work()}/"):
+        if repo != CHECKPOINT_WORD and not repo.startswith(f"{place.work()}/"):
             return  # what lies below the work directory is a path that was moved: nothing is there
-        asked["repo"] = str(checkpoint.put(asked.get("engine") in checkpoint.GGUF_ENGINES))
+        asked["repo"] = str(put_checkpoint(asked.get("engine") in GGUF_ENGINES))
         asked.pop("include", None)
         self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")
 
@@ -272,7 +273,7 @@ def _make(file: Any, least: Any, mapping: Mapping) -> bool:
         return False
     path = Path(file)
     if not path.is_dir():
-        from console.rehearsal.found import put
+        from console.rehearsal.files import put_expected
 
-        put(path, least, mapping)
+        put_expected(path, least, mapping)
     return True

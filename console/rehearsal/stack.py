@@ -16,7 +16,7 @@ from console.common.errors import UsageError
 from console.common.text import one_line
 from console.rehearsal import workspace
 from console.rehearsal.inside.settings import HOLDS
-from console.rehearsal.mapping import Mapping
+from console.rehearsal.workspace import Mapping
 from console.runtime.docker.client import engine_host
 from console.runtime.docker.compose import base_argv
 from console.runtime.docker.compose_cli import compose

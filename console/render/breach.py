@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration
-from console.journal.breach import killed_row
-from console.journal.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import RAM, SWAP, Crossed, crossed, killed_row, limit_in
 from console.journal.guard_record import LAST_S, Recorded, breach, ending, ladder_at, load, table
 from console.journal.guard_status import GuardView, number
 from console.journal.run_dir import RunDir
-from console.recovery.guard.defaults import words as limit_words
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.record.aftermath import utc
+from console.recovery.guard.config import Limit
+from console.recovery.guard.config import words as limit_words
+from console.recovery.guard.record.read import utc
 from console.render import guard
 from console.render.guard_text import wall_of
 from console.render.text_chart import Curve, curve_of

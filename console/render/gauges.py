@@ -1,12 +1,28 @@
-"""RAM, swap, memory pressure and disks as rows of text; fields keep their width."""
+"""RAM, swap, memory pressure and disks as rows of text; fields keep their width.
+
+Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
+left to it. Pure.
+
+A whole sample as rows: cards first, then the host; fewer rows where fewer are allowed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from console.host.level import Level, disk_level, memory_levels, share
-from console.host.marks import NO_MARKS, Marks
-from console.host.sample import DiskSample, MemorySample, Sample
+from console.host.sample import (
+    NO_MARKS,
+    DiskSample,
+    Level,
+    Marks,
+    MemorySample,
+    Sample,
+    Trend,
+    disk_level,
+    memory_levels,
+    share,
+)
 from console.render.cells import (  # fmt: skip
     Part,
     Row,
@@ -16,12 +32,14 @@ from console.render.cells import (  # fmt: skip
     amount,
     bar,
     cells,
+    cut,
     fitted,
     marked,
     pair,
     rate,
     width_of,
 )
+from console.render.gpu import gpu_brief, gpu_rows, memory_of
 
 GAP = 2
 PATH_CELLS = 12
@@ -154,3 +172,80 @@ def _disk(disk: DiskSample, signs: Signs) -> Field:
         words = fitted(disk.why or "not known", 18, signs.ellipsis).rstrip()
         return _field(f"DISK {path}", words, 13, Level.UNKNOWN, tone="warn")
     return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))
+
+
+NAME, FIGURE = 14, 16
+LONGEST, SHORTEST = 40, 8
+
+
+def marked_rows(sample: Sample, marks: Marks, width: int, signs: Signs) -> list[Row]:
+    """A row each for RAM, swap, cards and disks; what is not known is said in words."""
+    rows: list[Row] = []
+    memory = sample.memory
+    if memory is None:
+        rows.append((_name("RAM"), (sample.memory_why or "not known", "warn")))
+    else:
+        used = memory.total - memory.available
+        rows.append(_row("RAM", used, memory.total, marks.ram(memory), width, signs))
+        if memory.swap_total:
+            share = marks.swap(memory)
+            row = _row("swap", memory.swap_used, memory.swap_total, share, width, signs)
+            if share is None and marks.swap_growth is not None:
+                row = (*row[:-1], (f"acts when it grows by {amount(marks.swap_growth)}", ""))
+            rows.append(row)
+        else:
+            rows.append((_name("swap"), ("none", "dim")))
+    for gpu in sample.gpu.gpus if sample.gpu is not None else ():
+        name = f"GPU{gpu.index}"
+        if gpu.used_bytes is None or not gpu.total_bytes:
+            rows.append((_name(name), (memory_of(gpu), "warn")))
+            continue
+        rows.append(_row(name, gpu.used_bytes, gpu.total_bytes, marks.card(gpu), width, signs))
+    for disk in sample.disks:
+        name = f"disk {disk.path}"
+        if disk.free is None or not disk.total:
+            rows.append((_name(name), (disk.why or "not known", "warn")))
+            continue
+        used = disk.total - disk.free
+        rows.append(_row(name, used, disk.total, marks.disk(disk), width, signs))
+    return [cut(row, width, signs) for row in rows]
+
+
+def _name(name: str) -> tuple[str, str]:
+    return fitted(name, NAME - 1) + " ", "dim"
+
+
+def _row(name: str, used: int, total: int, mark: float | None, width: int, signs: Signs) -> Row:
+    long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
+    figure = fitted(pair(used, total), FIGURE)
+    drawn = bar(used / total, long, signs, mark)
+    if mark is None:
+        words = ("no limit of its own", "dim")
+    elif used / total >= mark:
+        words = (f"PAST its limit {amount(mark * total)}", "bad")
+    else:
+        words = (f"acts at {amount(mark * total)}, {amount(mark * total - used)} left", "")
+    return (_name(name), (drawn + " ", ""), (figure + " ", ""), words)
+
+
+def all_rows(
+    sample: Sample, width: int, now: float, signs: Signs,
+    trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
+) -> list[Row]:  # fmt: skip
+    """Every gauge in `width` cells. Where `max_rows` (0: any number) is less than that takes,
+    the host goes into one row first, then the cards, then all of it."""
+    cards = gpu_rows(sample.gpu, width, now, signs, trends, marks)
+    host = host_rows(sample, width, now, signs, marks)
+    if not max_rows or len(cards) + len(host) <= max_rows:
+        return cards + host
+    if len(cards) + 1 <= max_rows:
+        return [*cards, host_brief(sample, now, signs, width)]
+    if max_rows >= 2:
+        return [cut(gpu_brief(sample.gpu, now, signs), width, signs),
+                host_brief(sample, now, signs, width)]  # fmt: skip
+    return [cut(one_row(sample, now, signs), width, signs)]
+
+
+def one_row(sample: Sample, now: float, signs: Signs) -> Row:
+    """Everything in one line, however long."""
+    return (*gpu_brief(sample.gpu, now, signs), ("  ", ""), *host_brief(sample, now, signs))

@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from console.host.level import Level, gpu_levels, share
-from console.host.marks import NO_MARKS, Marks
-from console.host.sample import GpuReport, GpuSample
-from console.host.trend import Trend
+from console.host.sample import (
+    NO_MARKS,
+    GpuReport,
+    GpuSample,
+    Level,
+    Marks,
+    Trend,
+    gpu_levels,
+    share,
+)
 from console.render.cells import (
     TONES,
     Part,

@@ -7,10 +7,9 @@ from typing import Any
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
-from console.journal.guard_curve import limit_in
+from console.journal.breach import limit_in
 from console.journal.run_view import GuardEvent
-from console.recovery.guard.defaults import NAMES
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import NAMES, Limit
 
 OLD_S, GAP_S = 1.0, 0.1
 """A figure older than the first, and a look later than the second, are told so."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from console.journal import guard_status as guards
 from console.journal.guard_status import OLD_S, GuardView, Lease, number
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.record.aftermath import utc
+from console.recovery.guard.config import Limit
+from console.recovery.guard.record.read import utc
 from console.render.cells import Part, Row, amount, cells, rate
 
 SOON_S = 600.0

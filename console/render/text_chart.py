@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from console.common.units import format_bytes
-from console.journal.guard_curve import Crossed
+from console.journal.breach import Crossed
 from console.render.cells import Row, Signs, amount
 
 LABEL = 9
@@ -25,7 +25,7 @@ DASH = 6
 class Curve:
     """One figure: `points` are (seconds, bytes or None where it was not known), oldest first;
     `top` is the height of the chart, `limit` where the guard acts, `below`: it acts under it;
-    `bottom` is not 0 where it would be flat; `unit` as in console.recovery.guard.limits."""
+    `bottom` is not 0 where it would be flat; `unit` as in console.recovery.guard.config."""
 
     name: str
     points: tuple[tuple[float, float | None], ...]

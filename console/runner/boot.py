@@ -14,8 +14,8 @@ from pathlib import Path
 from console.common.errors import UsageError
 from console.common.paths import module_argv
 from console.common.text import one_line
-from console.host.boot_unit import LINGER, SYSTEMD, Unit
-from console.journal.liveness import runner_alive
+from console.host.systemd import LINGER, SYSTEMD, Unit
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_read import view_of
 from console.recovery.rollback import records

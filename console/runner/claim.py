@@ -20,7 +20,7 @@ from console.journal.lock import HostLock, refuse_others
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.lock import is_held
+from console.recovery.rollback.trigger import is_held
 from console.runner.fault import point
 from console.runner.guard.process import dismiss
 

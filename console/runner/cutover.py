@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from console.common.units import format_duration
-from console.config.playbook.cutover import CutoverStep
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.steps import Step
+from console.config.playbook.steps import CutoverStep, Step
 from console.config.site.site import Site
 from console.host.ports import wide
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runtime import proxy as relay
 from console.runtime.spec import Ready, ServiceSpec
 

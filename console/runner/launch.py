@@ -1,4 +1,9 @@
-"""Starting a runner that outlives its terminal, and waiting until it says it has begun."""
+"""Starting a runner that outlives its terminal, and waiting until it says it has begun.
+
+Going on with a run whose runner died: a new runner reads the journal back.
+
+Starting a run, from a screen or from the command line: a directory, then a detached runner.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,31 @@ import json
 import os
 import re
 import select
+import shutil
 import subprocess
 import threading
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from console.common.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.paths import module_argv
-from console.common.text import clean_lines, one_line
-from console.host import bounded
-from console.host.linger import Detachment, detachment
-from console.journal.run_dir import RunDir
+from console.common.text import clean, clean_lines, one_line
+from console.host import children
+from console.host.systemd import Detachment, detachment
+from console.journal.lock import runner_alive
+from console.journal.run_dir import RunDir, RunMeta, create
+from console.journal.run_read import NEVER_BEGAN, NO_RESUME, read_view, word_of
+from console.journal.run_view import RunView
+from console.journal.store import NewerJournal, check_version
+from console.rehearsal.workspace import MAPPING
+from console.runner.prepare.catalog import digest
+
+if TYPE_CHECKING:
+    from console.config.playbook.playbook import Playbook
+    from console.config.site.site import Site
+
 
 HANDSHAKE_S = 300.0
 """A big baseline may take its time for the one completion; the wait is shown."""
@@ -99,7 +119,7 @@ def _launch_child(run: RunDir, argv: list[str], timeout_s: float) -> None:
 
 def _start_unit(argv: list[str]) -> None:
     try:
-        code, _, said = bounded.run(argv, UNIT_S, env=os.environ)
+        code, _, said = children.run(argv, UNIT_S, env=os.environ)
     except (OSError, subprocess.TimeoutExpired) as error:
         code, said = 1, str(error).encode()
     if code != 0:
@@ -111,7 +131,7 @@ def _stop_unit(run: RunDir) -> None:
     """At best effort: a runner that begins all the same is shown by `runs`."""
     argv = ["systemctl", "--user", "kill", "--kill-who=main", "--signal=KILL", unit_of(run)]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        bounded.run(argv, UNIT_S, env=os.environ)
+        children.run(argv, UNIT_S, env=os.environ)
 
 
 def unit_of(run: RunDir) -> str:
@@ -161,3 +181,127 @@ def _judge(word: bytes, run: RunDir) -> None:
             str(answer.get("title", "the runner refused")), str(answer.get("detail", "")),
             str(answer.get("hint", "")), int(answer.get("exit", 1)),
         )  # fmt: skip
+
+
+def check_resume(run: RunDir, from_step: str = "") -> None:
+    """Raises UsageError when this run is not one to go on with, NewerJournal when a newer program
+    began it."""
+    alive, word = runner_alive(run), ""
+    try:
+        view = read_view(run)
+        word = word_of(run, view, alive)
+        check_version(run.journal)
+    except NewerJournal:
+        raise
+    except ConsoleError:
+        view = RunView()
+    if alive:
+        raise UsageError(f"run {run.id} is alive", hint="omni-console attach joins it")
+    if word == NEVER_BEGAN:
+        raise UsageError(f"run {run.id} never began", NO_RESUME)
+    if view.finished:
+        raise UsageError(f"run {run.id} has ended: {view.state}", hint="start a new run")
+    if from_step and view.step(from_step) is None:
+        raise UsageError(f"run {run.id} has no step '{clean(from_step, 40)}'")
+
+
+def resume(run: RunDir, from_step: str = "") -> Detachment:
+    """Start a runner that goes on, from `from_step` where one is given.
+
+    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
+    """
+    check_resume(run, from_step)
+    return launch(run, "--resume", *([f"--from={from_step}"] if from_step else []))
+
+
+def begin(
+    site: Site,
+    playbook: Playbook,
+    inputs: dict[str, str],
+    *,
+    step: bool,
+    say: Callable[[str], None],
+    yes: bool = False,
+    headless: bool = False,
+    expect: str = "",
+    lease_s: float | None = None,
+    overrides: Mapping[str, str] | None = None,
+    rehearsal: str = "",
+) -> RunDir:
+    """A new run whose runner has begun; `say` gets clean sentences while it does.
+
+    `expect`: the digest of the plan that was shown; another playbook or site is refused then.
+    `lease_s`: instead of the playbook's lease. `overrides`: lint rules to go past, with a reason
+    for each. `rehearsal`: the mapping of a rehearsal, as JSON. Blocks for as long as the baseline
+    takes for one completion. Raises NotStarted (the runner refused), LintRefused or another
+    ConsoleError; no trace is left.
+    """
+    from console.runner.main import owner
+
+    _same(playbook, site, expect)
+    found = _linted(playbook, site, overrides or {}, say, blockers=not rehearsal)
+    meta = RunMeta(
+        run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
+        digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
+        inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
+        lease_s=lease_s, lint=found,
+    )  # fmt: skip
+    made = _directory(meta, playbook, site, rehearsal)
+    say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
+    say("checking that the baseline serves …")
+    try:
+        how = launch(made)
+    except (ConsoleError, OSError) as error:
+        shutil.rmtree(made.path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ConsoleError("the runner cannot be started", _words(error)) from error
+        raise
+    if how.warning:
+        say(f"WARNING: {how.warning}")
+    return made
+
+
+def _same(playbook: Playbook, site: Site, expect: str) -> None:
+    """Raises ConsoleError for a playbook that can only be planned, or is another than was shown."""
+    if playbook.missing:
+        words = ", ".join(one_line(x) for x in playbook.missing)
+        raise ConsoleError("this playbook was loaded for its plan only", words)
+    if expect and expect != digest(playbook, site):
+        raise ConsoleError(
+            "the playbook or site file has changed since its plan was shown",
+            hint="read the plan again",
+        )
+
+
+def _linted(
+    playbook: Playbook, site: Site, overrides: Mapping[str, str], say: Callable[[str], None],
+    *, blockers: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What lint says, told and ready to be recorded. `blockers`: ask for a reason to go past
+    them; a rehearsal costs nothing, and is how one is looked at. Raises LintRefused."""
+    from console.checks.lint.rule import facts_of
+    from console.runner.prepare import load
+    from console.runner.prepare.admission import findings
+    from console.runner.prepare.plan import make_plan
+
+    more = findings(make_plan(playbook, site)) if blockers else []
+    found = load.check(playbook, facts_of(site), overrides, more)
+    for one in found:
+        say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
+    return load.records(found)
+
+
+def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:
+    name = f"rehearsal-{playbook.name}" if rehearsal else playbook.name
+    try:
+        made = create(name, meta, playbook.text, site.text)
+        if rehearsal:
+            (made.path / MAPPING).write_text(rehearsal)
+    except OSError as error:
+        raise ConsoleError("the run's directory cannot be made", _words(error)) from error
+    return made
+
+
+def _words(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return one_line(f"{where}{error.strerror or error}")

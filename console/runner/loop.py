@@ -13,14 +13,13 @@ from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.steps import JUDGES, Step
 from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
-from console.runner.attempt import run_attempts
+from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context
 from console.runner.control import Verb
 from console.runner.executors import preload
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.fault import point
 from console.runner.finish import TAIL, Ending, Flow
-from console.runner.inputs import change_inputs
 from console.runner.prepare.plan import PlannedStep
 
 R = RunState

@@ -34,18 +34,18 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import standby as warm
 from console.recovery.rollback.procedure import Ladder
 from console.runner import cutover as switch
+from console.runner.attempt import input_error
 from console.runner.claim import announce, host_lock, myself, withdraw
 from console.runner.context import Context
 from console.runner.control import Desk, Server, Verb
 from console.runner.fault import point
-from console.runner.guard import guard_now
+from console.runner.guard import limits
 from console.runner.guard.client import Guard
 from console.runner.guard.limits import misfits
 from console.runner.guard.process import dismiss, is_watched
-from console.runner.inputs import input_error
 from console.runner.loop import Runner
 from console.runner.peaks import Peaks
-from console.runner.prepare import baseline, header, rehearsed
+from console.runner.prepare import baseline, header
 from console.runner.prepare.plan import make_plan
 from console.runner.prepare.seal import seal
 from console.runner.recover import (
@@ -179,7 +179,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     site = load_site(run.site)
     site.base = Path(meta.site_base)
     site.path = Path(meta.site)
-    rewrite = rehearsed.rewriter(run, site)
+    rewrite = header.rewriter(run, site)
     playbook = load_playbook(
         run.playbook, meta.inputs, base=Path(meta.base), rewrite=rewrite,
         site_services=frozenset(site.model.services), aliases=site.model.names,
@@ -190,7 +190,7 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     desk = Desk()
     desk.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
-    context.rehearsal = rehearsed.record(rewrite)
+    context.rehearsal = header.record(rewrite)
     context.fleet = Fleet(context)
     desk.check_inputs = lambda changes, why: input_error(context, changes, why)
     desk.on_verb = lambda verb, step, attempt: context.record(
@@ -242,7 +242,7 @@ def _fits(context: Context) -> None:
     Raises UsageError."""
     from console.host.gpu.inventory import Cards
     from console.host.machine import look
-    from console.runner.executors.engines import engine
+    from console.runner.executors.benchmark import engine
 
     wrong = switch.misfits(context.plan)
     if wrong:
@@ -250,8 +250,8 @@ def _fits(context: Context) -> None:
     words = misfits(context.plan, look(cards=Cards()), always=True)
     if not words:
         pid = engine(context, "baseline").pid if context.plan.takes_down else 0
-        back = guard_now.held_by(pid) if pid else None
-        found = guard_now.findings(context.plan, given_back=back, clock=context.clock)
+        back = limits.held_by(pid) if pid else None
+        found = limits.findings(context.plan, given_back=back, clock=context.clock)
         words = [one.words for one in found if one.stops]
     if words:
         raise UsageError(

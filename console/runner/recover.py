@@ -11,9 +11,9 @@ from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import LADDER, is_runners, read_lines, result_of, who_asked
 from console.runner.context import Context
+from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
 from console.runner.prepare.plan import PlannedStep
-from console.runner.restoring import restored
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 

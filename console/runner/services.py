@@ -12,13 +12,13 @@ from console.common import paths
 from console.common.errors import ServiceError
 from console.common.logs.last_lines import keep_end
 from console.common.text import one_line
-from console.host import cgroup_scope
-from console.host.process_spec import ProcessSpec
+from console.host.cgroups import scope
+from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.runner.fault import point
+from console.runner.prepare.admission import fitting
 from console.runner.prepare.baseline import container_ref
-from console.runner.prepare.image_hint import fitting
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
     ComposeSpec,
@@ -130,8 +130,8 @@ class Fleet:
         """
         runs = self.spec(name).runs
         if isinstance(runs, ContainerSpec):
+            from console.runtime.docker.client import require_image
             from console.runtime.docker.container import check_mounts
-            from console.runtime.docker.images import require_image
 
             require_image(self.client, runs.image)
             check_mounts(self.client, runs.mounts)
@@ -240,9 +240,9 @@ class Fleet:
             attempt.say(f"stopping {name}", always=True)
         own = bool(handle.pid) and name != "baseline"
         # asked while it lives: it may have been started from another session
-        group = cgroup_scope.of_process(handle.pid, handle.start) if own else ""
+        group = scope.of_process(handle.pid, handle.start) if own else ""
         self.driver(name).stop(handle, self.spec(name).grace_s)
-        cgroup_scope.end(group, handle.pid, handle.start)
+        scope.end(group, handle.pid, handle.start)
         self.gone(name)
         return True
 

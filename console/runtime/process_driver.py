@@ -9,7 +9,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.common.logs.last_lines import read_last
 from console.host import process
-from console.host.process_spec import BASELINE_COOKIE, ProcessSpec
+from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.runtime.spec import Handle, Launch, ServiceSpec, Status
 
 

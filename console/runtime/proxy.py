@@ -18,7 +18,7 @@ from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host import process
 from console.host.ports import owners
-from console.host.process_spec import COOKIE
+from console.host.process import COOKIE
 
 if TYPE_CHECKING:
     import asyncio

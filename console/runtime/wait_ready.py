@@ -10,7 +10,7 @@ from console.common.clock import Clock
 from console.common.errors import EngineError, ServiceError
 from console.common.text import clean, one_line
 from console.common.units import format_duration
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.runtime import probe
 from console.runtime.probe import Health
 from console.runtime.spec import ServiceSpec, Status

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from console.bench.metrics import Sample
 from console.bench.soak import Answer, End, Look, Soak, SoakPlan, World
-from console.bench.soak_silence import Patience
-from console.bench.soak_stats import Line, Tally
+from console.bench.soak_stats import Line, Patience, Tally
 from console.common.clock import FakeClock
 
 LOOK_S = 5.0

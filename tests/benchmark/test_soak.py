@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.bench.soak import BLIND_S, HANG, End, Look, SoakPlan
-from console.bench.soak_silence import Patience
-from console.bench.soak_stats import Tally
+from console.bench.soak_stats import Patience, Tally
 from console.common.clock import FakeClock
 from tests.benchmark.soaking import HOUR, Server, Turn, values
 

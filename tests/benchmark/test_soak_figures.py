@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.bench.soak_stats import UNITS, Line, Tally
-from console.bench.soak_trend import SPARK, drift, drift_interval, growth, rolling, spark
+from console.bench.statistics import SPARK, drift, drift_interval, growth, rolling, spark
 from console.config.playbook.measuring_steps import SOAK_METRICS
 from console.config.playbook.threshold import parse_threshold
 from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from console.bench.soak import HANG, UNFINISHED, End, SoakPlan
-from console.bench.soak_silence import Patience, patience
-from console.bench.soak_stats import Tally
+from console.bench.soak_stats import Patience, Tally, patience
 from tests.benchmark.soaking import HOUR, Server, Turn, values
 
 

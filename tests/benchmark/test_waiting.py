@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.bench.benchmark import Protocol, run_benchmark
-from console.bench.waiting import Waiting
+from console.bench.client import Waiting
 from tests.benchmark.scripted import reply, scripted, streams
 
 TEXT = '{"choices": [{"delta": {"content": "x"}}]}'

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from console.host.process_spec import COOKIE
+from console.host.process import COOKIE
 from console.recovery.rollback import standby
 from console.recovery.rollback.progress import Line, read_lines, size_of
 from console.recovery.rollback.sealed_plan import EngineAddress

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
-from console.models.gguf.types import ValueType as T
 from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row, in_turns

@@ -15,10 +15,8 @@ from textual import events
 from textual.app import App, ComposeResult
 
 from console.common.logs.buffer import LogBuffer
-from console.common.logs.line import LogLine
-from console.common.logs.source import BLOCK
-from console.common.logs.splitter import Splitter
-from console.common.logs.tail import Tail
+from console.common.logs.line import LogLine, Splitter
+from console.common.logs.tail import BLOCK, Tail
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Row
 from widgets.log_pane import LogPane

@@ -23,7 +23,7 @@ from typing import Any
 
 from console.common.paths import APP
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.store import Journal
 from console.recovery.rollback import live, records

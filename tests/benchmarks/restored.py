@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.host import process
-from console.host.process_spec import COOKIE, ProcessSpec
+from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed

@@ -19,10 +19,9 @@ from typing import Any
 import psutil
 
 from console.common.clock import SystemClock
+from console.recovery.guard.config import Limit, defaults
 from console.recovery.guard.decide.policy import Judge
-from console.recovery.guard.defaults import defaults
 from console.recovery.guard.kill.targets import Deny, find_targets
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe.memory import MEMINFO, PRESSURE, FastReader
 from console.recovery.guard.observe.service_memory import SlowReader
 from console.recovery.guard.observe.snapshot import Look

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor import baseline, facts, guard, machine, preflight, run, runtime
+from console.checks.doctor import baseline, facts, guard, machine, run, runtime
 from console.checks.doctor import user as doctor_login
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Finding
+from console.checks.doctor.facts import Facts, Finding
 from console.checks.doctor.run import CHECKS, iterate
 
 Look = Callable[..., list[Finding]]
@@ -104,7 +103,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """For the answer to one question."""
-    for module in (baseline, runtime, facts, guard, machine, preflight):
+    for module in (baseline, runtime, facts, guard, machine, runtime):
         monkeypatch.setattr(module, "ASK_S", seconds)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Facts, Level
 from tests.doctor.conftest import HEAD, PROCESS, Look
 from tests.gguf.server import serving
 from tests.services.test_engine_raw import Answer, reply

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor.model import GROUPS
+from console.checks.doctor.facts import GROUPS
 from console.common.errors import Exit
 from tests.doctor.conftest import CONTAINER, HEAD
 from tests.ground.harmful import harmful
@@ -25,10 +25,10 @@ from tests.testbed.nvml import RTX_5090, Nvml
 PROGRAM = """
 import sys
 from argparse import Namespace
-from console.frontends.cli.doctor import doctor
-from console.checks.doctor import baseline, facts, guard, machine, preflight, run, runtime
+from console.frontends.cli.machine import doctor
+from console.checks.doctor import baseline, facts, guard, machine, run, runtime
 kind, ask_s, *site = sys.argv[1:]
-for module in (baseline, runtime, facts, guard, machine, preflight):
+for module in (baseline, runtime, facts, guard, machine):
     module.ASK_S = float(ask_s)
 facts.SHARED_S = facts.RUNS_S = run.iterate.__kwdefaults__["deadline_s"] = 60.0
 sys.exit(doctor(Namespace(json=kind == "json", site=site[0] if site else None)))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Facts, Level
 from tests.doctor.conftest import PROCESS, Look
 
 CPU = (

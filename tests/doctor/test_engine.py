@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Facts, Level
 from console.checks.doctor.run import iterate
 from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, Look
 from tests.services.test_engine_raw import Answer, daemon, reply, silent

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Level
 from tests.doctor.conftest import PROCESS, Look
 from tests.testbed.nvml import (
     ERROR_LIB_RM_VERSION_MISMATCH,

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.doctor import guard
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Facts, Level
 from console.host import process
 from tests.doctor.conftest import Look, tree
 from tests.doctor.histories import history

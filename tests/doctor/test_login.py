@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.checks.doctor import user
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Level
 from tests.doctor.conftest import Look
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.doctor import machine
-from console.checks.doctor.model import Level
-from console.checks.doctor.once import each
+from console.checks.doctor.facts import Level, each
 from tests.doctor.conftest import PROCESS, Look
 
 GIB = 1 << 20

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor import own
-from console.checks.doctor.model import Level
+from console.checks.doctor import user
+from console.checks.doctor.facts import Level
 from console.common import paths
 from console.host import process
 from console.journal.lock import HostLock
@@ -41,7 +41,7 @@ def test_a_state_directory_and_who_else_may_use_it(look: Look) -> None:
     run.path.chmod(0o700)
     paths.state_dir().chmod(0o775)
     assert look("console.state")[0].level is (
-        Level.OK if own._alone(os.getgid()) else Level.WARNING
+        Level.OK if user._alone(os.getgid()) else Level.WARNING
     )
     os.chown(paths.state_dir(), -1, _another_group())
     assert look("console.state")[0].level is Level.WARNING
@@ -83,12 +83,12 @@ def test_the_host_lock(look: Look) -> None:
 def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with path.open("w") as file:
-        assert not own.is_locked(path)
+        assert not user.is_locked(path)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert own.is_locked(path)
+        assert user.is_locked(path)
         fcntl.flock(file, fcntl.LOCK_UN)
-        assert not own.is_locked(path)
-    assert not own.is_locked(tmp_path / "none")
+        assert not user.is_locked(path)
+    assert not user.is_locked(tmp_path / "none")
 
 
 def test_a_host_directory_that_cannot_be_written(
@@ -152,7 +152,7 @@ def _another_group() -> int:
     """A group this process may give a directory to, that is not its user's own."""
     if os.getuid() == 0:
         return 65534
-    others = [gid for gid in os.getgroups() if not own._alone(gid)]
+    others = [gid for gid in os.getgroups() if not user._alone(gid)]
     if not others:
         pytest.skip("this user is in no other group")
     return others[0]

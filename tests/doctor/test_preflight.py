@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.doctor.model import Level
+from console.checks.doctor.facts import Level
 from tests.doctor.conftest import Look, tree
 from tests.testbed.nvml import RTX_5090, Nvml
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import GROUPS, Answer, Check, Finding, Level
+from console.checks.doctor.facts import GROUPS, Answer, Check, Facts, Finding, Level
 from console.checks.doctor.run import CHECKS, counts, in_order, iterate, run
 from console.common.errors import ConsoleError
 from tests.doctor.conftest import PATIENT_S

@@ -14,12 +14,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.checks.doctor import guard, user
-from console.checks.doctor.model import Finding, Level
+from console.checks.doctor.facts import Finding, Level
 from console.common.paths import restore_file
-from console.frontends.cli.doctor import last_line, lines
-from console.host import linger
-from console.host.linger import Detachment
-from console.recovery.rollback import proof, restore
+from console.frontends.cli.machine import last_line, lines
+from console.host import systemd
+from console.host.systemd import Detachment
+from console.recovery.rollback import proof
 from tests.doctor.conftest import CONTAINER, HEAD, PROCESS, Look, tree
 from tests.doctor.histories import GONE, history, on_now
 from tests.doctor.test_baseline import BASE, INVALID, engine_of
@@ -90,7 +90,7 @@ def test_the_baseline(
     (tmp_path / "b.gguf").touch()
     said["models are there"] = tell(look("baseline.models", models))
     assert look("baseline.models", PROCESS) == []
-    restore.remember(restore_file("ws"), "baseline", 74.0, time.time())
+    proof.remember_restore(restore_file("ws"), "baseline", 74.0, time.time())
     said["measured"] = tell(look("baseline.restore", PROCESS))
     said["no reference"] = tell(look("baseline.reference", PROCESS))
     for degraded in (False, True):
@@ -205,9 +205,9 @@ def test_the_login(
         with monkeypatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
-            patch.setattr(linger, "detachment", lambda w=warning: Detachment(False, w))
+            patch.setattr(systemd, "detachment", lambda w=warning: Detachment(False, w))
             said[f"{env} {warning}"] = tell(look("login.line") + look("login.logout"))
-    monkeypatch.setattr(linger, "detachment", lambda: Detachment(True))
+    monkeypatch.setattr(systemd, "detachment", lambda: Detachment(True))
     assert said | {"a unit": tell(look("login.logout"))} == snapshot
 
 

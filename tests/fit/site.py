@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.host.capacity import Card, Machine
+from console.host.sample import Card, Machine
 from console.models.sizing.assessment import Reference
 from console.models.sizing.loader_flags import llama_plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.host.capacity import Card
+from console.host.sample import Card
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.loader_flags import llama_plan
 from console.models.sizing.model_facts import Kind

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.common.text import clean
-from console.host.capacity import Card, Machine
+from console.host.sample import Card, Machine
 from console.models.gguf.header import Array
 from console.models.sizing.assess import assess
-from console.models.sizing.assessment import ORDER, Verdict
+from console.models.sizing.assessment import ORDER, WIDTH, Verdict, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.kv_cache import CACHE_TYPES, CacheAsk, cache_of
@@ -20,7 +20,6 @@ from console.models.sizing.loader_flags import llama_plan, sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import Attention, BadFacts, Experts, Kind, ModelFacts, Weight
 from console.models.sizing.placement import HOST, place, places
-from console.models.sizing.text import WIDTH, lines
 from tests.fit.headers import FakeHeader, FakeTensor
 
 GIB = 1 << 30

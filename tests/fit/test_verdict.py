@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from console.host.capacity import Card, Machine
+from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Reference, Verdict
 from console.models.sizing.facts_from_gguf import from_gguf

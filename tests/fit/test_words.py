@@ -9,9 +9,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.common.units import both_units
-from console.host.capacity import Card, Machine
+from console.host.sample import Card, Machine
 from console.models.gguf.header import Array
 from console.models.sizing.assess import assess
+from console.models.sizing.assessment import WIDTH, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.kv_cache import CacheAsk, cache_of
@@ -19,7 +20,6 @@ from console.models.sizing.load_curve import Envelope, Sample
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
 from console.models.sizing.model_facts import BadFacts
-from console.models.sizing.text import WIDTH, lines
 from tests.fit import configs, shapes
 from tests.fit.headers import FakeHeader, FakeTensor, header_of
 from tests.fit.models import (

@@ -19,14 +19,14 @@ from tests.waiting import until
 PROGRAM = """
 import sys
 from argparse import Namespace
-from console.frontends.cli import gauges
+from console.frontends.cli import machine
 from console.host.gpu import client as gpu_watch
 watch, as_json, look_s, *paths = sys.argv[1:]
-gauges.LOOK_S = float(look_s)
+machine.LOOK_S = float(look_s)
 gpu_watch.SILENT_S = 60.0
 asked = Namespace(watch=watch == "1", json=as_json == "1", path=paths, every="100ms")
 try:
-    code = gauges.gauges(asked)
+    code = machine.gauges(asked)
 except KeyboardInterrupt:
     code = 130
 assert {"textual", "rich"} & set(sys.modules) == set()

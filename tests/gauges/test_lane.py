@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console.host.gpu.lane import Lane
+from console.host.gpu.nvml import Lane
 from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Card, Nvml
 
 HANGS = {"nvmlDeviceGetPowerUsage": 2}

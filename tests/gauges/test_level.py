@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from console.host.level import LIMITS, MIB, Level, disk_level, gpu_levels, memory_levels
-from console.host.sample import DiskSample, GpuSample, MemorySample
+from console.host.sample import (
+    LIMITS,
+    MIB,
+    DiskSample,
+    GpuSample,
+    Level,
+    MemorySample,
+    disk_level,
+    gpu_levels,
+    memory_levels,
+)
 
 OK, WARN, CRITICAL, UNKNOWN = Level.OK, Level.WARN, Level.CRITICAL, Level.UNKNOWN
 

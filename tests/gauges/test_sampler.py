@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from console.host import disk
-from console.host.sample import Sample
+from console.host.sample import Sample, Trend
 from console.host.sampler import Sampler
-from console.host.trend import Trend
 from tests.gauges.test_watch import readers
 from tests.testbed.nvml import WORKSTATION, Nvml
 from tests.waiting import until

@@ -7,12 +7,10 @@ import itertools
 import pytest
 
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
-from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
-from console.host.trend import Trend
+from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample, Trend
 from console.render.cells import Row, Signs, age_words, amount, cells, fitted, pair, plain, width_of
-from console.render.gauges import host_rows
+from console.render.gauges import all_rows, host_rows
 from console.render.gpu import gpu_rows, short_name
-from console.render.layout import all_rows
 
 GIB = 1024**3
 SIGNS = Signs()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from console.models.gguf.errors import Kind
-from console.models.gguf.types import ValueType as T
+from console.models.gguf.byte_source import Kind
+from console.models.gguf.header import ValueType as T
 from tests.gguf.raw import (
     ARCH,
     LLAMA,

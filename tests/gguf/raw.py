@@ -6,7 +6,7 @@ import struct
 from itertools import cycle
 
 from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.types import ValueType as T
+from console.models.gguf.header import ValueType as T
 
 ARCH = b"general.architecture"
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from console.models.gguf import cache as module
-from console.models.gguf.cache import HeaderCache
-from console.models.gguf.read import Reading, read_architecture, read_header
-from console.models.gguf.types import ValueType as T
+from console.models.gguf import read as module
+from console.models.gguf.header import ValueType as T
+from console.models.gguf.read import HeaderCache, Reading, read_architecture, read_header
 from console.models.gguf.write import Typed, encode
 from tests.gguf.raw import LLAMA, array, header, tensor
 from tests.testbed.models import tiny_deepseek2

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.common.text import clean
-from console.models.gguf.errors import GgufError, Kind
-from console.models.gguf.header import Array, Header
+from console.models.gguf.byte_source import GgufError, Kind
+from console.models.gguf.header import BY_NUMBER, CODES, Array, Header, ValueType
 from console.models.gguf.parser import KEPT_TEXT, Want, parse
-from console.models.gguf.types import BY_NUMBER, CODES, ValueType
 from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import Pieces

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import Exit
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import GgufError, Kind
 from console.models.gguf.header import Header
+from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, parse
 from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.shards import check, models
-from console.models.gguf.types import ValueType as T
 from tests.gguf.hostile import CASES, ESCAPES, TENSORS
 from tests.gguf.raw import ARCH, LLAMA, Pieces, array, header, pair, tensor, text, u32, u64
 

@@ -10,8 +10,7 @@ import httpcore
 import pytest
 
 from console.common.clock import FakeClock
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.http import HEADS, SLOW_BYTES, SLOW_S, Wire
 from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import MAX_REDIRECTS

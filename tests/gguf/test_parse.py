@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.header import Array
+from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import read_architecture, read_header
-from console.models.gguf.types import ValueType as T
 from console.models.gguf.write import Planned, Typed, encode
 from console.rehearsal.demo.model import write_llama
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, pair, string, text, u32, u64
@@ -163,7 +162,7 @@ def test_names_of_real_architectures_pass(name: str) -> None:
 
 def test_local_files_need_no_http_library() -> None:
     program = (
-        "import sys, console.models.gguf.shards, console.models.gguf.cache\n"
+        "import sys, console.models.gguf.shards, console.models.gguf.read\n"
         "import console.models.gguf.write\n"
         "print({'httpx', 'httpcore', 'ssl', 'pydantic'} & set(sys.modules))"
     )

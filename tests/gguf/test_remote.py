@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from console.models.gguf import remote
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.cache import HeaderCache
-from console.models.gguf.errors import GgufError, Kind
-from console.models.gguf.read import read_architecture, read_header
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
+from console.models.gguf.header import ValueType as T
+from console.models.gguf.read import HeaderCache, read_architecture, read_header
 from console.models.gguf.remote import STEP
-from console.models.gguf.types import ValueType as T
 from tests.gguf.raw import LLAMA, array, header, pair, string, tensor, text, u64
 from tests.gguf.server import Exchange, Server, hub, serving
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.header import Header
+from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
 from console.models.gguf.shards import check, is_sidecar, merged, models, read_shards
-from console.models.gguf.types import ValueType as T
 from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.gguf.raw import Pieces
 from tests.gguf.server import Exchange, serving

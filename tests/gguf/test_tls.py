@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.read import read_architecture, read_header
 from tests.gguf.server import serving
 from tests.gguf.test_remote import DATA, TOKEN

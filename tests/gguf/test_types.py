@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
-from console.models.gguf.types import BY_NUMBER, ValueType, from_name, row_bytes, type_name
+from console.models.gguf.header import BY_NUMBER, ValueType, from_name, row_bytes, type_name
 
 
 def test_the_table_is_that_of_the_gguf_package() -> None:

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
-from console.models.gguf.types import ValueType as T
 from console.models.gguf.write import Planned, Typed, data_bytes, encode, probe
 from tests.gguf.raw import LLAMA, Pieces, header
 

@@ -14,7 +14,7 @@ import pytest
 
 from console.host import process
 from console.recovery.guard import breach
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 
 Sleeper = Callable[..., tuple[int, int]]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from console.recovery.guard.config import GIB, Limit, defaults
 from console.recovery.guard.decide.policy import Breach, Judge, Judgement
-from console.recovery.guard.defaults import GIB, defaults
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe.snapshot import Look, Memory
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9

@@ -13,12 +13,9 @@ from typing import Any
 
 from console.common.clock import FakeClock
 from console.host import process
-from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, Sheet
-from console.recovery.guard.inbox import Inbox
-from console.recovery.guard.kill.alive import Alive
+from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, Inbox, Limit, Sheet
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import deny_of
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.kill.targets import Alive, deny_of
 from console.recovery.guard.loop import Duty, Means
 from console.recovery.guard.observe.collect import Watch
 from console.recovery.guard.record.read import open_ring

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.host.cgroup import Hierarchy
-from console.host.process_spec import ProcessSpec
+from console.host.cgroups.cgroup import Hierarchy
+from console.host.process import ProcessSpec
 from console.recovery.guard.kill.killer import Strike
 from console.recovery.rollback.live import Live
 from tests.waiting import until

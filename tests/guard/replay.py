@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from console.models.sizing.load_curve import Envelope
-from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.config import NOTHING_PREDICTED, defaults
 from console.recovery.guard.decide.policy import Judge
-from console.recovery.guard.defaults import defaults
 from console.recovery.guard.observe.snapshot import Look, Memory
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 

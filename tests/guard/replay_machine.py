@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from console.host.capacity import Machine as FitMachine
-from console.models.sizing.assessment import Ledger, Verdict
+from console.host.sample import Machine as FitMachine
+from console.models.sizing.assessment import HOST, Ledger, Verdict, held, resident
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import Strategy
-from console.models.sizing.memory import HOST, held, resident
 from console.recovery.guard.observe.snapshot import Memory
 
 GB = 10**9

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from console.models.sizing.assessment import Verdict
+from console.models.sizing.assessment import GIB, HOST_MARGIN, Verdict
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.memory import GIB, HOST_MARGIN
-from console.recovery.guard.config import NOTHING_PREDICTED
-from console.recovery.guard.defaults import defaults
+from console.recovery.guard.config import NOTHING_PREDICTED, defaults
 from tests.guard.replay import Outcome, replay, replay_memories
 from tests.guard.replay_idle import idle_hour
 from tests.guard.replay_machine import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from console.recovery.guard.config import defaults
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Judge
-from console.recovery.guard.defaults import defaults
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.calm import Calm
+from console.recovery.guard.observe.collect import Calm
 from console.recovery.guard.observe.snapshot import Look, Memory
 from tests.guard.conftest import put
 from tests.guard.judging import PLENTY, SWAP, TOTAL

@@ -9,7 +9,7 @@ import pytest
 
 from console.recovery.guard import breach
 from console.recovery.guard.breach import FOLLOW_S
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import LADDER
 from tests.guard.conftest import put

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
+from console.recovery.guard.config import GIB, Limit, defaults
 from console.recovery.guard.decide.policy import POLL_S, Judge
-from console.recovery.guard.defaults import GIB, defaults
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.observe.calm import FASTEST, REST_POLL_S, Calm
+from console.recovery.guard.observe.collect import FASTEST, REST_POLL_S, Calm
 from console.recovery.guard.observe.snapshot import Disk, Look, Memory
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9

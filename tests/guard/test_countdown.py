@@ -8,10 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from console.recovery.guard.config import NOTHING_PREDICTED
-from console.recovery.guard.decide.countdown import FAR_S, URGENT_S, Countdown
-from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.defaults import defaults
+from console.recovery.guard.config import NOTHING_PREDICTED, defaults
+from console.recovery.guard.decide.forecast import FAR_S, URGENT_S, Countdown, Forecast
 from console.recovery.guard.observe.snapshot import Memory
 
 GB = 10**9

@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.models.sizing import memory
-from console.recovery.guard import defaults as module
-from console.recovery.guard.defaults import GIB, MARGIN, Defaults, defaults
-from console.recovery.guard.limits import METRICS, OWN_METRICS, Limit
+from console.models.sizing import assessment
+from console.recovery.guard import config as module
+from console.recovery.guard.config import (
+    GIB,
+    MARGIN,
+    METRICS,
+    OWN_METRICS,
+    Defaults,
+    Limit,
+    defaults,
+)
 
 SIZES = (4, 8, 16, 24, 64, 128, 384, 2048)
 
@@ -19,7 +26,7 @@ def kills(found: Defaults, metric: str) -> list[Limit]:
 
 
 def test_the_margin_is_preflights() -> None:
-    assert MARGIN == memory.HOST_MARGIN
+    assert MARGIN == assessment.HOST_MARGIN
 
 
 @given(total=st.integers(1 * GIB, 8192 * GIB), swap=st.integers(0, 1024 * GIB))

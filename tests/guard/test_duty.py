@@ -11,8 +11,7 @@ import pytest
 
 from console.host import process
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import DIRECTORY, SHEET
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import DIRECTORY, SHEET, Limit
 from console.recovery.guard.loop import ADVISED_S, LEFT_S
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback.progress import LADDER

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.config import GIB, NOTHING_PREDICTED, defaults
 from console.recovery.guard.decide.forecast import Forecast, Stall
-from console.recovery.guard.defaults import GIB, defaults
 from console.recovery.guard.observe.snapshot import Card, Memory
 
 GB = 10**9

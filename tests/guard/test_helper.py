@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from console.host import cgroup, process
+from console.host import process
+from console.host.cgroups import cgroup
 from console.recovery.guard.kill import helper_client, root_helper
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from tests.guard.prey_parts import ID, made_up
@@ -32,7 +33,7 @@ from tests.waiting import until
 
 ASK = """
 import time
-from console.recovery.guard.kill.ask import Ask
+from console.recovery.guard.kill.signals import Ask
 path, *questions = arguments
 found = []
 for question in questions:

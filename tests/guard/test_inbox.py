@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.recovery.guard.inbox import Inbox
+from console.recovery.guard.config import Inbox
 
 
 @pytest.fixture

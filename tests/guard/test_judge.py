@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import GIB, Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Judge, Judgement
-from console.recovery.guard.defaults import GIB
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit, Swap
 from tests.guard.judging import MACHINE, PLENTY, Bench
 

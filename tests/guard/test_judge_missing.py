@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import GIB, Limit, defaults
 from console.recovery.guard.decide.metrics import FAR_GRACE_S
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Judge
-from console.recovery.guard.defaults import GIB, defaults
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe.snapshot import Card, LogHit, Look, Memory
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 

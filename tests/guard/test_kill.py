@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import FakeClock
-from console.host import cgroup, process
-from console.host.cgroup import Hierarchy
+from console.host import process
+from console.host.cgroups import cgroup
+from console.host.cgroups.cgroup import Hierarchy
 from console.recovery.guard.kill import mrelease, sequence, signals
-from console.recovery.guard.kill.ask import Ask, kill_request, socket_of, status
 from console.recovery.guard.kill.killer import RESTARTS, Killer, Strike
+from console.recovery.guard.kill.signals import Ask, kill_request, socket_of, status
 from console.recovery.guard.kill.targets import Deny, Target, find_targets
 from console.recovery.rollback.live import Live
 from tests.guard.prey_parts import ID, Den, finish, lair, line, made_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.recovery.guard.decide.lease import Lease
+from console.recovery.guard.decide.policy import Lease
 
 
 def test_it_counts_only_while_the_baseline_is_down() -> None:

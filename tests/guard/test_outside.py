@@ -15,11 +15,11 @@ import pytest
 
 from console.common.clock import Clock, FakeClock, SystemClock
 from console.common.paths import module_argv
-from console.host import cgroup, cgroup_scope, process
+from console.host import process
+from console.host.cgroups import cgroup, scope
 from console.host.children import MOST_BACKOFF_S, Child
-from console.recovery.guard.config import DIRECTORY, RING, Sheet
+from console.recovery.guard.config import DIRECTORY, RING, Limit, Sheet
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe.slow_io import NOT_YET, Outer
 from console.recovery.guard.observe.slow_io_child import Copy, Groups, Looker, own_memory
 from tests.guard.conftest import Sleeper
@@ -135,9 +135,9 @@ def test_a_process_group_and_its_children(outside: Outside, sleeper: Sleeper) ->
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     program = [sys.executable, "-c", FORKS.format(", start_new_session=True")]
-    leader = cgroup_scope.popen(program, start_new_session=True)
+    leader = scope.popen(program, start_new_session=True)
     start = process.start_time(leader.pid) or 0
-    place = cgroup_scope.of_process(leader.pid, start)
+    place = scope.of_process(leader.pid, start)
     try:
 
         def sessions() -> set[int]:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.host.cgroup import Cgroup
+from console.host.cgroups.cgroup import Cgroup
+from console.recovery.guard.config import Limit
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.observe.calm import FASTEST
 from console.recovery.guard.observe.quick import KEPT, NEAR_POLL_S, REST_S, Members, Quick, level_of
 from console.recovery.guard.observe.service_memory import SlowReader
 from console.recovery.guard.observe.slow_io_child import Groups
+from console.recovery.guard.observe.snapshot import FASTEST
 from tests.guard.conftest import put
 from tests.waiting import until
 

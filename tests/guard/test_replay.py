@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.models.sizing.assessment import Verdict
+from console.models.sizing.assessment import HOST_MARGIN, Verdict
 from console.models.sizing.load_curve import Envelope
-from console.models.sizing.memory import HOST_MARGIN
 from console.recovery.guard.config import NOTHING_PREDICTED
 from tests.guard.replay import replay
 from tests.guard.replay_machine import (

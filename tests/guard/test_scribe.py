@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.recovery.guard.loop import SECOND_S
-from console.recovery.guard.observe.calm import REST_POLL_S
+from console.recovery.guard.observe.collect import REST_POLL_S
 from console.runner.guard.process import SILENT_S
 from tests.guard.made_site import Site
 

@@ -16,8 +16,7 @@ import psutil
 import pytest
 
 from console.host import process
-from console.recovery.guard.config import RING
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import RING, Limit
 from console.recovery.guard.record.read import open_ring
 from console.recovery.rollback.live import Live
 from tests.guard.yard import post as yard

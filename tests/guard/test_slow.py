@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host.cgroup import Cgroup, inode_of
+from console.host.cgroups.cgroup import Cgroup, inode_of
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import pread
 from console.recovery.guard.observe.service_memory import GONE, NO_MEMORY, NOT_YET, SlowReader

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.config import GIB
 from console.recovery.guard.decide.policy import Judge
-from console.recovery.guard.defaults import GIB
 from console.recovery.guard.observe.snapshot import Card
 from tests.guard.judging import MACHINE, Bench
 from tests.guard.made_site import Site

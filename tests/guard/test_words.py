@@ -11,14 +11,12 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.clock import FakeClock
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import Sheet
+from console.recovery.guard.config import GIB, NAMES, Limit, Sheet, defaults, figure, words
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.policy import Judge, Judgement
-from console.recovery.guard.defaults import GIB, NAMES, defaults, figure, words
 from console.recovery.guard.kill.helper_client import refusal
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
-from console.recovery.guard.limits import Limit
 from console.recovery.guard.observe import log_patterns
 from console.recovery.guard.observe.cards import Cards
 from console.recovery.guard.observe.log_patterns import Logs, Tail

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from console.models.hub import errors, listing_child, refusal
+from console.models.hub import errors, listing_child
+from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, RemoteFile, read
-from console.models.hub.refusal import Asked
 from tests.testbed.hub import LocalHub
 
 
@@ -43,7 +43,7 @@ def asks(hub: LocalHub) -> Iterator[Any]:
     def ask(repo: str = "org/model", revision: str = "main", endpoint: str = "") -> Exception:
         answer = json.loads(json.dumps(listing_child.main(repo, revision, endpoint or hub.url)))
         if "error" in answer:
-            return refusal.explain(Asked(repo, revision, hub.url, False), answer["error"])
+            return errors.explain(Asked(repo, revision, hub.url, False), answer["error"])
         with pytest.raises(errors.HubError) as caught:
             read(Asked(repo, revision, hub.url, False), answer["about"], None)
         return caught.value

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.models.hub import errors, model_config, quantization
+from console.models.hub import errors, model_config
+from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, read
-from console.models.hub.refusal import Asked
 from tests.testbed.hub import File, LocalHub, Repo, files
 
 CONFIG = {"architectures": ["X"], "hidden_size": 7168}
@@ -178,6 +178,6 @@ def test_quantization_as_config_json_says(
     said: dict[str, Any], words: str | None, short: str
 ) -> None:
     """And the short name under which engines speak of it."""
-    described = quantization.describe(said)
+    described = model_config.describe(said)
     assert words in (described, None)
-    assert quantization.kind(described) == short
+    assert model_config.kind(described) == short

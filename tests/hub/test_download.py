@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import FakeClock
-from console.models.hub import checkpoint, unfinished
+from console.models.hub import checkpoint, local_files
 from console.models.hub.disk import Space
 from console.models.hub.download import Download, Phase, Plan, Progress
 from console.models.hub.errors import (
+    Asked,
     DiskShort,
     DownloadBusy,
     DownloadFailed,
@@ -24,8 +25,7 @@ from console.models.hub.errors import (
     RevisionMissing,
 )
 from console.models.hub.listing import Listing, RemoteFile, read
-from console.models.hub.refusal import Asked
-from console.runner.executors.fetch import fetch
+from console.runner.executors.download import fetch
 from tests.testbed.hub import File, LocalHub, Repo, files
 from tests.waiting import until
 
@@ -110,7 +110,7 @@ def test_a_killed_child_is_continued_without_fetching_whole_files_again(
     assert [one.path for one in result.wrong] == ["model-big.safetensors"]
     assert result.error is not None
     assert result.error.hint
-    left = sum(unfinished.sizes(tmp_path).values())
+    left = sum(local_files.unfinished_sizes(tmp_path).values())
     hold.release()
     hub.forget()
     again = download.start()
@@ -119,7 +119,7 @@ def test_a_killed_child_is_continued_without_fetching_whole_files_again(
     assert (result.phase, result.cuts, result.error) == (Phase.DONE, 1, None)
     assert [path.rpartition("/")[2] for path in hub.fetched()] == ["model-big.safetensors"]
     assert result.swept >= left > 10 * MB, "what the killed child left is gone"
-    assert unfinished.sizes(tmp_path) == {}
+    assert local_files.unfinished_sizes(tmp_path) == {}
 
 
 def test_the_disk_is_watched(hub: LocalHub, tmp_path: Path) -> None:
@@ -137,7 +137,9 @@ def test_the_disk_is_watched(hub: LocalHub, tmp_path: Path) -> None:
     result = download.finish()
     assert result.phase is Phase.DISK
     assert isinstance(result.error, DiskShort)
-    assert unfinished.sizes(tmp_path) == {}, "what cannot be continued does not fill the disk"
+    assert local_files.unfinished_sizes(tmp_path) == {}, (
+        "what cannot be continued does not fill the disk"
+    )
     hold.release()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.models.hub import disk, local_files, unfinished, verify
+from console.models.hub import disk, local_files
 from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, FileMissing
 from console.models.hub.listing import RemoteFile
@@ -27,7 +27,7 @@ def write(path: Path, data: bytes | int) -> Path:
 
 
 def note(top: Path, name: str, data: bytes | int = b"") -> Path:
-    return write(unfinished.place(top) / name, data)
+    return write(local_files.place(top) / name, data)
 
 
 def test_bytes_here_are_subtracted(tmp_path: Path, login: Path) -> None:
@@ -96,8 +96,8 @@ def test_unfinished_files_by_what_they_will_be(tmp_path: Path) -> None:
     sparse = note(tmp_path, f"{HASH}.{'f' * 64}.00000000.incomplete")
     with sparse.open("wb") as file:
         file.truncate(1 << 30)
-    assert unfinished.sizes(tmp_path) == {ETAG: 8000, "f" * 64: 0}
-    assert unfinished.sizes(tmp_path / "none") == {}
+    assert local_files.unfinished_sizes(tmp_path) == {ETAG: 8000, "f" * 64: 0}
+    assert local_files.unfinished_sizes(tmp_path / "none") == {}
 
 
 def test_only_what_no_run_continues_is_swept(tmp_path: Path) -> None:
@@ -105,21 +105,21 @@ def test_only_what_no_run_continues_is_swept(tmp_path: Path) -> None:
     older = note(tmp_path, f"{HASH}.{ETAG}.incomplete", 5000)
     other = note(tmp_path, "notes.incomplete", 5000)
     weights = write(tmp_path / f"{HASH}.{ETAG}.0123abcd.incomplete", 5)
-    assert unfinished.sweep(tmp_path) >= 5000
+    assert local_files.sweep_unfinished(tmp_path) >= 5000
     assert not lost.exists()
     assert older.exists()
     assert other.exists()
     assert weights.exists()
-    assert unfinished.sweep(tmp_path) == 0
+    assert local_files.sweep_unfinished(tmp_path) == 0
 
 
 def test_a_held_lock_is_a_download_under_way(tmp_path: Path) -> None:
     lock = note(tmp_path, "a.gguf.lock")
-    assert unfinished.busy(tmp_path) is None
+    assert local_files.busy(tmp_path) is None
     with lock.open("wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        assert unfinished.busy(tmp_path) == lock
-    assert unfinished.busy(tmp_path) is None
+        assert local_files.busy(tmp_path) == lock
+    assert local_files.busy(tmp_path) is None
 
 
 def test_verify_names_the_wrong_files(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_verify_names_the_wrong_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     for name, size in (("good", 10), ("bad", 10), ("short", 9), ("open", 3)):
         write(tmp_path / name, size)
-    assert [one.path for one in verify.check(files, tmp_path)] == ["short", "gone"]
-    by_hash = verify.check(files, tmp_path, hash_up_to=10)
+    assert [one.path for one in local_files.verify(files, tmp_path)] == ["short", "gone"]
+    by_hash = local_files.verify(files, tmp_path, hash_up_to=10)
     assert [one.path for one in by_hash] == ["bad", "short", "gone"]
-    assert len(verify.check(files, tmp_path, hash_up_to=9)) == 2
+    assert len(local_files.verify(files, tmp_path, hash_up_to=9)) == 2
     cancelled = threading.Event()
     cancelled.set()
-    assert verify.check(files, tmp_path, 10, cancelled) == ()
+    assert local_files.verify(files, tmp_path, 10, cancelled) == ()
 
 
 def test_the_rate_moves_with_its_window() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from console.models.hub import errors, refusal
+from console.models.hub import errors
+from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, look_up, read
 from console.models.hub.reference import BadReference
-from console.models.hub.refusal import Asked
 from tests.gguf.server import serving
 from tests.testbed.hub import File, LocalHub, Repo, files
 
@@ -168,11 +168,11 @@ def about(rows: list[dict[str, Any]], sha: str = COMMIT) -> bytes:
 
 
 def test_rate_limit_says_when() -> None:
-    told = refusal.rate_limited(ASKED, '"api";r=0;t=55')
+    told = errors.rate_limited(ASKED, '"api";r=0;t=55')
     assert told.seconds == 55
-    assert refusal.rate_limited(ASKED, "120").seconds == 120
-    assert refusal.rate_limited(ASKED, "Wed, 21 Oct 2026 07:28:00 GMT").seconds is None
-    assert refusal.rate_limited(ASKED, "٣").seconds is None
+    assert errors.rate_limited(ASKED, "120").seconds == 120
+    assert errors.rate_limited(ASKED, "Wed, 21 Oct 2026 07:28:00 GMT").seconds is None
+    assert errors.rate_limited(ASKED, "٣").seconds is None
     assert "HF_TOKEN" in told.hint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.models.hub import errors
-from console.models.hub.said import explain
+from console.models.hub.progress import explain
 from tests.hub.conftest import listing
 
 SAID: list[tuple[str, type[errors.HubError] | None]] = [

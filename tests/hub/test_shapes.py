@@ -9,8 +9,8 @@ import pytest
 
 from console.models.gguf.read import read_header
 from console.models.hub import checkpoint, model_config
+from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, read
-from console.models.hub.refusal import Asked
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 
@@ -80,7 +80,7 @@ def test_a_header_is_true_to_its_file(hub: LocalHub) -> None:
 
 def test_nothing_heavy_is_imported_with_the_package() -> None:
     code = (
-        "import sys, console.runner.executors.fetch, console.models.hub.checkpoint;"
+        "import sys, console.runner.executors.download, console.models.hub.checkpoint;"
         "import console.models.hub.model_config;"
         "print({'huggingface_hub', 'httpx', 'httpx2', 'yaml', 'docker'} & set(sys.modules))"
     )

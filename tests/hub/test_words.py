@@ -11,16 +11,15 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.clock import FakeClock
 from console.common.units import both_units
-from console.models.hub import disk, local_files, model_config, refusal, verify
-from console.models.hub.amount import download_time, rate, seconds_for
+from console.models.hub import disk, errors, local_files, model_config
 from console.models.hub.checkpoint import read
 from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, HubError
 from console.models.hub.listing import RemoteFile
 from console.models.hub.model_config import Index
+from console.models.hub.progress import download_time, explain, rate, seconds_for
 from console.models.hub.reference import BadReference, parse
-from console.models.hub.said import explain
-from console.runner.executors.fetch import fetch
+from console.runner.executors.download import fetch
 from tests.hub.conftest import listing
 from tests.hub.test_checkpoint import GB, shards
 from tests.hub.test_config import NONE
@@ -85,7 +84,7 @@ def test_files_that_are_here(snapshot: SnapshotAssertion, tmp_path: Path) -> Non
     whole = listing(("a.gguf", 10))
     looks = [local_files.look(one, one.files, tmp_path).words for one in (HELD, unknown, whole)]
     files = [RemoteFile("a.gguf", 10, "0" * 64), RemoteFile("dir/b.gguf", 9), RemoteFile("c", 1)]
-    wrong = [str(one) for one in verify.check(files, tmp_path, hash_up_to=10)]
+    wrong = [str(one) for one in local_files.verify(files, tmp_path, hash_up_to=10)]
     with pytest.raises(DiskShort) as caught:
         disk.require(tmp_path, Space(700 * GB, 4000 * GB), 642 << 30, disk.floor(4000 * GB))
     places = ((str(tmp_path), "DIR"), (str(tmp_path.parent), "ABOVE"))
@@ -101,7 +100,7 @@ def test_refusals(snapshot: SnapshotAssertion, hub: LocalHub, asks: Any) -> None
              said.items()}  # fmt: skip
     waits = ['"api";r=0;t=55', "120", "soon"]
     assert shown == snapshot
-    assert [refusal.rate_limited(ASKED, wait).lines() for wait in waits] == snapshot
+    assert [errors.rate_limited(ASKED, wait).lines() for wait in waits] == snapshot
 
 
 def test_what_is_no_configuration(snapshot: SnapshotAssertion) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.journal.cleaned import cleaned_event
+from console.journal.run_files import cleaned_event
 from console.journal.run_view import fold
 from console.journal.schema import KINDS, SCHEMA_VERSION
 from console.journal.store import Event, Journal, NewerJournal, Reader

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from console.common import paths
-from console.config.lessons import ids, load
-from console.config.lessons.load import Registry, load_registry
-from console.config.lessons.registry import Lesson
+from console.config.lessons import ids
+from console.config.lessons import registry as registry_file
+from console.config.lessons.registry import Lesson, Registry, load_registry
 
 LESSON = """\
 schema: omni.lesson/v1
@@ -23,7 +23,7 @@ symptom: it fell over
 cause: gravity
 """
 Put = Callable[..., Path]
-_load = load.load_lesson
+_load = registry_file.load_lesson
 _shipped = cache(_load)
 
 
@@ -35,7 +35,7 @@ def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def once(path: Path) -> Lesson:
         return _shipped(path) if path.parent == ids.SHIPPED else _load(path)
 
-    monkeypatch.setattr(load, "load_lesson", once)
+    monkeypatch.setattr(registry_file, "load_lesson", once)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.config.lessons.bearing import bearing
+from console.config.lessons.use import bearing
 
 BEARS = [
     ("run", "$ git clone --depth 1 https://x", "F-013"),

@@ -11,7 +11,7 @@ import pytest
 
 from console.cli import main
 from console.common.clock import FakeClock
-from console.config.lessons.load import load_lesson
+from console.config.lessons.registry import load_lesson
 from console.frontends.cli import lessons as command
 from console.journal.run_dir import RunDir
 from tests.lessons.conftest import Put

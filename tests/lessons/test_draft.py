@@ -9,7 +9,7 @@ import pytest
 
 from console.config.lessons import draft
 from console.config.lessons.draft import Found
-from console.config.lessons.load import load_lesson
+from console.config.lessons.registry import load_lesson
 
 FOUND = Found(
     run="20261122-031245-demo-5750", day="2026-11-22", title="Is it faster? – NO-GO (retain)",

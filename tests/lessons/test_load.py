@@ -7,8 +7,7 @@ from datetime import date
 import pytest
 
 from console.common.errors import InvalidFile
-from console.config.lessons.load import load_lesson, load_registry, titles
-from console.config.lessons.registry import due_by
+from console.config.lessons.registry import due_by, load_lesson, load_registry, titles
 from tests.lessons.conftest import Put
 
 

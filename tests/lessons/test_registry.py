@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from console.checks.lint.rule import rules
-from console.config.lessons import bearing
-from console.config.lessons.load import Registry
+from console.config.lessons import use
+from console.config.lessons.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"\b[FSP]-\d{3}\b")
@@ -41,7 +41,7 @@ def test_every_lesson_that_is_named_exists(registry: Registry) -> None:
 
 
 def test_every_lesson_the_table_names_exists_and_says_why(registry: Registry) -> None:
-    rows = [row for row, _ in bearing._rows()]
+    rows = [row for row, _ in use._rows()]
     assert {row.lesson for row in rows} <= {one.id for one in registry.lessons}
     assert all(len(row.because) < 100 for row in rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.config.lessons.load import Registry
+from console.config.lessons.registry import Registry
 from console.config.lessons.use import search
 
 MEANT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from console.config.lessons.load import Registry, load_registry
+from console.config.lessons.registry import Registry, load_registry
 from console.render.lessons import entry, row
 from tests.lessons.conftest import Put
 

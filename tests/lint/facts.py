@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Finding
+from console.checks.lint.rule import Facts
 from console.checks.lint.run import of_unit, unit_of
+from console.checks.lint.unit import Finding
 
 GIB = 1 << 30
 UNEQUAL = Facts(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.lint.facts import facts_of
+from console.checks.lint.rule import facts_of
 from console.checks.lint.run import lint
 from console.cli import main
 from console.common.errors import Exit

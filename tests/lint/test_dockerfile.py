@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.checks.lint.dockerfile import expanded, instructions, json_words, unit_of
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import whole
-from console.checks.lint.unit import Kind, Source, Unit, Where
+from console.checks.lint.unit import Kind, Place, Source, Unit, Where, whole
 
 
 def unit(text: str) -> Unit:

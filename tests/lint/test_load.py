@@ -145,7 +145,7 @@ def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixt
 
 def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from console.frontends.cli import run
-    from console.host.linger import Detachment
+    from console.host.systemd import Detachment
     from console.journal.run_dir import RunDir
 
     launched: list[RunDir] = []
@@ -154,7 +154,7 @@ def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyP
         launched.append(made)
         return Detachment(unit=False)
 
-    monkeypatch.setattr("console.runner.start.launch", launch)
+    monkeypatch.setattr("console.runner.launch.launch", launch)
     args = Namespace(
         detach=True, step=False, yes=False, json=False, lease=None,
         override=["split-mode-graph-moe=a patched build"],

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from console.checks.lint.facts import Facts
-from console.checks.lint.rule import rules
+from console.checks.lint.rule import Facts, rules
 from tests.lint.facts import UNEQUAL, said
 from tests.lint.faults import CASES, SGLANG, C, Case, stack
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.lint import files, pool, walk
+from console.checks.lint import files, run
 from console.checks.lint.run import NO_KIND, Outcome, lint
 from console.checks.lint.unit import Kind
 from tests.lint.facts import UNEQUAL
@@ -105,29 +105,29 @@ def test_a_playbook_without_its_schema_is_still_one(tmp_path: Path) -> None:
 def test_many_files_by_many_processes_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(pool.MANY + 10):
+    for number in range(run.MANY + 10):
         (tmp_path / f"{number}.sh").write_text(KILL * (number % 3) + "echo '\n" * (number % 2))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     with_two = look(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert with_two == look(tmp_path)
-    assert with_two.looked == pool.MANY + 10
+    assert with_two.looked == run.MANY + 10
 
 
 def test_work_goes_on_alone_where_a_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    work, numbers = partial(_killed_elsewhere, os.getpid()), list(range(pool.MANY * 3))
-    assert list(pool.each(work, numbers)) == numbers
+    work, numbers = partial(_killed_elsewhere, os.getpid()), list(range(run.MANY * 3))
+    assert list(run.each(work, numbers)) == numbers
 
 
 def _killed_elsewhere(home: int, number: int) -> int:
-    if number == pool.MANY and os.getpid() != home:
+    if number == run.MANY and os.getpid() != home:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
 def test_too_many_files_are_said(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MOST_FILES", 2)
+    monkeypatch.setattr(files, "MOST_FILES", 2)
     assert any("2 files" in one.what for one in look(yard).refused)
     assert look(yard).looked <= 2
 

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from console.checks.lint import shell
 from console.checks.lint.commands import DETACHED
-from console.checks.lint.finding import Place
 from console.checks.lint.run import shell_unit
-from console.checks.lint.snippet import whole
-from console.checks.lint.unit import Kind, Source, Unit, Where
+from console.checks.lint.unit import Kind, Place, Source, Unit, Where, whole
 
 
 def unit(text: str) -> Unit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.checks.lint.finding import Place
+from console.checks.lint.unit import Place
 from console.checks.lint.yaml_tree import parse
 
 TEXT = """\

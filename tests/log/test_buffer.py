@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.common.logs.buffer import LogBuffer
+from console.common.logs.buffer import MATCHED, LogBuffer, Pattern, TooSlow, at_most, pattern
 from console.common.logs.line import LogLine, log_line
-from console.common.logs.pattern import MATCHED, Pattern, TooSlow, at_most, pattern
 
 
 def lines(*texts: str) -> list[LogLine]:
@@ -129,7 +128,7 @@ def test_a_long_pass_is_cut_into_slices() -> None:
 def test_a_pattern_that_never_ends_is_taken_as_text(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.common.logs.sieve.SLOW_CPU_S", 0.02)
+    monkeypatch.setattr("console.common.logs.buffer.SLOW_CPU_S", 0.02)
     buffer = LogBuffer()
     buffer.append(lines(*["a" * 1900 + "b!"] * 500, f"said {words} here"))
     buffer.show(wanted(words))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.common.logs.buffer import at_most
 from console.common.logs.line import LogLine, kind_of, log_line, marker
-from console.common.logs.pattern import at_most
 from tests.ground.harmful import harmful
 
 ERRORS = [

@@ -6,9 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from console.common.logs.buffer import LogBuffer
+from console.common.logs.buffer import LogBuffer, pattern
 from console.common.logs.line import LogLine
-from console.common.logs.pattern import pattern
 from console.common.logs.viewport import Place
 
 MOST = 30

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from console.common.logs.splitter import HOLD_S, KEPT, Splitter
+from console.common.logs.line import HOLD_S, KEPT, Splitter
 from console.common.text import LINE_LIMIT
 from tests.ground.harmful import harmful
 

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from console.common.logs import splitter
 from console.common.logs.last_lines import keep_end
 from console.common.logs.line import LogLine
-from console.common.logs.source import BEHIND_LIMIT, BLOCK, END_LIMIT
-from console.common.logs.tail import BATCH, Tail
+from console.common.logs.tail import BATCH, BEHIND_LIMIT, BLOCK, END_LIMIT, Tail
 from console.runtime.service_logs import CappedFile
 from tests.waiting import until
 
@@ -70,7 +68,7 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    monkeypatch.setattr(splitter, "HOLD_S", 0.1)
+    monkeypatch.setattr("console.common.logs.line.HOLD_S", 0.1)
     one = Reader(tmp_path / "x.log")
     yield one
     assert [tail.close(30) for tail in one.tails].count(False) == 0
@@ -136,7 +134,7 @@ def test_two_gigabytes_are_opened_at_their_end(
         read.append(size)
         return pread(descriptor, size, at)
 
-    monkeypatch.setattr("console.common.logs.source.os.pread", counted)
+    monkeypatch.setattr("console.common.logs.tail.os.pread", counted)
     reader.follow(lines=2)
     until(lambda: reader.plain == ["last but one", "last"])
     assert sum(read) <= 4 * BLOCK

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.config.playbook.alias import rename
+from console.config.playbook.load import rename
 from console.config.yaml import parse
 
 ALIASES = "{old-engine: new-engine, deepseek-v32: deepseek-r1}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from console.bench import soak_trend
+from console.bench import statistics
 from console.bench.soak_requests import REQUEST_S
 from console.config.playbook.measuring_steps import DRIFT_PART, DRIFT_SAMPLES, LEAST, SoakStep
 from console.config.playbook.rules import SOAK_END_S
 from console.runner.executors.soak import LOOKS
-from console.runner.soak_monitor import FASTEST_S, SLOWEST_S
+from console.runner.executors.soak_monitor import FASTEST_S, SLOWEST_S
 from tests.playbook.book import SERVICES, Book, steps_text
 
 MEASURED = (
@@ -89,7 +89,7 @@ def test_a_soak_is_looked_at_as_often_as_is_reckoned_with() -> None:
         soak = SoakStep.model_validate({"service": "x", "duration": f"{duration:.0f}s"})
         every = min(SLOWEST_S, max(FASTEST_S, duration / LOOKS))
         assert soak.most_looks == int(duration / every) + 2
-    assert (DRIFT_PART, DRIFT_SAMPLES) == (soak_trend.DRIFT_PART, soak_trend.DRIFT_SAMPLES)
+    assert (DRIFT_PART, DRIFT_SAMPLES) == (statistics.DRIFT_PART, statistics.DRIFT_SAMPLES)
     assert LEAST["soak"] == 2 * DRIFT_SAMPLES
     assert SOAK_END_S == REQUEST_S
 

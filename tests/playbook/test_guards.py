@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.config.playbook.schema import playbook_schema
+from console.config.playbook.playbook import playbook_schema
 from console.config.site.guard import GuardModel, figure
-from console.recovery.guard.limits import METRICS, Limit
+from console.recovery.guard.config import METRICS, Limit
 from tests.playbook.book import SERVICES, Book, steps_text
 
 NOTE = steps_text("{id: a, note: x}")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from console.host.capacity import Card
 from console.host.gpu.inventory import Cards, ask
+from console.host.sample import Card
 from tests.testbed import nvml as testbed
 from tests.testbed.nvml import (
     ERROR_LIB_RM_VERSION_MISMATCH,

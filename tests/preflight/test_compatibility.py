@@ -13,7 +13,7 @@ from console.checks.preflight import compatibility
 from console.checks.preflight.compatibility import TABLE, Question, check, table
 from console.common.errors import InvalidFile
 from console.common.finding import Finding, Level
-from console.host.capacity import Card, Machine
+from console.host.sample import Card, Machine
 
 GIB = 1 << 30
 PRO, SMALL = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.checks.preflight.gpu import parse_archs, runs_on
-from console.host.capacity import Card
+from console.host.sample import Card
 
 PRO = Card("PRO 6000", "GPU-1", compute=(12, 0))
 ADA = Card("RTX 4090", "GPU-2", compute=(8, 9))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import docker
 import pytest
 
-from console.checks.preflight.image import check, engine_platform, look
+from console.checks.preflight.image import check_image, engine_platform, look
 from console.common.finding import Level
 from tests.testbed.engine import Engine
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 
 
 def test_an_image_that_is_here(client: docker.DockerClient, llama_image: str) -> None:
-    (found,) = check(client, llama_image)
+    (found,) = check_image(client, llama_image)
     assert found.level is Level.OK
     assert engine_platform(client) in found.words
 
@@ -22,16 +22,16 @@ def test_an_image_for_another_machine_only(client: docker.DockerClient, arm: str
     image = look(client, arm)
     assert image is not None
     assert image.platform == "linux/arm64"
-    (found,) = check(client, arm)
+    (found,) = check_image(client, arm)
     assert (found.level, found.lessons) == (Level.FAIL, ("F-006",))
     assert engine_platform(client) in found.words
     assert "docker manifest inspect" in found.hint
 
 
 def test_an_image_that_is_not_here(client: docker.DockerClient) -> None:
-    (found,) = check(client, "omni-test/nonesuch:1")
+    (found,) = check_image(client, "omni-test/nonesuch:1")
     assert (found.level, found.hint) == (Level.FAIL, "docker pull omni-test/nonesuch:1")
-    (odd,) = check(client, "a\x1b[31m b")
+    (odd,) = check_image(client, "a\x1b[31m b")
     assert odd.level is Level.UNKNOWN
     assert odd.text.isprintable()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from console.checks.preflight.imports import check, torch_of
+from console.checks.preflight.image import check_imports, torch_of
 from console.common.finding import Finding, Level
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
@@ -81,7 +81,7 @@ Ask = Callable[..., tuple[Finding, ...]]
 @pytest.fixture
 def ask(client: docker.DockerClient, image: str, mine: Labels) -> Ask:
     def asking(*modules: str, **more: object) -> tuple[Finding, ...]:
-        return check(client, image, modules, labels=mine, **more)  # type: ignore[arg-type]
+        return check_imports(client, image, modules, labels=mine, **more)  # type: ignore[arg-type]
 
     return asking
 
@@ -145,10 +145,10 @@ def test_a_check_that_came_to_no_end_is_no_proof(ask: Ask) -> None:
 
 
 def test_images_without_python(client: docker.DockerClient, llama_image: str, mine: Labels) -> None:
-    (found,) = check(client, llama_image, ["sglang"], labels=mine)
+    (found,) = check_imports(client, llama_image, ["sglang"], labels=mine)
     assert found.level is Level.FAIL
     assert "Python" in found.words
-    (gone,) = check(client, "omni-test/nonesuch:1", ["sglang"], labels=mine)
+    (gone,) = check_imports(client, "omni-test/nonesuch:1", ["sglang"], labels=mine)
     assert gone.level is Level.UNKNOWN
 
 

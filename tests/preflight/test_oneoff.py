@@ -9,9 +9,9 @@ import docker
 import pytest
 
 from console.common.errors import EngineError
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.runtime.docker import oneoff
-from console.runtime.docker.names import labels_of
+from console.runtime.docker.engine_state import labels_of
 from console.runtime.docker.oneoff import FILES, Moment, created, run, sweep
 from console.runtime.spec import ROLE_LABEL, RUN_LABEL
 from tests.preflight.conftest import Labels

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.preflight.architecture import support, verdict_store
+from console.checks.preflight.architecture import support
 from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.checks.preflight.architecture.witnesses import Said
@@ -166,7 +166,7 @@ def test_a_memory_cannot_bring_control_bytes(store: Path) -> None:
     accepts("x", Build({"x": YES}))
     (path,) = store.iterdir()
     path.write_text(json.dumps({**json.loads(path.read_text()), "words": "\x1b[31mred"}))
-    found = verdict_store.recall("sha256:1", "x")
+    found = support.recall("sha256:1", "x")
     assert found is not None
     assert found.words == "red"
 

@@ -20,8 +20,8 @@ from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.gpu import check_archs, check_cuda, check_driver
 from console.cli import main
 from console.common.finding import Finding
-from console.host.capacity import Card, Machine
 from console.host.gpu.inventory import Cards
+from console.host.sample import Card, Machine
 from tests.preflight.test_compatibility import MET, WORKSTATION, XEON, ZEN5
 from tests.preflight.test_example_site import BAD_WORDS
 from tests.preflight.test_gpu import ADA, DARK, DRIVERS, PRO

@@ -13,9 +13,9 @@ from console.config.site.load import load_site
 from console.config.site.site import Site
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
-from console.models.hub import taken
+from console.models.hub import local_files
 from console.models.hub.listing import RemoteFile
-from console.runner.cleanup import spare
+from console.runner.cleanup import leftover
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Attic:
         target = self.root / where
         target.mkdir(parents=True, exist_ok=True)
         remote = [RemoteFile(name, size) for name, size in files.items()]
-        taken.note(target, "org/name", remote, "20260101-000000-trial-abcd")
+        local_files.note_taken(target, "org/name", remote, "20260101-000000-trial-abcd")
         for name, size in files.items() if there else ():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_bytes(b"w" * size)
@@ -63,7 +63,7 @@ def attic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attic:
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     (tmp_path / "state" / "omni-console").mkdir(parents=True)
     (tmp_path / "host").mkdir()
-    running = spare.running_words  # other programs of the machine speak of files called alike
+    running = leftover.running_words  # other programs of the machine speak of files called alike
     mine = str(tmp_path)
-    monkeypatch.setattr(spare, "running_words", lambda: [w for w in running() if mine in w])
+    monkeypatch.setattr(leftover, "running_words", lambda: [w for w in running() if mine in w])
     return Attic(tmp_path)

@@ -14,10 +14,9 @@ from console.common.errors import HostBusy, UsageError
 from console.config.site.site import Site
 from console.host import process
 from console.journal.lock import HostLock
-from console.models.hub import taken
+from console.models.hub import local_files
 from console.runner.cleanup.clean import remove, survey
-from console.runner.cleanup.leftover import Leftover
-from console.runner.cleanup.spare import Spared
+from console.runner.cleanup.leftover import Leftover, Spared
 from tests.reclaim.conftest import Attic
 from tests.waiting import until
 
@@ -48,7 +47,7 @@ def test_a_download_goes_with_what_it_brought_and_nothing_else(attic: Attic) -> 
     assert (found.bytes, found.where, found.stays) == (4050, str(target), "")
     assert gone(site, found.id) == [4050]
     assert left(target) == {"notes.txt"}
-    assert taken.every() == []
+    assert local_files.every_taken() == []
     [line] = (attic.root / "state/omni-console/clean.jsonl").read_text().splitlines()
     assert found.id in line
 
@@ -75,7 +74,7 @@ def test_what_was_there_before_is_not_the_downloads(attic: Attic) -> None:
 def test_a_second_download_into_it_is_the_same_record(attic: Attic) -> None:
     target = attic.download("d-words", {"a.gguf": 10})
     attic.download("d-words", {"a.gguf": 10, "b.gguf": 5})
-    [record] = taken.every()
+    [record] = local_files.every_taken()
     assert (record.target, record.files) == (str(target), {"a.gguf": 10, "b.gguf": 5})
 
 
@@ -101,7 +100,7 @@ def test_a_record_cannot_reach_outside(attic: Attic, name: str) -> None:
     precious.write_bytes(b"w" * 10)
     target = attic.root / "d-words"
     (target / "sub").mkdir(parents=True)
-    taken._write(taken.Taken(str(target), "org/x", {name: 10}))
+    local_files._write(local_files.Taken(str(target), "org/x", {name: 10}))
     assert [i for i in survey(attic.site()).items if i.kind == "download"] == []
     assert precious.exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.runner.cleanup.layer import Stored, together
+from console.runner.cleanup.leftover import Stored, together
 
 LAYERS = {"base": 100, "a": 10, "b": 20, "c": 5, "d": 7}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.rehearsal.inside.argument import value
+from console.rehearsal.inside.settings import value
 
 BENCH = ["-m", "x.gguf", "-ngl", "19", "-ts", "75/25", "-r", "5", "-o", "json", "--port=8001"]
 

@@ -10,7 +10,7 @@ import pytest
 from console.common.errors import UsageError
 from console.rehearsal.image import dockerfile, stands_for
 from console.rehearsal.inside.settings import VARIABLE, Settings, settings
-from console.rehearsal.mapping import Mapping, move_ports, read
+from console.rehearsal.workspace import Mapping, move_ports, read_mapping
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_mapping_survives_its_file(tmp_path: Path) -> None:
     made = Mapping("base", "slow", {"8000": 18000}, 0.2, 7.0, told, 1 << 30, {"models": "/x"})
     path = tmp_path / "rehearsal.json"
     path.write_text(made.to_json())
-    assert read(path) == made
+    assert read_mapping(path) == made
     path.write_text("{}")
     with pytest.raises(UsageError, match="cannot be read"):
-        read(path)
+        read_mapping(path)
 
 
 def test_an_image_carries_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from console.rehearsal import workspace as place
 from console.rehearsal.inside.settings import Settings
-from console.rehearsal.join import join
+from console.rehearsal.workspace import join
 from console.runtime.spec import ROLE_LABEL, ROLE_VARIABLE, role_label, role_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from console.rehearsal import workspace as place
-from console.rehearsal.mapping import Mapping
 from console.rehearsal.rewrite import Rewriter, steps
+from console.rehearsal.workspace import Mapping
 
 PORTS = {"8000": 18000, "8001": 18001, "8005": 18005}
 BOOK: dict[str, Any] = {

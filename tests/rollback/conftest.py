@@ -20,12 +20,13 @@ from console.common import paths
 from console.common.clock import FakeClock, SystemClock
 from console.common.errors import ServiceError
 from console.host import process
-from console.host.process_spec import ProcessSpec
-from console.recovery.rollback import live, records, script
+from console.host.process import ProcessSpec
+from console.recovery.rollback import live, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from tests.ports import free_port
 from tests.waiting import until
@@ -193,7 +194,7 @@ DASH = shutil.which("dash")
 
 
 def run_script(stage: Stage, path: str = "") -> subprocess.CompletedProcess[str]:
-    made = script.write(stage.plan, stage.plan.rollback_dir)
+    made = write.write(stage.plan, stage.plan.rollback_dir)
     assert made.stat().st_mode & 0o777 == 0o755
     env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root)}
     return subprocess.run(

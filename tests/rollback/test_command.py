@@ -17,8 +17,8 @@ import pytest
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
 from console.host import process
-from console.host.process_spec import ProcessSpec
-from console.recovery.rollback import command, finder, others, records
+from console.host.process import ProcessSpec
+from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.finder import Finder
@@ -221,10 +221,10 @@ def test_another_users_rollback_is_that_users_process(
     """The interpreter of these tests may be root's alone: a shell stands in for the command."""
     notes: list[str] = []
     asks = ("/bin/sh", "-c", 'echo "$1 $(id -u) $(id -G) $HOME"; exit 7', "sh")
-    monkeypatch.setattr(others, "module_argv", lambda name: asks)
+    monkeypatch.setattr(records, "module_argv", lambda name: asks)
     entry = pwd.getpwuid(NOBODY)
     them = records.Pointer("theirs", "/r", "x", NOBODY, 2, 2)
-    others.roll_back_first(them, notes.append)
+    records.roll_back_first(them, notes.append)
     assert "run theirs of nobody is on" in notes[0]
     assert notes[1:] == [f"nobody: exit 7, rollback {NOBODY} {entry.pw_gid} {entry.pw_dir}"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from console.host import process
-from console.recovery.rollback import script
+from console.recovery.rollback.script import write
 from console.runtime.probe import Health, health
 from tests.rollback.conftest import Stage
 from tests.waiting import until
@@ -161,7 +161,7 @@ def test_reader_that_goes_away_does_not_change_the_exit_code(stage: Stage) -> No
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="needs dash")
 def test_script_goes_on_after_a_hang_up(stage: Stage, stubborn: tuple[int, int]) -> None:
-    made = script.write(stage.plan, stage.plan.rollback_dir)
+    made = write.write(stage.plan, stage.plan.rollback_dir)
     terminal = on_a_terminal(["dash", str(made)])
     terminal.read_until(b"ending pid")
     os.close(terminal.master)

@@ -16,14 +16,14 @@ import pytest
 from console.common.clock import FakeClock
 from console.common.errors import Exit
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.recovery.rollback import live, procedure
-from console.recovery.rollback import restore as restores
-from console.recovery.rollback.lock import Lock
+from console.recovery.rollback import proof as restores
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import LADDER, RUNGS, Result, new_trigger, read_lines
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, stop
+from console.recovery.rollback.trigger import Lock
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
 from tests.ports import free_port
@@ -54,9 +54,9 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert stage.said("start", "skipped")
     assert stage.baseline_process() == before
     memory = Path(stage.plan.memory_file)
-    assert restores.expected(memory, "baseline") == result.restore_s
+    assert restores.expected_restore(memory, "baseline") == result.restore_s
     assert len(json.loads(memory.read_text())) == 1
-    assert restores.expected(memory, "other") is None
+    assert restores.expected_restore(memory, "other") is None
 
 
 Restore = Callable[[], None]
@@ -151,9 +151,9 @@ def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -
 def test_restore_memory_keeps_twenty_and_takes_the_median_of_five(tmp_path: Path) -> None:
     memory = tmp_path / "restore.json"
     for seconds in range(30):
-        restores.remember(memory, "base", float(seconds), 0.0)
+        restores.remember_restore(memory, "base", float(seconds), 0.0)
     assert len(json.loads(memory.read_text())) == 20
-    assert restores.expected(memory, "base") == 27.0
+    assert restores.expected_restore(memory, "base") == 27.0
 
 
 def test_two_at_once_share_one_ladder(stage: Stage) -> None:

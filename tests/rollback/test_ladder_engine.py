@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from console.recovery.rollback import live, observe, script, standby
+from console.recovery.rollback import live, observe, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import LADDER, Follower, Line, size_of
+from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.recovery.rollback.stages import start, verify
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, NoSuchContainer, RawEngine
@@ -299,7 +300,7 @@ def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_pa
     assert yard.up(stranger)
     if isinstance(yard.engine, MadeEngine):
         return
-    made = script.write(yard.plan, yard.plan.rollback_dir)
+    made = write.write(yard.plan, yard.plan.rollback_dir)
     path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
     env = {"PATH": path, "HOME": "/"}
     assert subprocess.run(["dash", str(made)], env=env, timeout=120, check=False).returncode == 0
@@ -341,7 +342,7 @@ def test_script_restores_with_the_docker_command(yard: Yard) -> None:
     candidate = yard.candidate()
     recorded = yard.candidate("")
     yard.record("cand", recorded)
-    made = script.write(yard.plan, yard.plan.rollback_dir)
+    made = write.write(yard.plan, yard.plan.rollback_dir)
     assert isinstance(yard.engine, Engine)
     path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
     done = subprocess.run(

@@ -15,11 +15,11 @@ import pytest
 
 from console.common.clock import FakeClock, SystemClock
 from console.common.errors import EngineError
-from console.host import bounded, process
-from console.host.process_spec import ProcessSpec
-from console.journal.liveness import ladder_busy
+from console.host import children, process
+from console.host.process import ProcessSpec
+from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
-from console.recovery.rollback import live, lock
+from console.recovery.rollback import live, trigger
 from console.recovery.rollback.context import Scene, together
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import LADDER, Report, new_trigger
@@ -233,7 +233,7 @@ def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.Monkey
     real = os.killpg
     monkeypatch.setattr(os, "killpg", lambda pid, number: pids.append(pid))
     with pytest.raises(subprocess.TimeoutExpired):
-        bounded.run(["sleep", "600"], 0.2, env=os.environ)
+        children.run(["sleep", "600"], 0.2, env=os.environ)
     real(pids[0], 9)
 
 
@@ -241,7 +241,7 @@ def test_ladder_that_was_killed_is_not_busy(stage: Stage) -> None:
     run = RunDir(Path(stage.plan.run_dir))
     run.ladder.write_text('{"trigger": "t", "rung": "stop", "state": "begin"}\n')
     assert not ladder_busy(run)
-    held = lock.Lock(stage.plan.rollback_dir)
+    held = trigger.Lock(stage.plan.rollback_dir)
     assert held.taken()
     assert ladder_busy(run)
     held.close()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from console.common.errors import InvalidFile
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live

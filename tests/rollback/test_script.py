@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.host.process_spec import ProcessSpec
-from console.recovery.rollback import live, script
-from console.recovery.rollback.script_template import BODY
+from console.host.process import ProcessSpec
+from console.recovery.rollback import live
+from console.recovery.rollback.script import write
+from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.runtime.probe import Health, health
 from console.runtime.spec import OWNER_LABEL, role_label
@@ -169,7 +170,7 @@ def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: in
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:
-    made = script.write(stage.plan, stage.plan.rollback_dir)
+    made = write.write(stage.plan, stage.plan.rollback_dir)
     text = made.read_text()
     made.write_text(text[: text.rindex('main "$@"')])
     argv = [str(DASH), str(made)]

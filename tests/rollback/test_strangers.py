@@ -13,7 +13,7 @@ import pytest
 from console.common import paths
 from console.common.errors import HostBusy
 from console.host import ports, process
-from console.host.process_spec import COOKIE, ProcessSpec
+from console.host.process import COOKIE, ProcessSpec
 from console.journal import lock
 from console.recovery.rollback import records
 from console.runtime import proxy

@@ -15,14 +15,15 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.clock import FakeClock
 from console.common.errors import EngineTimeout, Exit, InvalidFile
-from console.host.process_spec import ProcessSpec
-from console.recovery.rollback import manual, observe, script
+from console.host.process import ProcessSpec
+from console.recovery.rollback import observe
 from console.recovery.rollback.context import away
 from console.recovery.rollback.finder import _belongs
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import Result, Trigger
+from console.recovery.rollback.script import manual, write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
-from console.recovery.rollback.stages import drain, verify, vram
+from console.recovery.rollback.stages import drain, verify
 from console.runtime.probe import Health
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
@@ -147,7 +148,7 @@ def test_memory_that_comes_back(
 
     def used(*figures: int | None) -> None:
         left = chain(figures, repeat(figures[-1]))
-        monkeypatch.setattr(vram, "used", lambda gpus, call_s: next(left))
+        monkeypatch.setattr(drain, "used", lambda gpus, call_s: next(left))
 
     after, slow = "sentinel-1", (10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB)
     found = {
@@ -201,8 +202,8 @@ def test_what_a_person_would_type(
 def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     base = replace(FULL.baseline, completion=replace(FULL.baseline.completion, prompt="say"))
-    process = script.render(replace(FULL, baseline=base))
-    container = script.render(replace(FULL, baseline=replace(base, kind="container")))
+    process = write.render(replace(FULL, baseline=base))
+    container = write.render(replace(FULL, baseline=replace(base, kind="container")))
     assert process == snapshot
     assert "\n".join(sorted(set(container.splitlines()) - set(process.splitlines()))) == snapshot
 

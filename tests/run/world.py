@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from console.common.errors import ConsoleError, ControlError
 from console.common.logs.last_lines import read_last
 from console.host import process
-from console.journal.liveness import runner_alive
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, StepView, fold
 from console.journal.store import Event, Reader

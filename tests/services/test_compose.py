@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from console.common.errors import EngineError, ServiceError
-from console.host.process_spec import COOKIE
+from console.host.process import COOKIE
 from console.runtime.docker import compose_cli
 from console.runtime.docker.compose import (
     PROJECT,
@@ -22,7 +22,7 @@ from console.runtime.docker.compose import (
     resolve_container,
     up_argv,
 )
-from console.runtime.docker.names import labels_of
+from console.runtime.docker.engine_state import labels_of
 from console.runtime.spec import (
     OWNER_LABEL,
     ROLE_LABEL,

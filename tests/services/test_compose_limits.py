@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import ServiceError
-from console.host.process_spec import COOKIE
+from console.host.process import COOKIE
 from console.runtime.docker.compose import Resolved, _object, override_of
 from console.runtime.docker.container import LOGGING
-from console.runtime.resource_limits import PIDS
-from console.runtime.spec import ComposeSpec
+from console.runtime.spec import PIDS, ComposeSpec
 
 
 def test_restart_policy_of_deploy_is_overruled() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from console.common.clock import FakeClock
 from console.common.errors import EngineError, ServiceError
-from console.host.process_spec import COOKIE
+from console.host.process import COOKIE
 from console.host.resident import KILL_WAIT_S
 from console.runtime.docker.client import connect
 from console.runtime.docker.container import ContainerDriver
-from console.runtime.docker.names import labels_of
+from console.runtime.docker.engine_state import labels_of
 from console.runtime.spec import (
     OWNER_LABEL,
     ROLE_LABEL,

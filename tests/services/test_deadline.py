@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import EngineError, EngineTimeout
-from console.host.deadline import within
+from console.host.children import within
 from console.runtime.docker import client as docker_client
 from console.runtime.docker.client import NotFound, ask, connect, engine_socket, inspect
 from tests.services.containers import fake_daemon

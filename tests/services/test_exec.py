@@ -15,13 +15,13 @@ import docker
 import pytest
 
 from console.common.errors import EngineError, ServiceError
-from console.host.deadline import Cancelled
-from console.host.process_spec import COOKIE
+from console.host.children import Cancelled
+from console.host.process import COOKIE
 from console.runtime.docker import exec as exec_module
 from console.runtime.docker.client import connect
 from console.runtime.docker.container import unix_host
+from console.runtime.docker.engine_state import labels_of
 from console.runtime.docker.exec import _Command, run_in, run_oneoff
-from console.runtime.docker.names import labels_of
 from console.runtime.spec import ROLE_LABEL, RUN_LABEL, Mount
 from tests.services.containers import (
     FOREVER,

@@ -6,7 +6,7 @@ import docker
 import pytest
 
 from console.common.errors import ServiceError
-from console.runtime.docker.images import image_info, require_image
+from console.runtime.docker.client import image_info, require_image
 
 
 def test_a_local_image(client: docker.DockerClient, image: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from console.models.sizing.memory import HOST_MARGIN
-from console.runtime import resource_limits
+from console.models.sizing.assessment import HOST_MARGIN
+from console.runtime import spec
 from console.runtime.docker.compose import Resolved, _memory, override_of
 from console.runtime.spec import ComposeSpec, ContainerSpec
 
@@ -18,7 +18,7 @@ GIB = 1 << 30
     ("total", "expected"), [(377, 369), (64, 58.5), (24, 21.75), (4, 2), (2, 1), (0.25, 0.25)]
 )
 def test_a_reserve_is_left_that_grows_with_the_machine(total: float, expected: float) -> None:
-    limit = resource_limits.default_memory(int(total * GIB))
+    limit = spec.default_memory(int(total * GIB))
     assert limit is not None
     assert limit == pytest.approx(expected * GIB, abs=0.13 * GIB)
     assert limit < total * GIB
@@ -26,7 +26,7 @@ def test_a_reserve_is_left_that_grows_with_the_machine(total: float, expected: f
 
 @pytest.mark.parametrize("total", [16, 24, 64, 128, 377, 1024])
 def test_it_ends_nothing_that_preflight_calls_go(total: int) -> None:
-    limit = resource_limits.default_memory(total * GIB)
+    limit = spec.default_memory(total * GIB)
     assert limit is not None
     assert limit >= total * GIB - HOST_MARGIN
 
@@ -34,32 +34,24 @@ def test_it_ends_nothing_that_preflight_calls_go(total: int) -> None:
 def test_a_little_less_ram_is_the_same_limit() -> None:
     """Else no older container would be found again after a kernel update."""
     total = 25276502016
-    assert resource_limits.default_memory(total) == resource_limits.default_memory(
-        total - (3 << 20)
-    )
+    assert spec.default_memory(total) == spec.default_memory(total - (3 << 20))
 
 
 def test_the_playbooks_own_limit_counts() -> None:
-    assert resource_limits.limited(ContainerSpec("i", memory_bytes=5)).memory_bytes == 5
-    own = resource_limits.limited(ContainerSpec("i")).memory_bytes
-    assert (
-        own
-        == resource_limits.default_memory()
-        == resource_limits.default_memory(resource_limits.total_memory())
-    )
-    assert resource_limits.limited(ContainerSpec("i")) == resource_limits.limited(
-        ContainerSpec("i")
-    )
+    assert spec.limited(ContainerSpec("i", memory_bytes=5)).memory_bytes == 5
+    own = spec.limited(ContainerSpec("i")).memory_bytes
+    assert own == spec.default_memory() == spec.default_memory(spec.total_memory())
+    assert spec.limited(ContainerSpec("i")) == spec.limited(ContainerSpec("i"))
 
 
 def test_ram_that_is_not_known_is_no_limit_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource_limits, "total_memory", lambda: None)
-    assert resource_limits.default_memory() is None
+    monkeypatch.setattr(spec, "total_memory", lambda: None)
+    assert spec.default_memory() is None
 
 
 def test_a_compose_files_own_lower_limit_stays() -> None:
     runs = ComposeSpec((Path("c.yaml"),), "s")
-    default = resource_limits.default_memory()
+    default = spec.default_memory()
     assert default is not None
     assert _memory(runs, {}, True) == default
     assert _memory(runs, {}, False) is None

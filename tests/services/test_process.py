@@ -16,7 +16,7 @@ import pytest
 from console.common.clock import FakeClock, SystemClock
 from console.common.errors import ServiceError
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import ExistingContainer, Handle, Launch, ServiceSpec
 from tests.waiting import until

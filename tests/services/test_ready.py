@@ -11,7 +11,7 @@ import pytest
 
 from console.common.clock import FakeClock, SystemClock
 from console.common.errors import EngineTimeout, ServiceError
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.probe import Health
 from console.runtime.spec import Handle, Mount, Status

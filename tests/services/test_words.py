@@ -16,20 +16,26 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.errors import ConsoleError, EngineTimeout
 from console.host import process
-from console.host.process_spec import ProcessSpec
-from console.runtime import resource_limits
+from console.host.process import ProcessSpec
 from console.runtime.docker import engine_state
 from console.runtime.docker import exec as exec_module
 from console.runtime.docker.client import connect, translate
 from console.runtime.docker.compose import up_argv
 from console.runtime.docker.compose_cli import compose
 from console.runtime.docker.container import ContainerDriver
-from console.runtime.docker.engine_state import silent, status_of
+from console.runtime.docker.engine_state import move_aside, silent, status_of
 from console.runtime.docker.exec import run_in, run_oneoff
-from console.runtime.docker.names import move_aside
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, complete, health
-from console.runtime.spec import ComposeSpec, ContainerSpec, ExistingContainer, Mount, Status
+from console.runtime.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    ExistingContainer,
+    Mount,
+    Status,
+    containment,
+    memory_words,
+)
 from tests.services.containers import FOREVER, Recorder, busy, service
 from tests.services.made_engine import IMAGE, MadeEngine
 from tests.services.test_probe import LOADING, answer, raw_server, reply, says
@@ -199,17 +205,17 @@ def test_who_outlives_a_kill(monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 def test_what_the_kernel_stops(
     monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    monkeypatch.setattr(resource_limits, "total_memory", lambda: 24 * GIB)
+    monkeypatch.setattr("console.runtime.spec.total_memory", lambda: 24 * GIB)
     specs = (
         ContainerSpec("i", memory_bytes=2 * GIB, pids=99), ComposeSpec((Path("c.yaml"),), "s"),
         ComposeSpec((Path("c.yaml"),), "s", memory_bytes=GIB), ProcessSpec(("x",)),
         ExistingContainer("x"),
     )  # fmt: skip
-    found = [resource_limits.containment(service("a", one)) for one in specs]
+    found = [containment(service("a", one)) for one in specs]
     assert [
         *found,
-        resource_limits.memory_words(None),
-        resource_limits.memory_words(GIB),
+        memory_words(None),
+        memory_words(GIB),
     ] == snapshot
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from console.config.site.guard import trouble
-from console.host.capacity import Card, Machine
-from console.recovery.guard.limits import Limit
+from console.host.sample import Card, Machine
+from console.recovery.guard.config import Limit
 from tests.site.test_load import BASELINE, load
 
 GIB = 1 << 30

@@ -9,7 +9,7 @@ import pytest
 from console.common.errors import Exit, InvalidFile
 from console.config.site.load import find_site, load_site
 from console.config.site.site import Site
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runner.prepare.baseline import written
 from console.runtime.spec import ComposeSpec, ExistingContainer, Mount
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from console.models.gguf.types import BY_NUMBER, ValueType, row_bytes
+from console.models.gguf.header import BY_NUMBER, ValueType, row_bytes
 from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
 from tests.testbed.hub import File, Repo, files
 

@@ -25,8 +25,8 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pilot waits for what the app does, not for an idle processor."""
     monkeypatch.setattr("textual.app.wait_for_idle", at_rest)
     monkeypatch.setattr("textual.pilot.wait_for_idle", at_rest)
-    monkeypatch.setattr("widgets.options.SAY_S", 3600.0)  # what is said stays until it is read
-    monkeypatch.setattr("screens.rollback.POLL_S", 0.01)
+    monkeypatch.setattr("widgets.bars.SAY_S", 3600.0)  # what is said stays until it is read
+    monkeypatch.setattr("screens.emergency.POLL_S", 0.01)
     monkeypatch.setattr("screens.runs.REFRESH_S", 0.05)
 
 
@@ -62,6 +62,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         sent.append((verb, words))
         return ""
 
-    monkeypatch.setattr("screens.verbs.ask", ask)
-    monkeypatch.setattr("screens.verbs.READ_S", 0.0)
+    monkeypatch.setattr("screens.actions.ask", ask)
+    monkeypatch.setattr("screens.actions.READ_S", 0.0)
     return sent

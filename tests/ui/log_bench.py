@@ -13,8 +13,8 @@ from textual.widgets import Footer
 
 from console.common.logs.line import log_line
 from tests.ui.opened import settled
+from widgets.log_bars import Words
 from widgets.log_pane import LogPane
-from widgets.log_prompt import Words
 
 
 class Bench(App[None]):

@@ -17,8 +17,8 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from tests.ui import scene
 from tests.waiting import LIMIT_S, ran_out
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
+from widgets.bars import KeyLine
+from widgets.lists import TextView
 
 Asked = list[tuple[str, dict[str, Any]]]
 """Verbs that reached the control socket, with what went with each."""

@@ -17,7 +17,7 @@ from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
 from tests.waiting import ran_out, until
-from widgets.status_line import STATE_TONE
+from widgets.bars import STATE_TONE
 
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
 LONG = "id: long, run: [sleep, '600']"

@@ -15,11 +15,11 @@ from console.frontends.tui.watch.run import Snapshot
 from console.host import process
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
-from console.journal.logs import log_files
 from console.journal.run_dir import RunDir
+from console.journal.run_files import log_files
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import RunState, StepState
-from console.recovery.guard.defaults import defaults
+from console.recovery.guard.config import defaults
 from console.recovery.rollback.progress import Result
 from tests.viewer import guard_ring
 

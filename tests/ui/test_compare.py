@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from console.journal.run_dir import RunDir
-from screens.compare import CompareScreen
-from screens.runs import RunsScreen
+from screens.runs import CompareScreen, RunsScreen
 from tests.run.unit import reported
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
-from widgets.pick_list import PickList, TextView
+from widgets.lists import PickList, TextView
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.style import Style
 from textual.strip import Strip
 
-from widgets.compositor import FineUpdate
-from widgets.rows import Row, changed_cells, strip_of
+from widgets.rows import FineUpdate, Row, changed_cells, strip_of
 
 WIDTH = 24
 rows = st.lists(

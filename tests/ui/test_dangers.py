@@ -14,15 +14,14 @@ from textual.widgets import Input
 from console.frontends.tui.watch import history
 from console.journal.run_dir import RunDir
 from console.recovery.rollback.progress import Result
-from screens.ask import AskScreen
-from screens.form import FormField, FormScreen
+from screens.actions import Outbox
+from screens.dialogs import AskScreen, FormField, FormScreen
+from screens.emergency import RollbackScreen
+from screens.help import Palette
 from screens.operations import OperationsScreen
-from screens.outbox import Outbox
-from screens.palette import Palette
-from screens.rollback import RollbackScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
-from widgets.pick_list import PickList
+from widgets.lists import PickList
 
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
 

@@ -218,6 +218,6 @@ def test_an_app_that_an_error_ended_ends_with_1(
             return result
 
     monkeypatch.setattr("console.frontends.tui.app.ConsoleApp", Ran)
-    monkeypatch.setattr("console.render.glyph.use_ascii", lambda on: None)
+    monkeypatch.setattr("console.render.cells.use_ascii", lambda on: None)
     monkeypatch.setattr("console.frontends.tui.terminal.driver.ConsoleDriver.ascii_only", False)
     assert _screens(None) == expected  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from console.frontends.tui.app import ConsoleApp
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
-from console.render import glyph
+from console.render import cells
 from screens.breach import BreachScreen
 from screens.host import HostScreen
 from screens.operations import OperationsScreen
@@ -23,10 +23,10 @@ from tests.ui import scene
 from tests.ui.opened import console as opened
 from tests.ui.opened import settled, shown
 from tests.viewer import guard_ring
+from widgets.bars import StatusLine
 from widgets.gauge_strip import GaugeStrip
-from widgets.pick_list import TextView
+from widgets.lists import TextView
 from widgets.rows import Rows
-from widgets.status_line import StatusLine
 
 LATER = scene.NOW + 86400
 """When these tests look, Unix seconds: what the ring of `guard_ring` tells is a day old."""
@@ -36,7 +36,7 @@ LATER = scene.NOW + 86400
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
     clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
-    for name in ("guarded", "breach", "operations", "host"):
+    for name in ("emergency", "breach", "operations", "host"):
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 
@@ -58,7 +58,7 @@ def guard_line(app: ConsoleApp) -> str:
 async def test_the_line_and_the_marks(run: RunDir) -> None:
     async with console(run, scene.guard(run)) as (app, pilot, _):
         assert guard_line(app).startswith("guard ok  RAM full in 61 s")
-        assert glyph.UNICODE.mark in app.screen.query_one(GaugeStrip).text
+        assert cells.UNICODE.mark in app.screen.query_one(GaugeStrip).text
         assert app.screen.query_one("#guard", Rows).size.height == 1
         assert "Breach (b)" in [one.title for one in app.get_system_commands(app.screen)]
         await pilot.press("b")
@@ -69,7 +69,7 @@ async def test_the_line_and_the_marks(run: RunDir) -> None:
 async def test_without_a_run_nothing_is_guarded() -> None:
     async with console(None, NOBODY) as (app, pilot, _):
         assert guard_line(app) == "no run, nothing guarded"
-        assert glyph.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
+        assert cells.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
         await pilot.press("b")
         await settled(pilot, lambda: "No breach" in shown(app))
         await pilot.press("escape")
@@ -160,7 +160,7 @@ async def test_the_host_page_has_every_gauge_with_its_mark(
         (ram,) = [row for row in rows if row.startswith("RAM")]
         assert "319.0/377 GiB" in ram
         assert "acts at 371 GiB, 52 GiB left" in ram
-        assert glyph.UNICODE.mark in ram
+        assert cells.UNICODE.mark in ram
         assert any("12 GiB" in row for row in rows)
 
 

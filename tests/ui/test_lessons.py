@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import pytest
 from textual.pilot import Pilot
 
-from console.config.lessons.load import load_registry
+from console.config.lessons.registry import load_registry
 from console.frontends.tui.app import ConsoleApp
 from console.journal.run_dir import RunDir
 from screens import lessons as module
 from screens.lessons import LessonScreen, LessonsScreen, lesson_row
 from tests.ui import scene
 from tests.ui.opened import console, settled
-from widgets.log_prompt import LogPrompt
-from widgets.pick_list import TextView
+from widgets.lists import TextView
+from widgets.log_bars import LogPrompt
 from widgets.rows import Rows, width_of
 
 REGISTRY = cache(load_registry)
@@ -27,7 +27,7 @@ REGISTRY = cache(load_registry)
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("console.config.lessons.load.load_registry", REGISTRY)
+    monkeypatch.setattr("console.config.lessons.registry.load_registry", REGISTRY)
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
 
 

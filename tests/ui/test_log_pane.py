@@ -8,11 +8,11 @@ import pytest
 
 from console.common.logs.line import LogLine
 from console.common.logs.tail import Tail
-from console.render.glyph import use_ascii
+from console.render.cells import use_ascii
 from tests.ground.harmful import harmful
 from tests.log.test_tail import HOSTILE
 from tests.ui.log_bench import bench, numbered
-from widgets.log_prompt import Words
+from widgets.log_bars import Words
 
 
 async def test_an_empty_log_a_line_that_goes_on_and_time_stamps() -> None:
@@ -288,7 +288,7 @@ async def test_search_in_what_the_filter_shows() -> None:
 
 
 async def test_a_pattern_that_never_ends_is_taken_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.common.logs.sieve.SLOW_CPU_S", 0.02)
+    monkeypatch.setattr("console.common.logs.buffer.SLOW_CPU_S", 0.02)
     monkeypatch.setattr("widgets.log_view._MATCH_CPU_S", 0.02)
     async with bench(width=120, notice_s=0.0) as hand:
         await hand.take(*["a" * 60 + "b"] * 200)

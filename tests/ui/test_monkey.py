@@ -15,7 +15,7 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from console.frontends.tui.app import ConsoleApp
-from screens.rollback import RollbackScreen
+from screens.emergency import RollbackScreen
 from tests.run.e2e.sites import book
 from tests.ui import scene
 from tests.ui.opened import console
@@ -204,7 +204,7 @@ async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> N
 async def test_keys_against_a_scene_never_hide_the_emergency_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, checks: int
 ) -> None:
-    monkeypatch.setattr("screens.verbs.ask", lambda *_, **__: "")
+    monkeypatch.setattr("screens.actions.ask", lambda *_, **__: "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

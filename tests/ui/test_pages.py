@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from textual.widgets import Button, Input
 
-from console.checks.lint.finding import Finding, Severity
+from console.checks.lint.unit import Finding, Severity
 from console.frontends.tui.watch.watchers import mount_point
-from console.journal.logs import log_files
 from console.journal.run_dir import RunDir
-from console.runner import start
+from console.journal.run_files import log_files
+from console.runner import launch
 from console.runner.prepare.load import LintRefused
-from screens.ask import AskScreen
-from screens.form import FormField, FormScreen
+from screens.dialogs import AskScreen, FormField, FormScreen
 from screens.log_feed import sources
 from screens.plan import PlanScreen, plan_rows
 from screens.preflight import PreflightScreen
@@ -26,7 +25,7 @@ from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
-from widgets.pick_list import TextView
+from widgets.lists import TextView
 from widgets.rows import Row
 
 OMNI = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
@@ -143,7 +142,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, run: RunDir) -> list[dict[str, str]]:
         through.append(dict(overrides))
         return run
 
-    monkeypatch.setattr(start, "begin", launched)
+    monkeypatch.setattr(launch, "begin", launched)
     return through
 
 

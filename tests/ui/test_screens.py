@@ -14,22 +14,19 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.render.keymap import ACTIONS, of_scope
-from screens.ask import AskScreen
-from screens.form import FormScreen
+from screens.dialogs import AskScreen, FormScreen
+from screens.emergency import RollbackScreen
 from screens.lessons import LessonsScreen
 from screens.operations import OperationsScreen
 from screens.plan import PlanScreen
 from screens.preflight import PreflightScreen
-from screens.rollback import RollbackScreen
 from screens.runs import RunsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
-from widgets.badge import BaselineBadge
+from widgets.bars import BaselineBadge, KeyLine, StatusLine
+from widgets.lists import TextView
 from widgets.log_pane import LogPane
-from widgets.options import KeyLine
-from widgets.pick_list import TextView
 from widgets.rows import Rows
-from widgets.status_line import StatusLine
 
 
 async def test_without_a_run_it_says_what_to_do() -> None:
@@ -55,12 +52,12 @@ async def test_an_approval_is_answered_by_y_once_it_can_have_been_read(
     run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with console(scene.running(), run) as (app, pilot, desk):
-        monkeypatch.setattr("screens.verbs.READ_S", 3600.0)
+        monkeypatch.setattr("screens.actions.READ_S", 3600.0)
         desk.tell(scene.snapshot(run, scene.approval()))
         await settled(pilot, lambda: app.snapshot and app.snapshot.word == "waiting_approval")
         await pilot.press("y")
         assert said(app)
-        monkeypatch.setattr("screens.verbs.READ_S", 0.0)
+        monkeypatch.setattr("screens.actions.READ_S", 0.0)
         await pilot.press("enter", "enter", "space")
         assert asked == []
         await pilot.press("y")
@@ -129,7 +126,7 @@ async def test_a_retry_sends_only_what_was_changed(run: RunDir, asked: Asked) ->
 async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.verbs.ask", lambda *_, **__: "input 'ctx': at most 8192")
+    monkeypatch.setattr("screens.actions.ask", lambda *_, **__: "input 'ctx': at most 8192")
     async with console(scene.failed(), run) as (app, pilot, _):
         await pilot.press("r")
         app.screen.query(Input).last().value = "9000"
@@ -143,7 +140,7 @@ async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
         assert app.screen.values() == {"ctx": "9000"}
         why.value = "a trial"
         sent: list[dict[str, Any]] = []
-        monkeypatch.setattr("screens.verbs.ask", lambda *_, **words: sent.append(words) or "")
+        monkeypatch.setattr("screens.actions.ask", lambda *_, **words: sent.append(words) or "")
         await pilot.press("enter", "enter", "enter", "enter")
         await settled(pilot, lambda: sent)
         assert sent == [{"inputs": {"ctx": "9000"}, "why": "a trial"}]

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from console.frontends.cli.keys import markdown
-from console.render.glyph import ASCII, UNICODE
+from console.frontends.cli.console import markdown
+from console.render.cells import ASCII, UNICODE
 from console.render.keymap import ACTIONS
 from screens.preflight import answer_rows
 from tests.ui import scene
-from widgets.badge import emergency
+from widgets.bars import emergency, status
 from widgets.rows import changed_cells, fit, spread, width_of
-from widgets.status_line import status
 from widgets.step_text import step_row
 
 

@@ -14,20 +14,17 @@ from console.frontends.tui.watch.history import RunRow
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.rollback.progress import Result
-from console.render.glyph import ASCII, UNICODE, use_ascii
+from console.render.cells import ASCII, UNICODE, use_ascii
+from console.render.gauges import marked_rows
 from console.render.keymap import EMERGENCY, action, of_scope
-from console.render.marks_text import marked_rows
 from console.runner.prepare.catalog import Entry
+from screens.emergency import _foot, _head, by_hand, rung_rows
 from screens.playbooks import entry_rows
-from screens.report import report_rows
-from screens.rollback import _foot, _head, by_hand, rung_rows
-from screens.runs import run_row
+from screens.runs import report_rows, run_row
 from tests.ui import scene
-from widgets.badge import badge, emergency
-from widgets.gauge_text import gauge_rows, signs
-from widgets.options import key_row, option_rows
+from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
+from widgets.gauge_strip import gauge_rows, signs
 from widgets.rows import Row
-from widgets.status_line import STATE_TONE, status
 from widgets.step_text import detail_rows, list_rows, result_row, short, summary_rows
 
 HELD = scene.view(8, state=RunState.PAUSED, reason="hold")

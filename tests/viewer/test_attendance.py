@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import FakeClock
-from console.frontends.tui.watch.attendance import ASK_EVERY_S, Attendance
+from console.frontends.tui.watch.watchers import ASK_EVERY_S, Attendance
 from tests.waiting import until
 
 

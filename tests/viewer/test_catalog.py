@@ -16,8 +16,8 @@ from console.config.playbook.inputs import InputModel
 from console.config.site.load import load_site
 from console.config.site.site import Site
 from console.frontends.cli.shared import playbook_path as from_commands
+from console.runner.launch import begin
 from console.runner.prepare import catalog
-from console.runner.start import begin
 from tests.run.e2e.world import COMMAND
 
 BOOK = """\

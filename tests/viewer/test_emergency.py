@@ -22,9 +22,9 @@ from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
-from console.recovery.rollback.lock import Lock
 from console.recovery.rollback.progress import LADDER, read_lines, who_asked
 from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.trigger import Lock
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
 from tests.waiting import until

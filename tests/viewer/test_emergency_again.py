@@ -20,8 +20,8 @@ from console.frontends.tui.watch import emergency as module
 from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import trigger
-from console.recovery.rollback.lock import LOCK, Lock
 from console.recovery.rollback.progress import LADDER, asked, read_lines, who_asked
+from console.recovery.rollback.trigger import LOCK, Lock
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
 from tests.viewer.test_emergency import (

@@ -12,13 +12,12 @@ from dataclasses import replace
 import pytest
 
 from console.common.paths import module_argv
-from console.frontends.cli.gauges import guard_json
+from console.frontends.cli.machine import guard_json
 from console.host import process
 from console.journal import guard_status as guards
 from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.journal.run_dir import RunDir
-from console.recovery.guard.config import Sheet
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit, Sheet
 from console.render.cells import plain
 from console.render.guard_text import line
 from tests.viewer.conftest import gone

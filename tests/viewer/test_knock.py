@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from console.frontends.tui.watch.knock import answers_200
+from console.frontends.tui.watch.baseline import answers_200
 
 Serve = Callable[[bytes], str]
 

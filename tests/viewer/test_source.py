@@ -11,9 +11,8 @@ from typing import Any
 from console.common.clock import FakeClock
 from console.common.text import clean
 from console.frontends.tui.watch.run import RunWatch
-from console.host.process_spec import ProcessSpec
-from console.journal.cleaned import cleaned
-from console.journal.run_files import Source
+from console.host.process import ProcessSpec
+from console.journal.run_files import Source, cleaned
 from console.journal.state import RunState
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan

@@ -18,9 +18,8 @@ from console.frontends.tui.watch import history
 from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.recovery.rollback.proof import last, proof_file
-from console.runner.launch import NotStarted
+from console.runner.launch import NotStarted, begin
 from console.runner.prepare import catalog
-from console.runner.start import begin
 from tests.run.e2e.sites import REPORT, book
 from tests.run.e2e.world import World
 from tests.viewer.conftest import live_in
@@ -109,7 +108,7 @@ def test_what_a_first_frame_loads_is_cheap() -> None:
     heavy |= {"pynvml", "http", "ssl"}
     watch = ("run", "baseline", "emergency", "actions", "history")
     modules = [f"console.frontends.tui.watch.{name}" for name in watch]
-    modules += ["console.runner.prepare.catalog", "console.runner.start", "console.config.locate"]
+    modules += ["console.runner.prepare.catalog", "console.runner.launch", "console.config.locate"]
     code = (
         f"import json, sys, {', '.join(modules)}\n"
         "print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"

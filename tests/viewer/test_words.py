@@ -21,7 +21,7 @@ from console.journal import guard_status as guards
 from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, view_of
 from console.journal.run_dir import RunDir
 from console.journal.state import VERBS, RunState
-from console.recovery.guard.defaults import defaults
+from console.recovery.guard.config import defaults
 from console.render.breach import BreachPage, page, read, title
 from console.render.cells import Row
 from console.render.guard_text import lease_words, line, lines

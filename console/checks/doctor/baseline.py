@@ -10,18 +10,16 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from console.checks.doctor.facts import ASK_S, Facts
-from console.checks.doctor.model import Check, Finding, Level
-from console.checks.doctor.once import each
+from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, each
 from console.common import paths
 from console.common.text import decode, one_line
 from console.common.units import format_duration
-from console.host import bounded
+from console.host import children
 from console.runtime.engine_api import NoSuchContainer
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
-    from console.host.process_spec import ProcessSpec
+    from console.host.process import ProcessSpec
     from console.runtime.proxy import Relay
     from console.runtime.spec import ComposeSpec
 
@@ -63,7 +61,7 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
     if not file.demo:
         return
     try:
-        code, _, error = bounded.run(
+        code, _, error = children.run(
             [sys.executable, "-P", "-c", "import xllamacpp"], ASK_S, env=os.environ
         )
     except subprocess.TimeoutExpired:
@@ -82,7 +80,7 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def service(facts: Facts, check: Check) -> Iterator[Finding]:
     """The container, compose file or program that the baseline is."""
-    from console.host.process_spec import ProcessSpec
+    from console.host.process import ProcessSpec
     from console.runtime.spec import ComposeSpec, ExistingContainer
 
     site = facts.site()
@@ -158,9 +156,9 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def _cut_over(check: Check, found: Relay, url: str) -> Finding:
     """A candidate has the production port; the baseline itself is stopped."""
-    from console.recovery.rollback import promotion
+    from console.recovery.rollback import records
 
-    accepted = promotion.read(paths.runs_dir() / found.run)
+    accepted = records.read_promotion(paths.runs_dir() / found.run)
     words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
     return check.warning(
         f"CUT OVER: {found.service} answers at {url}, by {found.run or 'a relay'}; {words}; no "
@@ -173,7 +171,7 @@ def _serving(site: Site, check: Check) -> Finding:
     """Serving, and whether a run could stop it: only a process that the console has started."""
     from console.host import process
     from console.host.ports import listener
-    from console.host.process_spec import BASELINE_COOKIE, ProcessSpec
+    from console.host.process import BASELINE_COOKIE, ProcessSpec
 
     spec = site.baseline_spec()
     runs = spec.runs
@@ -192,12 +190,12 @@ def _serving(site: Site, check: Check) -> Finding:
 
 def restore(facts: Facts, check: Check) -> Iterator[Finding]:
     """How long a restore took lately."""
-    from console.recovery.rollback.restore import expected
+    from console.recovery.rollback.proof import expected_restore
 
     site = facts.site()
     if site is None:
         return
-    seconds = expected(paths.restore_file(site.name), "baseline")
+    seconds = expected_restore(paths.restore_file(site.name), "baseline")
     if seconds is None:
         yield check.note(
             "no restore was measured yet: a plan cannot say how long the way back takes",

@@ -1,4 +1,9 @@
-"""What several checks need, asked once and waited for with a limit: site, cards, engine, runs."""
+"""What several checks need, asked once and waited for with a limit: site, cards, engine, runs.
+
+What a doctor's check says: plain values, clean text, groups in a fixed order.
+
+Calls that may hang: each in a daemon thread, waited for as long as anybody cares.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,19 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from console.checks.doctor.model import Level
-from console.checks.doctor.once import begun
 from console.common import paths
 from console.common.errors import ConsoleError, EngineError, InvalidFile, Problem
 from console.common.paths import module_argv
-from console.common.text import decode, one_line
-from console.host import bounded
+from console.common.text import clean_lines, decode, one_line
+from console.host import children
 from console.runtime.engine_api import RawEngine
 
 if TYPE_CHECKING:
@@ -30,7 +35,126 @@ if TYPE_CHECKING:
     from console.journal.run_view import RunView
     from console.recovery.rollback.records import Pointer
 
+
+DETAIL_LIMIT = 600
+HINT_LINES = 12
+
+GROUPS = {
+    "login": "This login",
+    "machine": "Machine",
+    "gpu": "GPU",
+    "guard": "Sentinel",
+    "engine": "Container engine",
+    "baseline": "Baseline",
+    "console": "Console",
+}
+"""First part of a check's id → the heading it stands under, in the order of the page."""
+
+
+class Level(StrEnum):
+    """How much a finding matters; only `failed` changes the exit code."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the page, clean: what was looked at, what was found, what to do about it.
+
+    `id` is the check's, like `gpu.cards`; a check that finds several things uses it again.
+    `hint` may have several lines.
+    """
+
+    id: str
+    level: Level
+    what: str
+    detail: str
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        # Whatever a check was told by a driver, an engine or a file ends here.
+        object.__setattr__(self, "what", one_line(self.what, 60))
+        object.__setattr__(self, "detail", one_line(self.detail, DETAIL_LIMIT))
+        hint = "\n".join(clean_lines(self.hint, DETAIL_LIMIT, HINT_LINES))
+        object.__setattr__(self, "hint", hint)
+
+    @property
+    def group(self) -> str:
+        """The heading it stands under."""
+        return GROUPS[self.id.partition(".")[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing to look at. `look(facts, check)` gives its findings, none where there is nothing
+    to say; `silent` is the level of "no answer in time"."""
+
+    id: str
+    what: str
+    look: Callable[[Facts, Check], Iterable[Finding]]
+    silent: Level = Level.FAILED
+
+    def ok(self, detail: str) -> Finding:
+        return self.found(Level.OK, detail)
+
+    def note(self, detail: str, hint: str = "") -> Finding:
+        return self.found(Level.NOTE, detail, hint)
+
+    def warning(self, detail: str, hint: str = "") -> Finding:
+        return self.found(Level.WARNING, detail, hint)
+
+    def failed(self, detail: str, hint: str = "") -> Finding:
+        return self.found(Level.FAILED, detail, hint)
+
+    def found(self, level: Level, detail: str, hint: str = "") -> Finding:
+        return Finding(self.id, level, self.what, detail, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one check came to; `position` is its place on the page, counted from 0."""
+
+    position: int
+    check: Check
+    findings: tuple[Finding, ...]
+
+
 T = TypeVar("T")
+Key = TypeVar("Key")
+
+
+def begun(name: str, call: Callable[[], T]) -> Future[T]:
+    """Start `call` in a daemon thread; what it returns or raises arrives in the future."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # handed over whole to whoever waits
+            future.set_exception(error)
+
+    try:
+        threading.Thread(target=work, name=f"doctor: {name}"[:60], daemon=True).start()
+    except RuntimeError as error:  # the machine has no thread left, and the page says so
+        future.set_exception(error)
+    return future
+
+
+def each(
+    name: str, items: Iterable[Key], call: Callable[[Key], T], seconds: float
+) -> list[tuple[Key, T | None]]:
+    """`call` for every item at the same time; None for those silent after `seconds` in all.
+
+    For paths: one dead mount must not hide what is known about the others. Raises what the first
+    failing call raised.
+    """
+    futures = [(item, begun(name, partial(call, item))) for item in items]
+    done, _ = wait([future for _, future in futures], seconds)
+    return [(item, future.result() if future in done else None) for item, future in futures]
+
 
 ASK_S = 2.0
 """How long one question to an engine, a server, a program or a disk may take, seconds."""
@@ -184,7 +308,7 @@ def _source(given: str | None) -> str:
 def _cards() -> Cards:
     argv = module_argv("console.host.gpu.vram")
     try:
-        code, out, error = bounded.run(argv, ASK_S, env=os.environ)
+        code, out, error = children.run(argv, ASK_S, env=os.environ)
     except subprocess.TimeoutExpired:
         return Cards({}, f"NVML gave no answer within {ASK_S:g} s")
     words = one_line(decode(error).removeprefix("No GPU driver answers: "))
@@ -221,7 +345,7 @@ def _runs() -> list[Seen]:
 
 
 def _seen(run: RunDir) -> Seen:
-    from console.journal.liveness import runner_alive
+    from console.journal.lock import runner_alive
     from console.journal.run_view import fold
     from console.journal.store import Reader
 

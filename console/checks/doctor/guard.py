@@ -13,12 +13,11 @@ import os
 import resource
 from collections.abc import Iterator
 
-from console.checks.doctor.facts import ASK_S, Facts
-from console.checks.doctor.model import Check, Finding, Level
+from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level
 from console.common.units import format_bytes
-from console.host import bounded
+from console.host import children
 from console.recovery.guard.kill import helper_client
-from console.recovery.guard.record.aftermath import crash_words
+from console.recovery.guard.record.read import crash_words
 
 LOCKED = 64 << 20
 """Bytes a sentinel wants to lock: 14 MB when it was measured, and room."""
@@ -61,7 +60,7 @@ def priority(facts: Facts, check: Check) -> Iterator[Finding]:
 def score(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether the kernel's own killer can be told to spare it; a child tries it on itself."""
     argv = ["sh", "-c", f"echo {SCORE} > /proc/self/oom_score_adj"]
-    code, _, _ = bounded.run(argv, ASK_S, env=os.environ)
+    code, _, _ = children.run(argv, ASK_S, env=os.environ)
     if code:
         yield check.warning(
             f"oom_score_adj {SCORE} is refused: the kernel's killer may take the sentinel first",

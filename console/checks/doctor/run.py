@@ -7,20 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from functools import partial
 
-from console.checks.doctor import (
-    baseline,
-    declared,
-    gpu,
-    guard,
-    machine,
-    own,
-    preflight,
-    runtime,
-    user,
-)
-from console.checks.doctor.facts import Facts
-from console.checks.doctor.model import Answer, Check, Finding, Level
-from console.checks.doctor.once import begun
+from console.checks.doctor import baseline, guard, machine, runtime, user
+from console.checks.doctor.facts import Answer, Check, Facts, Finding, Level, begun
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 
@@ -28,8 +16,9 @@ DEADLINE_S = 3.0
 """What a check may take; the whole takes little more, whatever hangs."""
 
 CHECKS: tuple[Check, ...] = (
-    *user.CHECKS, *machine.CHECKS, *declared.CHECKS, *preflight.CHECKS, *gpu.CHECKS, *guard.CHECKS,
-    *runtime.CHECKS, *baseline.CHECKS, *own.CHECKS,
+    *user.CHECKS, *machine.CHECKS, *machine.DECLARED_CHECKS,
+    *runtime.PREFLIGHT_CHECKS, *runtime.GPU_CHECKS, *guard.CHECKS,
+    *runtime.CHECKS, *baseline.CHECKS, *user.OWN_CHECKS,
 )  # fmt: skip
 """The page, in its order."""
 

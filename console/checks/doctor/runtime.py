@@ -1,19 +1,32 @@
-"""The container engine: there, open to this login, new enough, with compose and GPUs."""
+"""The container engine: there, open to this login, new enough, with compose and GPUs.
+
+The cards, asked through NVML in a process of its own, and those the site names.
+
+What verdicts of `check` rest on, as the machine has it: processor, limits, driver and cards.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from console.checks.doctor.facts import ASK_S, Facts, kinds
-from console.checks.doctor.model import Check, Finding, Level
+from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, kinds
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.text import decode, one_line
-from console.host import bounded
+from console.common.units import format_bytes
+from console.host import children
+from console.host.gpu.vram import LOST
 from console.runtime.engine_api import podman, too_old
+
+if TYPE_CHECKING:
+    from console.common import finding
+    from console.host.gpu.vram import Vram
+
 
 OLDEST_API = (1, 41)
 OLDEST_COMPOSE = (2, 6)
@@ -60,7 +73,7 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
         return
     argv = ["docker", "compose", "version", "--short"]
     try:
-        code, out, error = bounded.run(argv, ASK_S, env=os.environ)
+        code, out, error = children.run(argv, ASK_S, env=os.environ)
     except subprocess.TimeoutExpired:
         words = f"`docker compose version` gave no answer within {ASK_S:g} s"
         yield check.found(max(level, Level.WARNING, key=_ORDER.index), words)
@@ -153,4 +166,142 @@ CHECKS = (
     Check("engine.compose", "compose", compose, Level.WARNING),
     Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
     Check("engine.limits", "containers", limits, Level.WARNING),
+)
+
+
+_HINTS = (
+    ("library not found", "is the NVIDIA driver installed? `nvidia-smi` comes with it"),
+    ("mismatch", "the driver was updated under a running kernel: reboot, then `nvidia-smi`"),
+    ("lost", "`dmesg | grep -i xid` tells why; a reboot brings the card back"),
+    ("no answer", "`nvidia-smi` hangs too? `dmesg | grep -i -e xid -e nvrm`, then a reboot"),
+    ("permission", "this login may not use the driver: `ls -l /dev/nvidia*`"),
+    (
+        "not loaded",
+        "sudo modprobe nvidia; `dkms status` shows whether it was built for this kernel",
+    ),
+    ("unknown error", "inside a container? start it again; else `nvidia-smi`, then a reboot"),
+)
+_UNSURE = ("mig mode", "not supported")
+"""Not known by design: MIG instances, unified memory."""
+
+
+def cards(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Each card with its memory, or the words of the driver."""
+    answer = facts.cards()
+    site = facts.site()
+    names = {gpu.uuid: gpu.name for gpu in site.model.gpus} if site else {}
+    for uuid, memory in answer.cards.items():
+        yield _card(check, uuid, names.get(uuid, ""), memory)
+    if answer.words and not answer.cards:
+        if names or answer.there:
+            yield check.failed(answer.words, _hint(answer.words))
+        else:
+            yield check.note(f"no NVIDIA driver here ({answer.words}): GPU gauges stay empty")
+    elif not answer.cards:
+        yield check.note("the driver answers, and knows no card")
+
+
+def named(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Every card the site names has to be there: their memory is awaited after a stop."""
+    site = facts.site()
+    if site is None:
+        return
+    answer = facts.cards()
+    there = answer.cards
+    if not site.model.gpus:
+        if there:
+            uuids = ", ".join(f"{{uuid: {uuid}}}" for uuid in there)
+            yield check.note(
+                "the site names no card: their memory is not awaited between two models",
+                f"gpus: [{uuids}]   in the site file",
+            )
+        return
+    if answer.words and not there:
+        yield check.note(f"{len(site.model.gpus)} named; not known while no driver answers")
+        return
+    missing = [gpu for gpu in site.model.gpus if gpu.uuid not in there]
+    for gpu in missing:
+        found = ", ".join(there) or "none"
+        label = f"{gpu.uuid} ({gpu.name})" if gpu.name else gpu.uuid
+        yield check.failed(
+            f"{label} is not on this machine", f"`nvidia-smi -L` names those there are: {found}"
+        )
+    if not missing:
+        yield check.ok(f"all {len(site.model.gpus)} that the site names are there")
+
+
+def _card(check: Check, uuid: str, name: str, memory: Vram) -> Finding:
+    label = f"{name} ({uuid})" if name else uuid
+    used, total, why = memory.get("used"), memory.get("total"), memory.get("why", "")
+    if used is not None and total is not None:
+        return check.ok(f"{label}: {format_bytes(used)} of {format_bytes(total)} used")
+    words = f"{label}: {why or 'its memory is not known'}"
+    if why == LOST:
+        return check.failed(words, _hint(why))
+    if any(sign in why.lower() for sign in _UNSURE):
+        return check.note(f"{words}; its memory is not shown")
+    return check.warning(words, _hint(why))
+
+
+def _hint(words: str) -> str:
+    low = words.lower()
+    return next((hint for sign, hint in _HINTS if sign in low), "`nvidia-smi` shows the driver")
+
+
+GPU_CHECKS = (
+    Check("gpu.cards", "cards", cards),
+    Check("gpu.named", "site's cards", named),
+)
+
+
+SCARCE = 0.05
+LEVELS = {"ok": Level.OK, "warn": Level.WARNING, "fail": Level.FAILED, "unknown": Level.NOTE}
+
+
+def processor(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The processor and the vector units that kernels ask for."""
+    from console.checks.preflight import host
+    from console.host import machine
+    from console.host.gpu.inventory import Cards
+
+    seen = machine.look(root=facts.root, cards=Cards())
+    yield from (_said(check, one) for one in host.processor(seen))
+
+
+def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Memory limits of the control groups that this login stands in."""
+    from console.host.cgroups import limits
+
+    found = limits.limits(facts.root)
+    if not found:
+        yield check.ok("no cgroup limits the memory of this login")
+    for one in found:
+        words = f"cgroup {one.group} leaves {format_bytes(one.left)} of {format_bytes(one.most)}"
+        if one.left < SCARCE * one.most:
+            yield check.warning(words, "what is started from here is killed beyond that")
+        else:
+            yield check.note(words)
+
+
+def driver(facts: Facts, check: Check) -> Iterator[Finding]:
+    """The driver against the kernel, and each card's compute capability."""
+    from console.checks.preflight import gpu
+    from console.host.gpu import inventory
+
+    seen = inventory.ask(ASK_S)
+    if seen.driver:
+        found = gpu.check_driver(seen.driver, kernel=platform.release())
+        cuda = f", CUDA up to {seen.cuda[0]}.{seen.cuda[1]}" if seen.cuda else ""
+        each = ", ".join(f"{card.name or card.uuid} {gpu.sm(card)}" for card in seen.cards)
+        yield check.found(LEVELS[found.level], f"{found.words}{cuda}; {each}", found.hint)
+
+
+def _said(check: Check, found: finding.Finding) -> Finding:
+    return check.found(LEVELS[found.level], found.words, found.hint)
+
+
+PREFLIGHT_CHECKS = (
+    Check("machine.processor", "processor", processor, Level.NOTE),
+    Check("machine.limits", "limits", memory_limits, Level.NOTE),
+    Check("gpu.driver", "driver", driver, Level.WARNING),
 )

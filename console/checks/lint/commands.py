@@ -1,13 +1,27 @@
-"""Scripts and argvs into a unit: each command, and the commands inside it."""
+"""Scripts and argvs into a unit: each command, and the commands inside it.
+
+Commands that run other commands: sudo, env, timeout, `sh -c`, ssh, docker run and exec.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from console.checks.lint import shell, wrapper
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import Snippet, spot
-from console.checks.lint.unit import Broken, Command, Container, Image, Unit, Variable, Where, Word
+from console.checks.lint import shell
+from console.checks.lint.unit import (
+    Broken,
+    Command,
+    Container,
+    Image,
+    Place,
+    Snippet,
+    Unit,
+    Variable,
+    Where,
+    Word,
+    spot,
+)
 
 DETACHED = "docker exec -d"
 """Stands among a command's wrappers: nobody waits for it, and no restart brings it back."""
@@ -46,7 +60,7 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
     script = unit.next_script()
     folder = scene.folder
     for simple in read.commands:
-        if wrapper.name_of(simple.words[0]) == "cd" and len(simple.words) > 1:
+        if name_of(simple.words[0]) == "cd" and len(simple.words) > 1:
             folder = joined(folder, simple.words[1].text)
         here = replace(
             scene, folder=folder, env=(*scene.env, *simple.env),
@@ -57,9 +71,9 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
 
 
 def _broken(unit: Unit, snippet: Snippet, place: Place) -> None:
-    from console.checks.lint import bash  # it starts processes, which few texts need
+    from console.checks.lint import shell  # it starts processes, which few texts need
 
-    if said := bash.complaint(snippet.text):
+    if said := shell.complaint(snippet.text):
         unit.broken.append(Broken(place, f"no shell can read this: {said}"))
 
 
@@ -77,7 +91,7 @@ def joined(folder: str, step: str) -> str:
 def _add(
     unit: Unit, words: tuple[Word, ...], scene: Scene, script: int, stdin: Snippet | None
 ) -> None:
-    words, wrappers = wrapper.stripped(words)
+    words, wrappers = stripped(words)
     if not words:
         return
     wrappers = (*scene.wrappers, *wrappers)
@@ -87,7 +101,7 @@ def _add(
     )  # fmt: skip
     unit.commands.append(command)
     deeper = replace(scene, depth=scene.depth + 1, wrappers=wrappers)
-    text = wrapper.shell_text(words)
+    text = shell_text(words)
     if text is not None:
         add_script(unit, text.inner, deeper)
     elif command.name == "eval" and len(words) > 1:
@@ -95,10 +109,10 @@ def _add(
     elif command.name == "trap" and len(words) > 2 and not words[1].text.startswith("-"):
         add_script(unit, words[1].inner, deeper)
     elif command.name == "ssh":
-        _again(unit, wrapper.remote_words(words), replace(deeper, where=Where.HOST, scope="ssh"))
-    elif command.name in wrapper.SHELLS and stdin is not None:
+        _again(unit, remote_words(words), replace(deeper, where=Where.HOST, scope="ssh"))
+    elif command.name in SHELLS and stdin is not None:
         add_script(unit, stdin, deeper)
-    elif (call := wrapper.engine_call(words)) is not None:
+    elif (call := engine_call(words)) is not None:
         _engine(unit, command, call, deeper)
 
 
@@ -110,7 +124,7 @@ def _again(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
         add_script(unit, spot(" ".join(one.text for one in words), words[0].place), scene)
 
 
-def _engine(unit: Unit, command: Command, call: wrapper.EngineCall, scene: Scene) -> None:
+def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> None:
     verb = "exec" if call.compose and call.verb == "run" else call.verb
     if verb == "build":
         tags = call.values("-t", "--tag")
@@ -138,7 +152,7 @@ def _engine(unit: Unit, command: Command, call: wrapper.EngineCall, scene: Scene
             _add(unit, argv, inside, unit.next_script(), command.stdin)
 
 
-def _container(place: Place, image: str, call: wrapper.EngineCall) -> Container:
+def _container(place: Place, image: str, call: EngineCall) -> Container:
     """What `docker run` sets up."""
     name = next((value for value, _ in call.values("--name")), "")
     env = tuple(
@@ -158,3 +172,158 @@ def _container(place: Place, image: str, call: wrapper.EngineCall) -> Container:
         name or image, place, image, runtime=runtimes[0][0] if runtimes else "",
         runtime_place=runtimes[0][1].place if runtimes else None, gpus=gpus, env=env, mounts=mounts,
     )  # fmt: skip
+
+
+_VALUED = {
+    "sudo": "-u -g -h -p -C -r -t -T -U --user --group", "doas": "-u -C", "nohup": "", "exec": "-a",
+    "time": "-f -o", "command": "", "builtin": "", "env": "-u -C --unset --chdir", "nice": "-n",
+    "ionice": "-c -n -p", "timeout": "-k -s --kill-after --signal", "stdbuf": "-i -o -e",
+    "setsid": "", "taskset": "", "numactl": "-N -m -C -i -p", "tini": "-p -e", "dumb-init": "-r",
+    "catchsegv": "", "unbuffer": "", "chrt": "-T -P -D", "gosu": "", "su-exec": "",
+    "xargs": "-n -P -I -L -d -a -s -E",
+}  # fmt: skip
+"""Each program that starts what stands behind it, and its options that take a value."""
+_FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "gosu": 1, "su-exec": 1}
+"""How many words of its own it takes before the command."""
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+ENGINES = ("docker", "podman", "nerdctl")
+_BARE = frozenset(
+    {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--publish-all",
+     "--read-only", "--quiet", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--no-deps",
+     "--build", "--service-ports", "--no-TTY", "--use-aliases", "--remove-orphans", "--help",
+     "--no-color", "--dry-run", "--compatibility", "--verbose", "--debug", "--tls", "--tlsverify"}
+)  # fmt: skip
+_LETTERS = "ditPqTD"
+_SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
+
+
+def name_of(word: Word) -> str:
+    return word.text.rsplit("/", 1)[-1]
+
+
+def stripped(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+    """The command behind its wrappers, and their names; ((), …) where there is none."""
+    names: list[str] = []
+    while words and (name := name_of(words[0])) in _VALUED:
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+            break
+        rest = _past_options(words[1:], _VALUED[name].split())
+        while name == "env" and rest and "=" in rest[0].text:
+            rest = rest[1:]
+        left = rest[_FIRST.get(name, 0) :]
+        if not left:
+            break
+        names.append(name)
+        words = left
+    return words, tuple(names)
+
+
+def _past_options(words: tuple[Word, ...], valued: list[str]) -> tuple[Word, ...]:
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        if words[at].text == "--":
+            return words[at + 1 :]
+        at += 2 if words[at].text in valued else 1
+    return words[at:]
+
+
+def shell_text(words: tuple[Word, ...]) -> Word | None:
+    """The script of `sh -c SCRIPT`, `bash -lc SCRIPT` and their like."""
+    if not words or name_of(words[0]) not in SHELLS:
+        return None
+    for at, word in enumerate(words[1:], 1):
+        if not word.text.startswith("-"):
+            return None
+        if not word.text.startswith("--") and "c" in word.text:
+            return words[at + 1] if at + 1 < len(words) else None
+    return None
+
+
+def remote_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """What ssh runs on the other side."""
+    rest, host = words[1:], False
+    while rest:
+        text = rest[0].text
+        if text.startswith("-") and not host:
+            rest = rest[1 if set(text[1:]) <= _SSH_BARE or len(text) > 2 else 2 :]
+        elif not host:
+            host, rest = True, rest[1:]
+        else:
+            return rest
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """`docker run|exec|build …`: the verb, its options with their values, what is left."""
+
+    verb: str
+    compose: bool
+    options: tuple[tuple[str, Word, str], ...]
+    rest: tuple[Word, ...]
+
+    def values(self, *names: str) -> Iterator[tuple[str, Word]]:
+        return ((value, word) for name, word, value in self.options if name in names)
+
+    def has(self, *names: str) -> bool:
+        return any(True for _ in self.values(*names))
+
+
+def engine_call(words: tuple[Word, ...]) -> EngineCall | None:
+    """A call of a container engine; None for every other command, and for half a one."""
+    if not words or name_of(words[0]) not in (*ENGINES, "docker-compose", "podman-compose"):
+        return None
+    rest = words[1:]
+    compose = "compose" in words[0].text
+    before: list[tuple[str, Word, str]] = []
+    for skipped in ("container", "image", "buildx", "builder", "compose"):
+        found, rest = _options(rest)
+        before += found
+        if rest and rest[0].text == skipped:
+            compose = compose or skipped == "compose"
+            rest = rest[1:]
+    found, rest = _options(rest)
+    before += found
+    if not rest:
+        return None
+    building = rest[0].text == "build"
+    options, left = _options(rest[1:], leave=not building, letters="qD" if building else _LETTERS)
+    return EngineCall(rest[0].text, compose, (*before, *options), left)
+
+
+def _options(
+    words: tuple[Word, ...], *, leave: bool = True, letters: str = _LETTERS
+) -> tuple[list[tuple[str, Word, str]], tuple[Word, ...]]:
+    """Options and what stands behind them; with `leave` they end at the first other word."""
+    found: list[tuple[str, Word, str]] = []
+    other: list[Word] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if not word.text.startswith("-") or word.text == "-":
+            if leave:
+                return found, words[at:]
+            other.append(word)
+            at += 1
+            continue
+        at += 1
+        name, sign, value = word.text.partition("=")
+        if word.text == "--":
+            return found, words[at:]
+        if not sign and not _bare(name, letters) and at < len(words):
+            value = words[at].text
+            at += 1
+        found += [(one, word, value) for one in _letters(name, letters)]
+    return found, tuple(other)
+
+
+def _bare(name: str, letters: str) -> bool:
+    """An option without a value."""
+    return name in _BARE or (not name.startswith("--") and set(name[1:]) <= set(letters))
+
+
+def _letters(name: str, letters: str) -> list[str]:
+    """`-it` is two options."""
+    if name.startswith("--") or not set(name[1:]) <= set(letters):
+        return [name]
+    return [f"-{letter}" for letter in name[1:]]

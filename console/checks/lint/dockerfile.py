@@ -13,19 +13,21 @@ from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-define
 
 from console.checks.lint import shell
 from console.checks.lint.commands import Scene, add_argv, add_script, joined
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import Segment, Snippet, whole
 from console.checks.lint.unit import (
     Broken,
     Comment,
     Health,
     Image,
+    Place,
+    Segment,
+    Snippet,
     Source,
     Stage,
     Unit,
     Variable,
     Where,
     Word,
+    whole,
 )
 
 _KEYWORD = re.compile(r"\s*(\S*)(?:\s+|$)")

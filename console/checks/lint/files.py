@@ -1,10 +1,14 @@
-"""What a file is, by its name and content; and its text, bounded and never blocking."""
+"""What a file is, by its name and content; and its text, bounded and never blocking.
+
+Paths as given → files to look at: a directory gives the files in it that may be of a kind.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from console.checks.lint.unit import Kind
@@ -73,3 +77,45 @@ def kind_by_text(text: str) -> Kind | None:
             first = line.split(None, 1)
             return Kind.DOCKERFILE if first[0] in ("FROM", "ARG") and len(first) == 2 else None
     return None
+
+
+MOST_FILES = 20_000
+_PASSED = frozenset(
+    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache",
+     ".pytest_cache", ".ruff_cache", "site-packages"}
+)  # fmt: skip
+
+
+class TooMany(Exception):
+    """More files than anybody wants to have looked at."""
+
+
+def walk(given: Path) -> Iterator[tuple[Path, str]]:
+    """(file, what is wrong with a directory on the way, else ""); in order, links not followed.
+
+    Raises TooMany.
+    """
+    failed: list[tuple[Path, str]] = []
+
+    def note(error: OSError) -> None:
+        failed.append((Path(error.filename or given), f"cannot be read: {error.strerror}"))
+
+    count = 0
+    for folder, folders, names in os.walk(given, onerror=note):
+        folders[:] = sorted(one for one in folders if one not in _PASSED)
+        for name in sorted(names):
+            path = Path(folder, name)
+            if not _may_be(path):
+                continue
+            count += 1
+            if count > MOST_FILES:
+                raise TooMany(f"more than {MOST_FILES} files")
+            yield path, ""
+    yield from failed
+
+
+def _may_be(path: Path) -> bool:
+    """By its name only: a file of no known name is not opened."""
+    if path.is_symlink():
+        return False
+    return is_yaml(path) or kind_by_name(path) is not None

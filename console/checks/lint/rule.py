@@ -1,19 +1,86 @@
-"""A rule: a fault with a name, the lessons it was learnt from, and a function that looks for it."""
+"""A rule: a fault with a name, the lessons it was learnt from, and a function that looks for it.
+
+What is known of the machine a file is written for: from the site, or nothing.
+
+`# omni: ignore RULE LESSON reason`: a finding that somebody has judged, and says why.
+
+On the line itself, or in a comment of its own above it. Without the lesson or the reason it counts
+for nothing and is itself found; so is one that nothing needs.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Finding, Hit, Severity
-from console.checks.lint.unit import Unit
+from console.checks.lint.unit import Comment, Finding, Hit, Place, Severity, Unit
+
+if TYPE_CHECKING:
+    from console.config.site.site import Site
+
+
+BLACKWELL = (12, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Memory of the cards in bytes, their compute capabilities, RAM and swap in bytes, the CPU's
+    name; what the site does not say is empty or None."""
+
+    memory: tuple[int, ...] = ()
+    compute: tuple[tuple[int, int], ...] = ()
+    ram_bytes: int | None = None
+    swap_bytes: int = 0
+    cpu: str = ""
+
+    @property
+    def asymmetric(self) -> bool | None:
+        """Cards of different size; None where fewer than two are known."""
+        if len(self.memory) < 2:
+            return None
+        return max(self.memory) > 1.1 * min(self.memory)
+
+    @property
+    def sm120(self) -> bool | None:
+        """A card of compute capability 12.0; None where none is known."""
+        return any(one >= BLACKWELL for one in self.compute) if self.compute else None
+
+    @property
+    def zen5(self) -> bool | None:
+        """Whether the CPU is of AMD's fifth generation; None where the site does not name it."""
+        if not self.cpu:
+            return None
+        words = self.cpu.upper().replace("-", " ").split()
+        return any(_is_zen5(word) for word in words) and ("AMD" in words or "EPYC" in words)
+
+
+def _is_zen5(model: str) -> bool:
+    """Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
+    digits = model[:4]
+    if len(model) < 4 or not digits.isdecimal() or digits[0] != "9":
+        return False
+    return model[4:] in ("WX", "X", "X3D", "F", "P", "") and (
+        model[4:] in ("WX", "X", "X3D") or digits[3] == "5"
+    )
+
+
+def facts_of(site: Site) -> Facts:
+    """The facts a site file declares; nothing is measured."""
+    machine, gpus = site.model.machine, site.model.gpus
+    return Facts(
+        tuple(gpu.memory for gpu in gpus if gpu.memory is not None),
+        tuple(gpu.compute for gpu in gpus if gpu.compute is not None),
+        machine.ram, machine.swap or 0, machine.cpu,
+    )  # fmt: skip
+
 
 Check = Callable[[Unit, Facts], Iterable[Hit]]
 
-MODULES = ("build", "gpu", "engine", "image", "health", "download", "host")
+MODULES = ("build", "gpu", "engine", "image", "host")
 """Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
 
 
@@ -65,3 +132,91 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
                 unit.source.name, hit.place.line, hit.place.column, one.id,
                 hit.severity or one.severity, hit.what, hit.fix or one.fix, one.lessons,
             )  # fmt: skip
+
+
+MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
+FORM = "# omni: ignore RULE LESSON reason"
+MOST = 500
+"""Suppressions of one file that are looked at."""
+BAD, UNUSED = "suppression-without-reason", "suppression-unused"
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """`lines`: first and last line that it covers."""
+
+    rule: str
+    reason: str
+    place: Place
+    lines: tuple[int, int]
+
+
+def apply_suppressions(
+    unit: Unit, found: Iterable[Finding], rules: dict[str, Rule]
+) -> list[Finding]:
+    """Findings with those that are suppressed marked, and what is wrong with suppressions."""
+    good: list[Suppression] = []
+    out: list[Finding] = []
+    for comment in unit.comments:
+        mark = MARK.match(comment.text)
+        if mark is None or len(good) >= MOST:
+            continue
+        wrong = _wrong(mark[1], rules)
+        if wrong:
+            out.append(_finding(unit, comment.place, BAD, Severity.WARNING, wrong))
+            continue
+        name, lesson, reason = mark[1].split(None, 2)
+        lines = _covered(unit, comment)
+        good.append(Suppression(name, f"{lesson}: {reason}", comment.place, lines))
+    used: set[Suppression] = set()
+    for one in found:
+        by = next((s for s in good if s.rule == one.rule and _in(one.line, s.lines)), None)
+        if by is not None:
+            used.add(by)
+            one = replace(one, suppressed=by.reason)
+        out.append(one)
+    for idle in good:
+        if idle not in used:
+            words = f"nothing here is found by {idle.rule}"
+            out.append(_finding(unit, idle.place, UNUSED, Severity.INFO, words))
+    return out
+
+
+def _in(line: int, lines: tuple[int, int]) -> bool:
+    return lines[0] <= line <= lines[1]
+
+
+def _wrong(text: str, rules: dict[str, Rule]) -> str:
+    """Why a suppression does not count; "" where it does."""
+    words = text.split(None, 2)
+    if not words:
+        return "a suppression that names no rule"
+    rule = rules.get(words[0])
+    if rule is None:
+        return f"no rule is named {words[0]}"
+    if len(words) < 2 or words[1] not in rule.lessons:
+        return f"{words[0]} is not suppressed: name its lesson ({' or '.join(rule.lessons)})"
+    if len(words) < 3 or len(words[2].strip()) < 3:
+        return f"{words[0]} is not suppressed: say why"
+    return ""
+
+
+def _finding(unit: Unit, place: Place, rule: str, severity: Severity, what: str) -> Finding:
+    fix = FORM if rule == BAD else "take the comment out"
+    return Finding(unit.source.name, place.line, place.column, rule, severity, what, fix)
+
+
+def _covered(unit: Unit, comment: Comment) -> tuple[int, int]:
+    """A comment behind something covers its line; one of its own covers what begins below it."""
+    line = comment.place.line
+    if not comment.own:
+        return line, line
+    own = {one.place.line for one in unit.comments if one.own}
+    below = line + 1
+    while below in own:
+        below += 1
+    return line, max(_ends(unit, below), default=below)
+
+
+def _ends(unit: Unit, first: int) -> Iterator[int]:
+    return (end for begin, end in unit.spans if begin == first)

@@ -1,30 +1,59 @@
-"""Files → findings. A file that cannot be looked at is said, and the next one is looked at."""
+"""Files → findings. A file that cannot be looked at is said, and the next one is looked at.
+
+The same work on many files, by as many processes as there are CPUs; results in their order.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from console.checks.lint import (
-    dockerfile,
-    files,
-    playbook,
-    pool,
-    suppress,
-    walk,
-    yaml_files,
-    yaml_tree,
-)
+from console.checks.lint import dockerfile, files, rule, yaml_files, yaml_tree
 from console.checks.lint.commands import Scene, add_script
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import RANK, Finding, Severity
-from console.checks.lint.rule import findings, rules
-from console.checks.lint.snippet import whole
-from console.checks.lint.unit import Kind, Source, Unit, Where
+from console.checks.lint.rule import Facts, findings, rules
+from console.checks.lint.unit import RANK, Finding, Kind, Severity, Source, Unit, Where, whole
 from console.common.errors import Problem
+
+MANY = 64
+"""Files from which on starting processes costs less than it saves."""
+_MOST, _CHUNK = 8, 8
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+    """`work` on every item. It and its results are pickled where processes are used; for a process
+    with threads this is not, which must not be forked."""
+    count = min(len(os.sched_getaffinity(0)), _MOST)
+    if len(items) < MANY or count < 2:
+        yield from map(work, items)
+        return
+    import multiprocessing  # three times as slow as a small file is
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+
+    yield work(items[0])  # imports what is needed, once for all
+    done = 1
+    try:
+        forked = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(count, forked, _quiet) as workers:
+            for one in workers.map(work, items[1:], chunksize=_CHUNK):
+                yield one
+                done += 1
+    except (BrokenExecutor, OSError):  # no room for processes, or one was killed
+        yield from map(work, items[done:])
+
+
+def _quiet() -> None:
+    """Ctrl-C is for the process that waits, which ends these."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 CUT = "text-too-long"
 BROKEN = "text-not-readable"
@@ -61,7 +90,7 @@ def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
                 outcome.refused.append(Problem(str(path), 0, 0, wrong))
             else:
                 todo.setdefault(path, path == given)
-    for one in pool.each(partial(_one, facts), list(todo.items())):
+    for one in each(partial(_one, facts), list(todo.items())):
         outcome.findings += one.findings
         outcome.refused += one.refused
         outcome.strict += one.strict
@@ -75,8 +104,8 @@ def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
         yield given, ""
         return
     try:
-        yield from walk.files(given)
-    except walk.TooMany as error:
+        yield from files.walk(given)
+    except files.TooMany as error:
         outcome.refused.append(Problem(str(given), 0, 0, str(error)))
 
 
@@ -134,11 +163,12 @@ def _yaml(
     read = yaml_tree.parse(text)
     schema, phases = read.root.said("schema"), read.root.get("phases")
     if schema.startswith("omni.playbook/"):
-        return playbook.unit_of(Source(name, text, Kind.PLAYBOOK, path), read, given), schema
+        source = Source(name, text, Kind.PLAYBOOK, path)
+        return yaml_files.playbook_unit(source, read, given), schema
     if schema.startswith("omni."):
         return None, schema
     if yaml_files.looks_like_one(read.root):
-        return yaml_files.unit_of(Source(name, text, Kind.COMPOSE, path), read), None
+        return yaml_files.compose_unit(Source(name, text, Kind.COMPOSE, path), read), None
     return None, "" if phases is not None and phases.items is not None else None
 
 
@@ -160,4 +190,4 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
             unit.source.name, place.line, place.column, BROKEN, Severity.ERROR, one.what, words
         )
         found[hit] = None
-    return sorted(suppress.apply(unit, found, rules()), key=lambda one: one.order)
+    return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

@@ -1,19 +1,24 @@
-"""Shell text → simple commands, assignments and comments, by tree-sitter's grammar of bash."""
+"""Shell text → simple commands, assignments and comments, by tree-sitter's grammar of bash.
+
+What bash itself says of a text: the judge where a grammar does not understand it.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import Segment, Snippet
-from console.checks.lint.unit import Comment, Variable, Word
+from console.checks.lint.unit import Comment, Place, Segment, Snippet, Variable, Word
+from console.host import children
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
+
 
 MOST_NODES = 200_000
 """Of one text; what stands behind is not looked at."""
@@ -237,3 +242,20 @@ def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
     else:
         kept = tolerated and parent.type in ("pipeline", "redirected_statement", "negated_command")
         yield from ((child, kept) for child in children)
+
+
+LIMIT_S = 5.0
+
+
+def complaint(text: str) -> str:
+    """Why bash cannot read a text, "" where it can, or where there is no bash. Nothing is run."""
+    bash = shutil.which("bash")
+    if bash is None:
+        return ""
+    argv = [bash, "--norc", "-n", "-c", text]
+    try:
+        code, _, said = children.run(argv, LIMIT_S, env={"LC_ALL": "C"})
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ""
+    words = said.decode("utf-8", "replace").split("\n", 1)[0]
+    return re.sub(r"^.*?: line \d+: ", "", words) if code else ""

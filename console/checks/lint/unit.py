@@ -1,17 +1,126 @@
 """What rules look at: a file as commands, variables, images and containers, each with its place.
 
 Dockerfile, compose file, playbook and shell all become this; a rule is written once.
+
+A text inside a file, and where each of its characters stands there.
+
+What lint says: a rule, how grave, where, and what to do; one clean line each.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import Snippet
+from console.common import redact
+from console.common.text import one_line
+
+Segment = tuple[int, int, int]
+"""From this offset of the text on, the characters stand at (line, column) and to the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """`segments` are in the order of their offsets; the first is at 0. `exact` is False where a
+    quoted form hides the places: everything is then said to stand at the beginning."""
+
+    text: str
+    segments: Sequence[Segment]
+    exact: bool = True
+
+    def at(self, offset: int) -> Place:
+        start, line, column = self.segments[bisect_right(self.segments, (offset, 1 << 60, 0)) - 1]
+        return Place(line, column + (offset - start if self.exact else 0))
+
+    def part(self, start: int, end: int) -> Snippet:
+        """The text from `start` to `end`, as a snippet of its own."""
+        first = bisect_right(self.segments, (start, 1 << 60, 0))
+        inside = self.segments[first : bisect_left(self.segments, (end, 0, 0))]
+        place = self.at(start)
+        moved = [(at - start, line, column) for at, line, column in inside]
+        return Snippet(self.text[start:end], [(0, place.line, place.column), *moved], self.exact)
+
+
+def whole(text: str) -> Snippet:
+    """A file that is the text itself."""
+    segments: list[Segment] = [(0, 1, 1)]
+    at, line = text.find("\n"), 1
+    while at >= 0:
+        line += 1
+        segments.append((at + 1, line, 1))
+        at = text.find("\n", at + 1)
+    return Snippet(text, segments)
+
+
+def spot(text: str, place: Place) -> Snippet:
+    """A text whose own characters cannot be found in the file any more."""
+    return Snippet(text, [(0, place.line, place.column)], exact=False)
+
+
+WORDS_LIMIT = 400
+BLOCKER = "known-blocker"
+"""No rule of a text: what a run is asked about lessons that its playbook names."""
+
+
+class Severity(StrEnum):
+    """`error` stops a run, `warning` is told before it, `info` is worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a file; both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a rule found: `what` about this very place; None leaves severity and fix to the rule."""
+
+    place: Place
+    what: str
+    severity: Severity | None = None
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A hit of a rule in a file. `suppressed` is the reason a comment gives, "" where none does."""
+
+    file: str
+    line: int
+    column: int
+    rule: str
+    severity: Severity
+    what: str
+    fix: str = ""
+    lessons: tuple[str, ...] = field(default=())
+    suppressed: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("file", "what", "fix", "suppressed"):
+            object.__setattr__(self, name, redact.text(one_line(getattr(self, name), WORDS_LIMIT)))
+
+    @property
+    def order(self) -> tuple[str, int, int, str, str]:
+        return self.file, self.line, self.column, self.rule, self.what
+
+    @property
+    def text(self) -> str:
+        """`file:line:column: severity: what [rule F-003]`."""
+        cited = " ".join((self.rule, *self.lessons))
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.what} [{cited}]"
 
 
 class Kind(StrEnum):

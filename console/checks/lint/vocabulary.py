@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Place
-from console.checks.lint.unit import Command, Unit, Word
+from console.checks.lint.rule import Facts
+from console.checks.lint.unit import Command, Place, Unit, Word
 
 _PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")

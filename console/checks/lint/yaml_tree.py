@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.checks.lint.finding import Place
-from console.checks.lint.snippet import Segment, Snippet, spot
-from console.checks.lint.unit import Comment, Word
+from console.checks.lint.unit import Comment, Place, Segment, Snippet, Word, spot
 
 MOST_NODES = 50_000
 DEEPEST = 100

@@ -12,22 +12,21 @@ from console.checks.preflight.loader import Loader, fitting, plan_of
 from console.common.errors import Exit
 from console.common.finding import Finding, Level
 from console.common.text import one_line
-from console.host.capacity import Machine
-from console.models.gguf.cache import HeaderCache
-from console.models.gguf.errors import GgufError
-from console.models.gguf.read import Reading, read_header
+from console.host.sample import Machine
+from console.models.gguf.byte_source import GgufError
+from console.models.gguf.read import HeaderCache, Reading, read_header
 from console.models.gguf.shards import merged, read_shards
 from console.models.hub import local_files as here
 from console.models.hub import settings
-from console.models.hub.amount import download_time, seconds_for
 from console.models.hub.checkpoint import Contents, Format, WeightSet
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.listing import Listing, RemoteFile, look_up
 from console.models.hub.local_files import Here
 from console.models.hub.model_config import fetch_config, fetch_index
 from console.models.hub.names import shard
+from console.models.hub.progress import download_time, seconds_for
 from console.models.hub.reference import LocalReference, RepoReference, parse
-from console.models.sizing import text as fit_text
+from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.facts_from_config import from_config

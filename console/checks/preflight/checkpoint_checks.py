@@ -17,13 +17,13 @@ from console.checks.preflight.loader import (
 )
 from console.common.finding import Finding, Level
 from console.common.text import one_line
-from console.host.capacity import Machine
+from console.host.sample import Machine
 from console.models.gguf.read import Reading
 from console.models.gguf.shards import SHOWN, check, models
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
-from console.models.hub.quantization import kind
+from console.models.hub.model_config import kind
 from console.models.sizing.model_facts import ModelFacts
 
 BESIDE = "GPU memory beside the baseline"

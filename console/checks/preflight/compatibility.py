@@ -18,7 +18,7 @@ from console.common.errors import InvalidFile
 from console.common.finding import Finding, Level
 from console.config.validation import Strict, Text, validate
 from console.config.yaml import parse, read_text
-from console.host.capacity import Machine
+from console.host.sample import Machine
 
 TITLE = "the compatibility table cannot be used"
 TABLE = Path(__file__).with_name("compatibility.yaml")

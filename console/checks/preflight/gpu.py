@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from console.checks.preflight.compatibility import Table, table
 from console.common.finding import Finding, Level
 from console.common.text import one_line
-from console.host.capacity import Card
+from console.host.sample import Card
 
 Pair = tuple[int, int]
 

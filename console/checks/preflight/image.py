@@ -1,20 +1,35 @@
-"""Images as the engine has them: there or not, for which platform, with which CUDA."""
+"""Images as the engine has them: there or not, for which platform, with which CUDA.
+
+A full import-chain check inside an image: does `import sglang.launch_server` come to an end?
+
+A one-off with no GPU and no network imports the modules one by one and says how far each came.
+Kernels that import prove little; a server whose chain ends in a missing module serves nothing.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from console.checks.preflight.gpu import parse_archs
+from console.checks.preflight.import_probe import SOURCE
 from console.common.errors import EngineError
 from console.common.finding import Finding, Level
 from console.common.text import clean, one_line
-from console.runtime.docker.client import NotFound, ask
-from console.runtime.docker.images import pull_hint
+from console.common.units import format_bytes, format_duration
+from console.runtime.docker import oneoff
+from console.runtime.docker.client import NotFound, ask, pull_hint
+from console.runtime.docker.oneoff import FILES, Moment, Outcome
 
 if TYPE_CHECKING:
     import docker
+
 
 ONLY_ARM = ("F-006",)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -80,7 +95,7 @@ def engine_platform(client: docker.DockerClient) -> str:
     return f"{clean(str(found.get('Os', '')))}/{_SAME.get(arch, arch)}"
 
 
-def check(client: docker.DockerClient, ref: str) -> tuple[Finding, ...]:
+def check_image(client: docker.DockerClient, ref: str) -> tuple[Finding, ...]:
     """Whether the image is here and made for this machine. Never raises what the engine raises."""
     title = f"image {one_line(ref, 60)}"
     try:
@@ -109,3 +124,242 @@ def _platform(image: Image, platform: str, title: str) -> Finding:
         "nothing)"
     )
     return Finding(Level.FAIL, title, words, hint, ONLY_ARM)
+
+
+IMPORT_S = 180.0
+"""PyTorch and an engine, read from a cold disk, seconds."""
+MEMORY = 8 << 30
+SCRIPT = "omni_imports.py"
+PYTHONS = ("python3", "python")
+WRITABLE = {
+    "PYTHONDONTWRITEBYTECODE": "1", "TRITON_CACHE_DIR": "/tmp/triton", "HF_HOME": "/tmp/hf",
+    "NUMBA_CACHE_DIR": "/tmp/numba", "XDG_CACHE_HOME": "/tmp/cache", "HF_HUB_OFFLINE": "1",
+}  # fmt: skip
+CHAIN = ("F-018",)
+SCHED_EXT = ("F-018", "F-023", "F-027")
+ABI = ("F-027", "F-023")
+NOT_INSTALLED = ("F-011", "F-016")
+NO_CARD = ("F-014",)
+_NO_PYTHON = ("executable file not found", "no such file or directory", "not a directory")
+_NO_GPU = (
+    "libcuda.so", "libnvidia-ml.so", "no nvidia driver", "no cuda gpus are available",
+    "no cuda-capable device", "cuda driver version is insufficient", "cuda driver initialization",
+    "cuda unknown error", "torch not compiled with cuda", "0 active drivers",
+)  # fmt: skip
+_LIBRARY = re.compile(r"(\S+\.so[\w.]*): cannot open shared object file")
+_SYMBOL = re.compile(r"(\S+): undefined symbol: (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """How far one module came. `chain` are the modules from the one asked for down to where it
+    ended; `kind` is the exception's class, empty where all went well."""
+
+    module: str
+    chain: tuple[str, ...] = ()
+    kind: str = ""
+    message: str = ""
+    missing: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """What PyTorch in an image says of itself, without a card."""
+
+    version: str
+    cuda: str
+    archs: tuple[str, ...] | None
+
+
+def check_imports(
+    client: docker.DockerClient,
+    ref: str,
+    modules: Sequence[str],
+    *,
+    python: str = "",
+    env: Mapping[str, str] | None = None,
+    seconds: float = IMPORT_S,
+    memory: int = MEMORY,
+    cancelled: threading.Event | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Finding, ...]:
+    """One finding a module. `python` is the image's interpreter (default: the first there is).
+
+    Raises Cancelled; what the engine raises becomes a finding.
+    """
+    title = f"imports in {one_line(ref, 50)}"
+    try:
+        ended, nonce = _run(
+            client, ref, [*modules], python, env or {}, seconds, memory, cancelled, labels or {}
+        )
+    except EngineError as error:
+        return (_no_python(error, title),)
+    told = _told(ended, nonce)
+    found = [_finding(one) for one in told if one.kind or one.chain]
+    rest = [name for name in modules if name not in {one.module for one in told}]
+    if rest:
+        found.append(_cut_off(rest[0], ended, seconds, memory))
+    return tuple(found)
+
+
+def torch_of(
+    client: docker.DockerClient,
+    ref: str,
+    *,
+    python: str = "",
+    seconds: float = IMPORT_S,
+    cancelled: threading.Event | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Torch | None:
+    """The PyTorch of an image: its CUDA and the cards it has kernels for, asked without a card.
+
+    None where it has none that can be imported. Raises EngineError and Cancelled.
+    """
+    ended, nonce = _run(
+        client, ref, ["--torch"], python, {}, seconds, MEMORY, cancelled, labels or {}
+    )
+    for found in _records(ended, nonce):
+        if isinstance(found.get("torch"), str):
+            archs = parse_archs(str(found.get("archs") or ""))
+            return Torch(one_line(found["torch"], 40), one_line(str(found["cuda"]), 20), archs)
+    return None
+
+
+def _run(
+    client: docker.DockerClient,
+    ref: str,
+    arguments: list[str],
+    python: str,
+    env: Mapping[str, str],
+    seconds: float,
+    memory: int,
+    cancelled: threading.Event | None,
+    labels: Mapping[str, str],
+) -> tuple[Outcome, str]:
+    nonce = os.urandom(8).hex()
+    image = look(client, ref)
+    words = [os.path.basename(word) for word in (image.argv()[:1] if image else [])]
+    own = [word for word in (image.argv()[:1] if image else []) if words[0].startswith("python")]
+    pythons = [python] if python else [*own, *PYTHONS]
+    for at, name in enumerate(pythons):
+        moment = Moment(
+            ref, (name, f"{FILES}/{SCRIPT}", nonce, *arguments), {**WRITABLE, **env},
+            {SCRIPT: SOURCE.encode()}, memory=memory, cpus=4.0, labels=labels,
+        )  # fmt: skip
+        try:
+            return oneoff.run(client, moment, seconds, cancelled=cancelled), nonce
+        except EngineError as error:
+            if at + 1 == len(pythons) or not _lacks_program(error):
+                raise
+    raise AssertionError("there is always a last interpreter")
+
+
+def _lacks_program(error: EngineError) -> bool:
+    words = error.detail.lower()
+    return "exec" in words and any(sign in words for sign in _NO_PYTHON)
+
+
+def _no_python(error: EngineError, title: str) -> Finding:
+    if _lacks_program(error):
+        words = "there is no Python in the image, so none of its modules can be imported"
+        hint = "is it the right image? `docker image history` shows what was installed"
+        return Finding(Level.FAIL, title, words, hint)
+    return Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint)
+
+
+def _records(ended: Outcome, nonce: str) -> list[dict[str, Any]]:
+    """What the probe wrote; whatever the modules themselves print is left aside."""
+    found = []
+    for line in ended.lines:
+        _, mark, text = line.partition(f"{nonce} ")
+        try:
+            value = json.loads(text) if mark else None
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _told(ended: Outcome, nonce: str) -> list[Imported]:
+    return [
+        Imported(
+            module=one_line(str(one["module"]), 100),
+            chain=tuple(one_line(str(name), 100) for name in one.get("chain") or ()),
+            kind=one_line(str(one.get("kind") or ""), 60),
+            message=one_line(str(one.get("message") or ""), 300),
+            missing=one_line(str(one.get("missing") or ""), 100),
+            place=one_line(str(one.get("place") or ""), 160),
+        )
+        for one in _records(ended, nonce)
+        if "module" in one
+    ]
+
+
+def _finding(one: Imported) -> Finding:
+    title = f"import {one.module}"
+    if not one.kind:
+        return Finding(Level.OK, title, "its whole chain imports")
+    chain, last = " → ".join(_short(one.chain)), f"{one.kind}: {one.message}"
+    words = f"{chain} ends in {last}" + (f" ({one.place})" if one.place else "")
+    low = one.message.lower()
+    if any(sign in low for sign in _NO_GPU):
+        hint = "no card is visible to this check: not proof, the real start with cards decides"
+        return Finding(Level.UNKNOWN, title, words, hint, NO_CARD)
+    if one.missing:
+        return Finding(Level.FAIL, title, words, *_missing(one))
+    symbol, library = _SYMBOL.search(one.message), _LIBRARY.search(one.message)
+    if symbol:
+        hint = "compiled against another PyTorch: rebuild the extension inside this image"
+        return Finding(Level.FAIL, title, words, hint, ABI)
+    if library:
+        hint = f"the image lacks the package that brings {one_line(library[1], 60)}"
+        return Finding(Level.FAIL, title, words, hint, CHAIN)
+    hint = "the module itself fails; `docker run` with this import shows the whole traceback"
+    return Finding(Level.FAIL, title, words, hint, CHAIN)
+
+
+def _missing(one: Imported) -> tuple[str, tuple[str, ...]]:
+    """The hint and the lessons for a module that is not there."""
+    if one.missing == "sched_ext":
+        return (
+            "a C++ extension of KTransformers itself (csrc/balance_serve): no package and no "
+            "kernel brings it; SGLang with kt-kernel, or llama.cpp, do without",
+            SCHED_EXT,
+        )
+    if one.missing == one.module.partition(".")[0]:
+        return (
+            f"{one.missing} is not installed in this image: was the phase that installs it built?",
+            NOT_INSTALLED,
+        )
+    return f"the image lacks the package that brings {one.missing}", CHAIN
+
+
+def _short(chain: Sequence[str]) -> list[str]:
+    """A long chain by its ends."""
+    names = list(dict.fromkeys(chain))
+    return names if len(names) <= 8 else [*names[:3], "…", *names[-4:]]
+
+
+def _cut_off(module: str, ended: Outcome, seconds: float, memory: int) -> Finding:
+    """The first module that nothing was said of: the interpreter ended, or was ended, there."""
+    title = f"import {module}"
+    last = next((line for line in reversed(ended.lines) if line.strip()), "")
+    if ended.code is None:
+        words = f"did not end within {format_duration(seconds)}; it was killed"
+        return Finding(Level.UNKNOWN, title, words, "a cold disk? try it again with a longer time")
+    if ended.oom:
+        words = f"ran out of the {format_bytes(memory)} that this check gives it"
+        return Finding(Level.UNKNOWN, title, words, "give the check more memory")
+    number = ended.code - 128 if ended.code > 128 else 0
+    if number in (signal.SIGILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+        name = signal.Signals(number).name
+        hint = (
+            "SIGILL: built for a processor with instructions this one lacks"
+            if number == signal.SIGILL
+            else "a library of the chain crashes; `faulthandler` (python -X) names the module"
+        )
+        return Finding(Level.FAIL, title, f"ended the interpreter with {name}: {last}", hint)
+    words = f"ended the interpreter with exit code {ended.code}: {last or 'no words'}"
+    return Finding(Level.FAIL, title, words, "the module calls exit, or the interpreter is broken")

@@ -1,16 +1,204 @@
-"""The lines a log pane keeps: bounded, numbered for good, filtered and searched in slices."""
+"""The lines a log pane keeps: bounded, numbered for good, filtered and searched in slices.
+
+What an operator searches or filters for, and a guard against patterns that never end.
+
+The numbers of the lines that a pattern accepts, found a slice of time at a time.
+"""
 
 from __future__ import annotations
 
+import re
+import signal
+import threading
 import time
+import warnings
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count, islice
 from sys import getsizeof
+from typing import Any
 
 from console.common.logs.line import LogLine
-from console.common.logs.pattern import Pattern
-from console.common.logs.sieve import Numbers, Sieve
+
+MATCHED = 2000
+"""Characters of a line that a pattern sees."""
+_ESCAPED = re.compile(r"\\.")
+
+
+class TooSlow(Exception):
+    """A pattern took longer than it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern; `words` as they were typed. `plain`: taken as text, not as a regex."""
+
+    words: str
+    regex: re.Pattern[str]
+    inverse: bool = False
+    plain: bool = False
+
+    def accepts(self, text: str) -> bool:
+        """Whether a line is to be shown, or is a match."""
+        return (self.regex.search(text, 0, MATCHED) is None) is self.inverse
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where it matches; nothing for an inverse pattern or an empty match."""
+        if self.inverse:
+            return []
+        found = [match.span() for match in self.regex.finditer(text, 0, MATCHED)]
+        return [(start, end) for start, end in found if end > start]
+
+    def as_plain(self) -> Pattern:
+        """The same words as plain text, which is never slow."""
+        return _compile(self.words, inverse=self.inverse, plain=True)
+
+
+def pattern(words: str, *, may_invert: bool = False) -> Pattern | None:
+    """A regex, or plain text where it is no valid one; None for no words.
+
+    Case counts where there is a capital letter. With `may_invert`, a leading `!` turns it round.
+    """
+    inverse = may_invert and words.startswith("!")
+    wanted = words[1:] if inverse else words
+    if not wanted:
+        return None
+    try:
+        return _compile(words, inverse=inverse, plain=False)
+    except (re.error, OverflowError, RecursionError, Warning, TooSlow):
+        return _compile(words, inverse=inverse, plain=True)
+
+
+def _compile(words: str, *, inverse: bool, plain: bool) -> Pattern:
+    wanted = words[1:] if inverse else words
+    letters = wanted if plain else _ESCAPED.sub("", wanted)
+    flags = re.NOFLAG if letters != letters.lower() else re.IGNORECASE
+    with warnings.catch_warnings(), at_most(0.2):
+        warnings.simplefilter("error")
+        regex = re.compile(re.escape(wanted) if plain else wanted, flags)
+    return Pattern(words, regex, inverse, plain)
+
+
+_armed = False
+_installed = False
+
+
+def _ring(_number: int, _frame: Any) -> None:
+    if _armed:
+        raise TooSlow
+
+
+@contextmanager
+def at_most(cpu_s: float) -> Iterator[None]:
+    """Raise TooSlow in the body after so many seconds of this process's CPU time.
+
+    `re` looks for signals while it matches, and nothing else can end a match that would take
+    years. It works in the main thread, where the screen is drawn; elsewhere it does nothing.
+    """
+    global _armed, _installed
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not _installed:
+        signal.signal(signal.SIGVTALRM, _ring)
+        _installed = True
+    try:
+        _armed = True
+        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
+        yield
+    finally:
+        _armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+SLOW_CPU_S = 0.15
+"""CPU seconds beyond its slice after which a pattern is given up."""
+SLOW_LINE_S = 0.0005
+"""Seconds a line on average, over SLOW_OVER_S of matching, that make a pattern too slow."""
+SLOW_OVER_S = 0.5
+_LOOK_AT_CLOCK = 32
+
+
+class Numbers:
+    """Line numbers in rising order: added at the end, pruned at the front."""
+
+    def __init__(self) -> None:
+        self.all: deque[int] = deque()
+
+    def add(self, number: int) -> None:
+        self.all.append(number)
+
+    def prune(self, first: int) -> None:
+        """Drop what is below `first`."""
+        while self.all and self.all[0] < first:
+            self.all.popleft()
+
+    def take_back(self, end: int) -> None:
+        """Drop `end` and what is above."""
+        while self.all and self.all[-1] >= end:
+            self.all.pop()
+
+    def at(self, number: int) -> int:
+        """Index of the first that is `number` or above."""
+        return bisect_left(self.all, number)
+
+
+class Sieve(Numbers):
+    """The lines that a pattern accepts. `done`: the number of the first line not yet looked at."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.done = 0
+        self.too_slow = False
+        self._spent = 0.0
+        self._looked = 0
+
+    def take_back(self, end: int) -> None:
+        super().take_back(end)
+        self.done = min(self.done, end)
+
+    def sift(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
+        """Look at lines until `time.perf_counter()` passes `until`.
+
+        A pattern that is too slow for a log starts anew as plain text.
+        """
+        begun = time.thread_time()  # a stall of the machine is not the pattern's
+        try:
+            with at_most(max(0.0, until - time.perf_counter()) + SLOW_CPU_S):
+                self._sift(lines, until)
+        except TooSlow:
+            self.give_up()
+            return
+        self._spent += time.thread_time() - begun
+        if self._spent > SLOW_OVER_S and self._spent > self._looked * SLOW_LINE_S:
+            self.give_up()
+
+    def _sift(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
+        accepts, add = self.pattern.accepts, self.all.append
+        for number, line in lines:
+            if accepts(line.text):
+                add(number)
+            self.done = number + 1
+            self._looked += 1
+            if self._looked % _LOOK_AT_CLOCK == 0 and time.perf_counter() > until:
+                break
+
+    def give_up(self) -> None:
+        """Begin anew with the words as plain text."""
+        if self.pattern.plain:  # a busy machine, not the pattern
+            self.take_back(self.done)
+            return
+        self.pattern = self.pattern.as_plain()
+        self.too_slow = True
+        self.done = 0
+        self.all.clear()
+        self._spent = 0.0
+        self._looked = 0
+
 
 MOST_LINES = 10_000
 MOST_BYTES = 8 * 1024 * 1024

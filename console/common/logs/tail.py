@@ -1,16 +1,199 @@
-"""Follows a log file in a thread of its own and hands over clean lines."""
+"""Follows a log file in a thread of its own and hands over clean lines.
+
+A log file that grows, is cut or is replaced, read as one stream of bytes.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import stat
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from console.common.logs.buffer import MOST_LINES
-from console.common.logs.line import LogLine, marker
-from console.common.logs.source import BEHIND_LIMIT, Source
-from console.common.logs.splitter import Splitter
+from console.common.logs.line import LogLine, Splitter, marker
+
+BLOCK = 256 * 1024
+END_LIMIT = 8 * 1024 * 1024
+"""Bytes at the end of a file that are read when it is opened, at most."""
+BEHIND_LIMIT = 8 * 1024 * 1024
+"""Bytes a reader may be behind the end before the rest is skipped."""
+SKIP_TO = 1024 * 1024
+"""Bytes before the end where reading goes on after a skip."""
+_NEEDLE = 4096
+_OVERLAP = 64
+_CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
+
+
+class Source:
+    """An open log file and how far it was read. Missing or unreadable files are waited for."""
+
+    def __init__(self, path: Path, lines: int) -> None:
+        """`lines`: how many of a file's last lines are read where it cannot be read on."""
+        self.path = path
+        self.lines = lines
+        self.words = ""
+        """What to tell about the file since the last `look`: a gap, a cut, why it is unreadable."""
+        self.broken = False
+        """Whether the bytes that follow do not go on where the last ones ended."""
+        self._descriptor = -1
+        self._identity = (0, 0)
+        self._at = 0
+        self._size = 0
+        self._known = 0
+        self._last = b""
+        self._cut = False
+        self._complaint = ""
+
+    @property
+    def opened(self) -> bool:
+        return self._descriptor >= 0
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def open_end(self) -> None:
+        """Open the file, placed at its last lines; does nothing where it is not there."""
+        if self._open():
+            self._at = end_start(self._descriptor, self.lines)
+            if self._at:
+                self.words = f"{self._at:,} bytes of older log are in the file, not shown here"
+
+    def _open(self) -> bool:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            descriptor = os.open(self.path, flags)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            return self._complain(f"the log cannot be read: {error.strerror}")
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            return self._complain("the log cannot be read: it is not a file")
+        self.close()
+        self._descriptor = descriptor
+        self._identity = (found.st_dev, found.st_ino)
+        self._at = 0
+        self._known = found.st_size
+        self._cut = False
+        return True
+
+    def _complain(self, words: str) -> bool:
+        """Say it once, however often it is tried."""
+        if words != self._complaint:
+            self._complaint = self.words = words
+        return False
+
+    def measure(self) -> int:
+        """Look how long the file is; the bytes that were added and not read.
+
+        What was in the file when it was opened does not count: it is bounded by itself.
+        """
+        self._size = os.fstat(self._descriptor).st_size
+        return max(0, self._size - max(self._at, self._known))
+
+    def read(self) -> bytes:
+        """The next bytes of what was measured; empty at the end, and where the file was cut."""
+        if self._size == self._at:
+            return b""
+        if self._size < self._at and not self._cut:
+            self._cut = True  # who cut it may be writing back what is kept: one poll later
+            return b""
+        before = len(self._last[-_OVERLAP:])
+        data = os.pread(self._descriptor, BLOCK, self._at - before)
+        if self._cut or data[:before] != self._last[-_OVERLAP:]:
+            self._cut = False
+            self._go_on("the log file was cut")
+            return b""
+        data = data[before:]
+        self._at += len(data)
+        self._last = data[-_NEEDLE:] if len(data) >= _NEEDLE else (self._last + data)[-_NEEDLE:]
+        return data
+
+    def skip(self) -> int:
+        """Go on near the end, at the start of a line; the number of bytes left out."""
+        at = max(self._at, self._size - SKIP_TO)
+        at += os.pread(self._descriptor, BLOCK, at).find(b"\n") + 1
+        skipped, self._at, self._last = at - self._at, at, b""
+        return skipped
+
+    def look(self) -> bool:
+        """At the end of what is open: whether another file has taken its name. Then it is open."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        if (found.st_dev, found.st_ino) == self._identity:
+            return False
+        # What was written between the last read and the replacement comes first.
+        self.measure()
+        if self._size > self._at:
+            return False
+        if not self._open():
+            return False
+        self._go_on("the log file was replaced by a new one")
+        return True
+
+    def _go_on(self, words: str) -> None:
+        """In a new or cut file: behind what was read already, where that can be found again.
+
+        The console's own cap leaves a marker line in front of what it kept. Any other file is read
+        from its start: a chance likeness must not hide lines.
+        """
+        needle, self._last, self._at = self._last, b"", 0
+        if needle and _CAPPED.match(os.pread(self._descriptor, 256, 0)):
+            after = _find(self._descriptor, needle)
+            if after >= 0:
+                self._at, self._last, self._known = after, needle, 0
+                return
+            words += "; lines may be missing here, or come twice"
+        self._at = end_start(self._descriptor, self.lines)
+        self._known = os.fstat(self._descriptor).st_size
+        self.broken, self.words = True, words
+
+
+def end_start(descriptor: int, lines: int) -> int:
+    """Where the last `lines` lines of a file begin, at most END_LIMIT before its end."""
+    size = at = os.fstat(descriptor).st_size
+    floor = max(0, size - END_LIMIT)
+    wanted = lines + 1  # the newline in front of the first of them
+    last = os.pread(descriptor, 1, size - 1) if size else b""
+    if last and last != b"\n":
+        wanted -= 1
+    while at > floor:
+        step = min(BLOCK, at - floor)
+        at -= step
+        block = os.pread(descriptor, step, at)
+        found = block.count(b"\n")
+        if found >= wanted:
+            place = len(block)
+            for _ in range(wanted):
+                place = block.rfind(b"\n", 0, place)
+            return at + place + 1
+        wanted -= found
+    if floor == 0:
+        return 0
+    # Too long for that many lines: from the first that is whole.
+    return floor + os.pread(descriptor, END_LIMIT, floor).find(b"\n") + 1
+
+
+def _find(descriptor: int, needle: bytes) -> int:
+    """Where `needle` ends in a file; -1 where it is not."""
+    at, carried = 0, b""
+    while block := os.pread(descriptor, END_LIMIT // 8, at):
+        found = (carried + block).find(needle)
+        if found >= 0:
+            return at - len(carried) + found + len(needle)
+        at += len(block)
+        carried = (carried + block)[-len(needle) + 1 :] if len(needle) > 1 else b""
+    return -1
+
 
 BATCH = 2000
 """Lines handed over at once, at most."""

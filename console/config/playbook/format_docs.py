@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from console.config.playbook.schema import playbook_schema
+from console.config.playbook.playbook import playbook_schema
 
 Schema = dict[str, Any]
 STEP = "phases[].steps[]"

@@ -1,8 +1,13 @@
-"""A playbook file → Playbook, strictly: every problem in one pass, nothing ignored."""
+"""A playbook file → Playbook, strictly: every problem in one pass, nothing ignored.
+
+Old names of services, replaced by today's before a playbook is checked.
+
+What still stands in a broken playbook, so that one pass can report every problem of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,6 @@ from pydantic import BaseModel
 from console.common.errors import InvalidFile, Problem, Problems, UsageError
 from console.common.redact import Known
 from console.common.text import one_line
-from console.config.playbook.alias import rename
 from console.config.playbook.inputs import (
     InputModel,
     InputValue,
@@ -21,11 +25,142 @@ from console.config.playbook.inputs import (
     resolve,
 )
 from console.config.playbook.interpolate import substitute
-from console.config.playbook.mend import mend
 from console.config.playbook.playbook import Playbook, PlaybookModel
 from console.config.playbook.rules import check_rules, guard_limits, unknown_lessons
+from console.config.playbook.steps import Step
+from console.config.site.guard import GuardModel
 from console.config.validation import validate
 from console.config.yaml import Document, Loc, parse, read_text
+
+BASELINE = "baseline"
+_NAMED = {
+    "service": ("start", "stop", "wait"), "benchmark": ("service",), "soak": ("service",),
+    "where": ("service",), "checkpoint": ("service",), "gguf": ("service",),
+    "imports": ("service",), "cutover": ("to",),
+}  # fmt: skip
+"""Where a step names a service."""
+
+
+def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
+    """Old names of `known` services, and what each is today; the baseline's container is the
+    baseline, and an alias may lead to it."""
+    found = {}
+    for old, new in aliases.items():
+        today = new if new in known else aliases.get(new, new)
+        if today in known:
+            found[old] = today
+    return found
+
+
+def rename(
+    data: dict[str, Any], aliases: Mapping[str, str], site_services: Set[str] = frozenset()
+) -> tuple[str, ...]:
+    """Put today's names into a document, in place; what was replaced, a line each.
+
+    A service that the playbook declares under the old name is its own and stays; the service of a
+    compose file has no such protection: the site says that the old name is gone. A name that leads
+    to no service stays as it was written.
+    """
+    declared = _table(data.get("services"))
+    known = resolved(aliases, {*declared, *site_services, BASELINE})
+    found = {old: new for old, new in known.items() if old not in declared}
+    composed = {old: new for old, new in aliases.items() if new != BASELINE}
+    said: dict[str, None] = {}
+    for table, key in _tables_of_steps(data):
+        _replace(table, key, found, said)
+    for guard in _list(data.get("guards")):
+        for key in ("log", "of"):
+            _replace(_table(guard), key, found, said)
+    for service in declared.values():
+        _replace(_table(_table(service).get("compose")), "service", composed, said)
+    return tuple(said)
+
+
+def _tables_of_steps(data: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every table of a step that names a service, and the key it does so under."""
+    phases = [_table(phase).get("steps") for phase in _list(data.get("phases"))]
+    for steps in (*phases, data.get("finally")):
+        for step in _list(steps):
+            for kind, keys in _NAMED.items():
+                for key in keys:
+                    yield _table(_table(step).get(kind)), key
+
+
+def _replace(
+    table: dict[str, Any], key: str, names: Mapping[str, str], said: dict[str, None]
+) -> None:
+    old = table.get(key)
+    if isinstance(old, str) and old in names:
+        table[key] = names[old]
+        said[f"{one_line(old, 60)} is called {one_line(names[old], 60)} on this site"] = None
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}
+_STAND_IN = {"process": {"argv": ["x"]}, "url": "http://127.0.0.1:1"}
+
+
+def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None, frozenset[str]]:
+    """A model with the same steps and services at the same places, and the ids of broken steps.
+
+    A broken step is replaced by a note with its id, a broken service by another one; what no
+    rule looks at is left out.
+    """
+    broken: set[str] = set()
+
+    def step(given: Any) -> Any:
+        if validate(Step, document, given)[0] is not None:
+            return given
+        note = {"id": given.get("id") if isinstance(given, dict) else None, "note": "broken"}
+        if validate(Step, document, note)[0] is None:
+            note["id"] = f"broken-{len(broken)}"
+        broken.add(str(note["id"]))
+        return note
+
+    parts = {
+        "schema": "omni.playbook/v1", "name": "x", "title": "x",
+        "services": _services(document, data.get("services")),
+        "guards": [_guard(document, one) for one in _list(data.get("guards"))],
+        "phases": [
+            {"title": "x", "steps": _steps(phase.get("steps"), step) or [step(None)]}
+            if isinstance(phase, dict) else {"title": "x", "steps": [step(None)]}
+            for phase in _list(data.get("phases"))
+        ],
+        "finally": _steps(data.get("finally"), step),
+    }  # fmt: skip
+    return validate(PlaybookModel, document, parts)[0], frozenset(broken)
+
+
+def _guard(document: Document, given: Any) -> Any:
+    return given if validate(GuardModel, document, given)[0] is not None else _HARMLESS
+
+
+def _steps(given: Any, step: Callable[[Any], Any]) -> list[Any]:
+    return [step(one) for one in _list(given)]
+
+
+def _services(document: Document, given: Any) -> dict[str, Any]:
+    services: dict[str, Any] = {}
+    for name, data in given.items() if isinstance(given, dict) else ():
+        for one in (data, _STAND_IN):
+            if _is_playbook(document, {name: one}):
+                services[name] = one
+                break
+    return services
+
+
+def _is_playbook(document: Document, services: dict[str, Any]) -> bool:
+    phases = [{"title": "x", "steps": [{"id": "x", "note": "x"}]}]
+    parts = {"schema": "omni.playbook/v1", "name": "x", "title": "x", "phases": phases}
+    return validate(PlaybookModel, document, {**parts, "services": services})[0] is not None
+
 
 TITLE = "the playbook cannot be used"
 HINT = "docs/playbooks.md describes the format; `omni-console schema` prints the JSON Schema"

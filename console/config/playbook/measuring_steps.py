@@ -1,14 +1,135 @@
-"""Steps that measure a server, as they are written, and every metric a gate can name."""
+"""Steps that measure a server, as they are written, and every metric a gate can name.
+
+A number in a command's output, read with what stands around it.
+
+A pattern takes out digits and is blind to their neighbours: `([0-9.]+)GB` in bytes makes 12 bytes
+of an image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`. Half a
+number, and a number in another unit than it was declared in, are no figures.
+
+Step kinds that look before anything is paid for, and the download, as they are written.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.bench.sse import SILENCE_S
-from console.config.validation import Duration, Pattern, Strict, Text
+from console.common.text import one_line
+from console.common.units import DRIVER_FORM, is_driver
+from console.config.playbook.threshold import in_base_unit
+from console.config.site.site import Compute, Rate
+from console.config.validation import Arg, ByteCount, Duration, Pattern, Strict, Text
+from console.host.matching import Find, here
+
+OutputUnit = Literal[
+    "", "tok/s", "s", "ms", "min", "h", "B", "kB", "KB", "MB", "GB", "TB",
+    "KiB", "MiB", "GiB", "TiB", "ratio", "%", "count",
+]  # fmt: skip
+"""What an output can be declared in; the figure itself is in the base unit (`base_unit`)."""
+
+_SPELLED = {
+    "B": {"B", "byte", "bytes", "Byte", "Bytes"},
+    "kB": {"kB", "KB", "k", "K"}, "KB": {"kB", "KB", "k", "K"}, "MB": {"MB", "M"},
+    "GB": {"GB", "G"}, "TB": {"TB", "T"}, "KiB": {"KiB", "Ki", "k", "K"},
+    "MiB": {"MiB", "Mi", "M"}, "GiB": {"GiB", "Gi", "G"}, "TiB": {"TiB", "Ti", "T"},
+    "s": {"s", "sec", "secs", "second", "seconds"},
+    "ms": {"ms", "msec", "msecs", "millisecond", "milliseconds"},
+    "min": {"m", "min", "mins", "minute", "minutes"},
+    "h": {"h", "hr", "hrs", "hour", "hours"}, "%": {"%", "percent"},
+    "tok/s": {"tok/s", "t/s", "T/s", "tps", "token/s", "tokens/s", "tok/sec", "tokens/sec"},
+}  # fmt: skip
+_TIMES = ("s", "ms", "min", "h")
+_OTHERS = {"us", "µs", "μs", "ns", "d", "day", "days", "bit", "bits", "kbit", "mbit", "gbit",
+           "kb", "mb", "gb", "tb", "pb", "pib", "kib", "mib", "gib", "tib"}  # fmt: skip
+_KNOWN = _OTHERS.union(*_SPELLED.values())
+_WORD = re.compile(r"[ \t]?(?P<word>%|[A-Za-zµμ]+(?:/[A-Za-zµμ]+)*)")
+_TIME = r"[0-9]+(?:\.[0-9]+)?[ \t]?(?:d|h|hours?|m|mins?|minutes?|s|sec|secs|seconds?|ms)"
+_GOES_ON = re.compile(r"[.,'’_\u00a0\u202f]?[0-9]|[eE][+-]?[0-9]")
+_BEGUN = re.compile(r"(?:[0-9](?:[,'’_\u00a0\u202f]|[eE][+-]?)?|(?:^|[^.A-Za-z])\.)\Z")
+_SIGN = re.compile(r"(?:\A|[\s=:(\[|,])[-−]\Z")
+_NEAR = 40
+
+
+def base_unit(unit: str) -> str:
+    """The unit that a figure declared in `unit` is recorded and judged in."""
+    return unit if unit in ("ratio", "count") else in_base_unit(1.0, unit)[1]
+
+
+def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float | None:
+    """The last match's first group in the base unit; None where it is no finite number. `^` and `$`
+    are those of a line, as in every other pattern over what a program says.
+
+    Raises ValueError, in words, where nothing matches, and where the number goes on beyond what
+    was captured or stands beside another unit.
+    """
+    [last] = find(pattern, [text], lines=True)
+    if last is None:
+        raise ValueError(f"no line matches {one_line(pattern)}")
+    start, end = last[1]
+    captured = text[start:end] if start >= 0 else ""
+    value = _number(captured)
+    if value is None:
+        return None
+    before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
+    after = text[end : end + _NEAR].partition("\n")[0]
+    number = one_line(captured, 40)
+    _check_whole(number, before, after)
+    _check_unit(number, unit, before, after, last[0][1] - end)
+    if unit in ("ratio", "count"):
+        return value
+    value, _ = in_base_unit(value, unit)
+    return value if math.isfinite(value) else None
+
+
+def _number(text: str | None) -> float | None:
+    """A finite number, or None: what is none holds a gate, it never passes one."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _check_whole(number: str, before: str, after: str) -> None:
+    """Raises ValueError where digits or a sign stand directly beside what was captured."""
+    goes_on, begun = _GOES_ON.match(after), _BEGUN.search(before)
+    if goes_on or begun:
+        whole = f"{begun[0].lstrip() if begun else ''}{number}{goes_on[0] if goes_on else ''}"
+        raise ValueError(
+            f"{number} is a part of the number {one_line(whole)}: expected all of it, with a "
+            "point and without separators"
+        )
+    if _SIGN.search(before):
+        raise ValueError(f"{number} has a minus before it that the pattern leaves out")
+
+
+def _check_unit(number: str, unit: str, before: str, after: str, within: int) -> None:
+    """Raises ValueError where another unit than the declared one follows. A plain number may have
+    one that the pattern itself spells, in the `within` characters of the match after it."""
+    found = _WORD.match(after)
+    word = found["word"] if found else ""
+    spelled = word in _SPELLED.get(unit, set())
+    if unit in _TIMES and (
+        re.match(r":[0-9]", after)
+        or re.search(rf"{_TIME}[ \t]?\Z", before)
+        or (found and spelled and re.match(rf"[ \t]?{_TIME}\b", after[found.end() :]))
+    ):
+        raise ValueError(f"{number} is a part of a time in several units")
+    if not found or spelled or (unit == "" and found.end() <= within):
+        return
+    glued = found.start("word") == 0 and unit not in ("", "count", "ratio")
+    if glued or word.split("/")[0] in _KNOWN or (len(word) > 1 and word.lower() in _KNOWN):
+        declared = unit if unit else "none"
+        hint = f"; expected unit: {word}" if word in get_args(OutputUnit) else ""
+        raise ValueError(
+            f"{number} is followed by {one_line(word, 20)}, and the unit declared is "
+            f"{declared}{hint}"
+        )
+
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -128,3 +249,123 @@ class SoakStep(Strict):
 
     def _fit(self, seconds: float) -> int | None:
         return int(seconds / self.every + 1e-9) + 1 if self.every > 0 else None
+
+
+LOOKS = ("checkpoint", "gguf", "host", "imports")
+"""They judge as a gate does: GO, NO-GO, HOLD."""
+
+Loader = Literal["mmap", "resident", "convert"]
+Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _texts(value: object) -> object:
+    """One text stands for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+def _driver(value: object) -> str:
+    if not isinstance(value, str) or not is_driver(value):
+        raise ValueError(f"{DRIVER_FORM}, in quotes")
+    return value
+
+
+DriverVersion = Annotated[str, BeforeValidator(_driver), WithJsonSchema({"type": "string"})]
+Texts = Annotated[
+    list[Text], BeforeValidator(_texts), WithJsonSchema({"type": ["array", "string"]})
+]
+
+
+class CheckpointStep(Strict):
+    """Does it fit? `repo`: org/name[@revision], an address or a path. `service` lends its
+    arguments to the loader, `args` are given here. `beside`: the baseline goes on serving."""
+
+    repo: Text
+    include: Texts = []
+    exclude: Texts = []
+    loader: Loader | None = None
+    engine: Engine | None = None
+    service: str = ""
+    args: list[Arg] = []
+    ctx: int | None = Field(None, ge=1)
+    to: Text = ""
+    beside: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> CheckpointStep:
+        if self.service and self.args:
+            raise ValueError("!arguments come from service or from args, not from both")
+        return self
+
+
+class GgufStep(Strict):
+    """Is the file's architecture one that the build of `service`, `image` or `binary` accepts?"""
+
+    file: Text
+    include: Texts = []
+    service: str = ""
+    image: Text = ""
+    binary: Text = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> GgufStep:
+        if sum(bool(x) for x in (self.service, self.image, self.binary)) > 1:
+            raise ValueError("!the build is one of service, image or binary")
+        return self
+
+
+class DiskAsk(Strict):
+    path: Text
+    free: ByteCount
+
+
+class HostStep(Strict):
+    """What this machine has to have. `gpus`: every card that the site names is here."""
+
+    method: Text = ""
+    ports: list[Port] = []
+    images: Texts = []
+    torch: Texts = []
+    compose: Texts = []
+    disk: DiskAsk | None = None
+    sched_ext: bool = False
+    gpus: bool = False
+    compute: Compute | None = None
+    cuda: Compute | None = None
+    driver: DriverVersion | None = None
+
+
+class ImportsStep(Strict):
+    """Can these modules be imported in the image, all the way down?"""
+
+    image: Text = ""
+    service: str = ""
+    modules: Texts = Field(min_length=1)
+    python: Text = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> ImportsStep:
+        if bool(self.image) == bool(self.service):
+            raise ValueError("!imports needs exactly one of image or service")
+        return self
+
+
+class DownloadStep(Strict):
+    """`of` names the checkpoint step that judged it: its NO-GO asks for a typed override."""
+
+    repo: Text = ""
+    of: str = ""
+    include: Texts = []
+    exclude: Texts = []
+    to: Text
+    workers: int = Field(16, ge=1, le=64)
+    verify_up_to: ByteCount = 0
+    line: Rate | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> DownloadStep:
+        if bool(self.repo) == bool(self.of):
+            raise ValueError("!a download is of a checkpoint step, or of a repo")
+        if self.of and (self.include or self.exclude):
+            raise ValueError("!include and exclude come from the checkpoint step")
+        return self

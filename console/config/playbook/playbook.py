@@ -1,4 +1,9 @@
-"""A playbook: typed inputs, services, phases of steps, and what always runs at the end."""
+"""A playbook: typed inputs, services, phases of steps, and what always runs at the end.
+
+What has to be true around a cutover, as the steps of a playbook are ordered.
+
+The JSON Schema of a playbook, for editors (`# yaml-language-server: $schema=…`).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,19 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from console.common.errors import Problem
 from console.common.redact import NONE, Known
 from console.config.playbook.inputs import InputModel, InputValue, Secret
 from console.config.playbook.steps import Step
 from console.config.site.guard import LEASE, GuardModel
 from console.config.site.service import ServiceModel, ServiceName
 from console.config.validation import Duration, Name, Strict
-from console.recovery.guard.limits import Limit
+from console.config.yaml import Document, Loc
+from console.recovery.guard.config import Limit
 from console.runtime.spec import ServiceSpec
 
 
@@ -75,3 +82,71 @@ class Playbook:
         for phase in self.model.phases:
             for step in phase.steps:
                 yield phase.title, step
+
+
+def cutover_problems(
+    document: Document, model: PlaybookModel, services: frozenset[str]
+) -> Iterator[Problem]:
+    """Clients are given only what was started before; the way back stops it; a cutover that
+    stays is the last one, and what it gave clients is not stopped by a later step."""
+    up: set[str] = set()
+    ended: dict[str, str] = {}
+    stays = ""
+    for p, phase in enumerate(model.phases):
+        for s, step in enumerate(phase.steps):
+            loc: Loc = ("phases", p, "steps", s)
+            if not step.when:
+                continue
+            used = _used(step)
+            if used in ended and used not in up:
+                what = f"'{used}' was stopped by the way back of cutover '{ended[used]}'"
+                yield document.problem(loc, what, f"service: {{start: {used}}} before it")
+            if step.service is not None and step.service.verb == "start":
+                up.add(step.service.target)
+            elif step.service is not None and step.service.verb == "stop":
+                up.discard(step.service.target)
+                if step.service.target == stays:
+                    what = f"'{stays}' is what clients reach by then, and the baseline is down"
+                    yield document.problem((*loc, "service"), what, "cutover with then: back")
+            if step.cutover is None:
+                continue
+            yield from _target(document, loc, step, up, services, stays)
+            if step.cutover.stays:
+                stays = step.cutover.to
+            else:
+                ended |= dict.fromkeys(up, step.id)
+                up.clear()
+
+
+def _target(
+    document: Document, loc: Loc, step: Step, up: set[str], services: frozenset[str], stays: str
+) -> Iterator[Problem]:
+    assert step.cutover is not None
+    to, where = step.cutover.to, (*loc, "cutover", "to")
+    if to not in services:
+        known = ", ".join(sorted(services)) or "a service under services:"
+        yield document.problem(where, f"unknown service '{to}'", f"one of {known}")
+    elif to not in up:
+        what = f"'{to}' is not running when clients are to reach it"
+        yield document.problem(where, what, f"service: {{start: {to}}} before it")
+    if stays:
+        yield document.problem(where, f"clients stay at '{stays}' already", "one that stays, last")
+
+
+def _used(step: Step) -> str:
+    """The service that a step needs alive; "" for none."""
+    if step.benchmark is not None:
+        return step.benchmark.service
+    if step.soak is not None:
+        return step.soak.service
+    if step.service is not None and step.service.verb == "wait":
+        return step.service.target
+    return (step.where.service or "") if step.where is not None else ""
+
+
+def playbook_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of `omni.playbook/v1`; a `${{ }}` hole is text anywhere."""
+    schema = PlaybookModel.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "omni-console playbook"
+    return schema

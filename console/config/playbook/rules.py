@@ -9,8 +9,6 @@ from console.common.errors import Problem, Problems
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import ids
-from console.config.playbook.captured import base_unit
-from console.config.playbook.cutover_rule import cutover_problems
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
 from console.config.playbook.measuring_steps import (
     BENCHMARK_METRICS,
@@ -21,16 +19,17 @@ from console.config.playbook.measuring_steps import (
     FROM_ZERO,
     GAUGE_METRICS,
     LEAST,
+    LOOKS,
     SOAK_METRICS,
     SoakStep,
+    base_unit,
 )
-from console.config.playbook.playbook import PlaybookModel
-from console.config.playbook.preflight import LOOKS
+from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
 from console.config.yaml import Document, Loc
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 
 SOAK_END_S = 600.0
 """After a soak's time is over its last request may go on, at most as long as one may take."""

@@ -2,6 +2,8 @@
 
 A step is the common keys plus exactly one kind key. Adding a kind: a model here, a key in
 `Step`, an entry in KINDS, an executor of the same name.
+
+`cutover`: clients of the baseline reach a candidate, as an operator writes it.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.config.playbook.captured import OutputUnit
-from console.config.playbook.cutover import CutoverStep
 from console.config.playbook.inputs import Secret
-from console.config.playbook.measuring_steps import FIGURES, BenchmarkStep, SoakStep
-from console.config.playbook.preflight import (
+from console.config.playbook.measuring_steps import (
+    FIGURES,
     LOOKS,
+    BenchmarkStep,
     CheckpointStep,
     DownloadStep,
     GgufStep,
     HostStep,
     ImportsStep,
+    OutputUnit,
+    SoakStep,
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.site.service import EnvName, MountText, Url
@@ -35,6 +38,30 @@ from console.config.validation import (
     Text,
     unusable_text,
 )
+
+
+class CutoverStep(Strict):
+    """`port`: the baseline's, where it is said it has to be that. `listen`: the address clients
+    use, where it is not the one in the baseline's URL. `watch`: how long it is looked at, with a
+    completion `every` so often. `then`: the way back, or nothing until promote or rollback."""
+
+    to: str
+    port: int | None = Field(None, ge=1, le=65535)
+    listen: Text = Field("", pattern=r"^[0-9A-Fa-f.:]*$")
+    watch: Annotated[Duration, Field(gt=0)] = 300.0
+    every: Annotated[Duration, Field(gt=0)] = 10.0
+    max_errors: int = Field(0, ge=0)
+    then: Literal["back", "stay"] = "back"
+
+    @model_validator(mode="after")
+    def _often(self) -> CutoverStep:
+        if self.every > self.watch:
+            raise ValueError("!watch is shorter than every: no completion would be asked for")
+        return self
+
+    @property
+    def stays(self) -> bool:
+        return self.then == "stay"
 
 
 def _threshold(value: Any) -> Threshold:

@@ -1,4 +1,7 @@
-"""Thresholds of gates and guards: `>= 20 tok/s`, `<= 117GB`, `>= 1.15 x baseline`."""
+"""Thresholds of gates and guards: `>= 20 tok/s`, `<= 117GB`, `>= 1.15 x baseline`.
+
+A figure, and what is said between it and a threshold, as an operator would write it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.common.text import clean
-from console.common.units import parse_bytes
+from console.common.units import format_number, parse_bytes
 
 THRESHOLD_FORM = (
     "a comparison, a number and a unit, like >= 20 tok/s, <= 117GB or >= 1.15 x baseline"
@@ -152,3 +155,44 @@ def compatible(threshold: Threshold, metric_unit: str) -> str | None:
     have = _NAMES.get(threshold.unit, threshold.unit)
     metric = _NAMES.get(wanted, wanted) if wanted else "a plain number"
     return f"{threshold} is {have}, but the metric is {metric}"
+
+
+_DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What stands between a figure and a threshold."""
+
+    no_go: str
+    clear: str
+    meets: str
+    misses: str
+
+
+MEASURED = Phrases(" is NO-GO by", " stays clear of NO-GO", " meets", " misses")
+COUNTED = Phrases(", NO-GO by", ", clear of NO-GO", ", as asked for:", ", asked for")
+
+
+def figure(value: float, unit: str, threshold: Threshold) -> str:
+    """The figure in the unit the threshold was written in, where they could differ."""
+    decimal = re.search(r"[0-9]\s*([kKMGT])B", threshold.written)
+    if unit == "B" and decimal:
+        return f"{value / _DECIMAL[decimal[1].lower()]:.4g} {decimal[1]}B"
+    if unit == "s" and abs(value) < 1:
+        return f"{value * 1000:.4g} ms"
+    return format_number(value, unit)
+
+
+def noun(metric: str, value: float) -> str:
+    """` restart`, ` critical lines`: what is counted, where the metric's name says it."""
+    name = metric.rpartition(".")[2].replace("_", " ")
+    if name.endswith("temperature"):
+        return " °C"
+    if not name.endswith("s"):
+        return ""
+    return f" {name[:-1] if value == 1 else name}"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

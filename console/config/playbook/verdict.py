@@ -9,8 +9,16 @@ from enum import Enum, StrEnum
 
 from console.bench.statistics import ENOUGH, interval, mean, median
 from console.common.text import one_line
-from console.config.playbook.figure_words import COUNTED, MEASURED, figure, noun, plural
-from console.config.playbook.threshold import Threshold, compatible, impossible
+from console.config.playbook.threshold import (
+    COUNTED,
+    MEASURED,
+    Threshold,
+    compatible,
+    figure,
+    impossible,
+    noun,
+    plural,
+)
 
 
 class Verdict(StrEnum):

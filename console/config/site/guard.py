@@ -26,9 +26,9 @@ from console.common.units import (
 )
 from console.config.validation import Duration, Pattern, Strict, Text
 from console.config.yaml import Document, Loc
-from console.host.capacity import Machine
 from console.host.matching import TooSlow, quick
-from console.recovery.guard.limits import METRICS, OF_CARD, Limit
+from console.host.sample import Machine
+from console.recovery.guard.config import METRICS, OF_CARD, Limit
 
 LOW = frozenset(
     {"host.ram_available", "host.swap_free", "host.time_to_full", "gpu.memory_free", "disk.free"}

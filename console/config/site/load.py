@@ -14,8 +14,8 @@ from console.config.site.service import ServiceModel
 from console.config.site.site import Site, SiteModel
 from console.config.validation import validate
 from console.config.yaml import Document, parse, read_text
-from console.host.capacity import Machine
-from console.recovery.guard.limits import Limit
+from console.host.sample import Machine
+from console.recovery.guard.config import Limit
 
 TITLE = "the site file cannot be used"
 

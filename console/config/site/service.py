@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.config.validation import Arg, ByteCount, Duration, Strict, Text
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 
 

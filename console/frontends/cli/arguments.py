@@ -114,7 +114,7 @@ def _run_commands(commands: Any) -> None:
         metavar="HASH",
         help="only if the evidence is still this",
     )
-    runner = _add(commands, "runner", "runner:runner", "(internal)", hidden=True)
+    runner = _add(commands, "runner", "run:runner", "(internal)", hidden=True)
     runner.add_argument("run")
     runner.add_argument("--ready-fd", type=int, default=-1)
     runner.add_argument("--resume", action="store_true")
@@ -137,7 +137,7 @@ def _look_commands(commands: Any) -> None:
     plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
     _rehearsal(plan)
     lint = _add(
-        commands, "lint", "lint:lint",
+        commands, "lint", "check:lint",
         "faults in playbooks, sites, Dockerfiles, compose files and scripts", site=True,
     )  # fmt: skip
     lint.add_argument("paths", nargs="*", metavar="PATH")
@@ -171,14 +171,18 @@ def _look_commands(commands: Any) -> None:
         "--as", dest="as_", choices=["F", "S", "P"], default="",
         help="with --draft: failure, success or pivot (default: by how the run ended)",
     )  # fmt: skip
-    _add(commands, "keys", "keys:keys", "every key of the screens, as a table")
+    _add(commands, "keys", "console:keys", "every key of the screens, as a table")
 
 
 def _machine_commands(commands: Any) -> None:
     _add(
-        commands, "doctor", "doctor:doctor", "what this machine has, and what is missing", site=True
+        commands,
+        "doctor",
+        "machine:doctor",
+        "what this machine has, and what is missing",
+        site=True,
     )
-    gauges = _add(commands, "gauges", "gauges:gauges", "GPU, RAM, swap, pressure and disk now")
+    gauges = _add(commands, "gauges", "machine:gauges", "GPU, RAM, swap, pressure and disk now")
     gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
     gauges.add_argument(
         "--every", default="1s", metavar="TIME", help="with --watch: how often (default: 1s)"
@@ -265,7 +269,7 @@ def _emergency_commands(commands: Any) -> None:
         help="only where a run took the baseline down and never saw it back (the boot unit)",
     )  # fmt: skip
     promote = _add(
-        commands, "promote", "promote:promote",
+        commands, "promote", "run:promote",
         "accept the candidate that a cutover left on the production port", site=True,
     )  # fmt: skip
     promote.add_argument("--why", default="", metavar="TEXT", help="for the record (needed)")
@@ -282,9 +286,11 @@ def _boot_commands(commands: Any) -> None:
         description="the unit that brings the baseline back after a reboot in an outage",
     )  # fmt: skip
     parts = boot.add_subparsers(required=True, metavar="PART")
-    install = _add(parts, "install", "boot:install", "install the unit; starts nothing", site=True)
-    remove = _add(parts, "remove", "boot:remove", "disable and delete the unit")
-    _add(parts, "status", "boot:status", "whether a unit would act after a reboot")
+    install = _add(
+        parts, "install", "machine:install", "install the unit; starts nothing", site=True
+    )
+    remove = _add(parts, "remove", "machine:remove", "disable and delete the unit")
+    _add(parts, "status", "machine:status", "whether a unit would act after a reboot")
     for part in (install, remove):
         part.add_argument("--system", action="store_true", help="a unit of the machine (root)")
 

@@ -7,10 +7,10 @@ import sys
 from argparse import Namespace
 
 from console.bench.benchmark import BenchmarkResult, Protocol, run_benchmark, run_words
+from console.bench.client import Waiting
 from console.bench.concurrency import Level
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import Sample
-from console.bench.waiting import Waiting
 from console.common.errors import Exit, UsageError
 from console.common.text import clean
 from console.common.units import DURATION_FORM, format_number, parse_duration

@@ -1,17 +1,30 @@
-"""`check gguf`, `check checkpoint`, `check host`: what can be known before anything is paid for."""
+"""`check gguf`, `check checkpoint`, `check host`: what can be known before anything is paid for.
+
+`lint`: the format of playbooks and sites, and the faults of the lessons in them and beside.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.common.errors import ConsoleError, Exit, UsageError
+from console.checks.lint import output as text
+from console.checks.lint import run
+from console.checks.lint.rule import Facts, rules
+from console.checks.lint.run import Outcome
+from console.checks.lint.run import lint as look
+from console.checks.lint.unit import Severity
+from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.finding import Finding, Level, worst
+from console.common.text import clean
 from console.common.units import parse_bytes, parse_rate
+from console.config.locate import services, shipped, site_file
 from console.models.sizing.assessment import Verdict
 
 if TYPE_CHECKING:
@@ -19,6 +32,7 @@ if TYPE_CHECKING:
 
     from console.checks.preflight.architecture.support import Engine
     from console.config.site.site import Site
+
 
 EXIT = {
     Verdict.GO: Exit.OK, Verdict.STREAMING: Exit.OK, Verdict.TIGHT: Exit.HOLD,
@@ -31,12 +45,12 @@ LEVELS = {
 
 def gguf(args: Namespace) -> int:
     """The architecture of a file, and whether the installed build accepts it."""
-    from console.checks.preflight.architecture.check import check
+    from console.checks.preflight.architecture.check import check as check_architecture
     from console.models.hub.reference import typed
-    from console.models.sizing.text import wrapped
+    from console.models.sizing.assessment import wrapped
 
     engine, why = _engine(args)
-    answer = check(typed(args.what), engine, include=tuple(args.include))
+    answer = check_architecture(typed(args.what), engine, include=tuple(args.include))
     lines = answer.lines()
     if engine is None:
         lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
@@ -47,13 +61,9 @@ def gguf(args: Namespace) -> int:
 
 def checkpoint(args: Namespace) -> int:
     """Size, fit and arithmetic of a checkpoint under a loader."""
-    from console.checks.preflight.architecture.planning import (
-        loader_for,
-        machine_for,
-        reference_for,
-    )
+    from console.checks.preflight.architecture.check import loader_for, machine_for, reference_for
     from console.checks.preflight.checkpoint import Ask, preflight
-    from console.models.gguf.cache import HeaderCache
+    from console.models.gguf.read import HeaderCache
     from console.models.hub.reference import typed
 
     site = _site(args)
@@ -77,8 +87,8 @@ def checkpoint(args: Namespace) -> int:
 
 def host(args: Namespace) -> int:
     """What this machine has for what is asked; without a question, the machine itself."""
-    from console.checks.preflight.architecture.planning import machine_for
-    from console.checks.preflight.host_ask import HostAsk, findings
+    from console.checks.preflight.architecture.check import machine_for
+    from console.checks.preflight.host import HostAsk, findings
 
     site = _site(args)
     ask = HostAsk(
@@ -97,12 +107,12 @@ def host(args: Namespace) -> int:
 def imports(args: Namespace) -> int:
     """Whether an image's modules can be imported at all."""
     from console.checks.preflight import image
-    from console.checks.preflight.imports import check
+    from console.checks.preflight.image import check_imports
 
     client = _docker(_site(args))
-    found = image.check(client, args.image)
+    found = image.check_image(client, args.image)
     if worst(found) is not Level.FAIL:
-        found = tuple(check(client, args.image, args.modules))
+        found = tuple(check_imports(client, args.image, args.modules))
     return _findings(args, found)
 
 
@@ -166,8 +176,8 @@ def _driver(text: str) -> str:
 
 def _engine(args: Namespace) -> tuple[Engine | None, str]:
     """The build to ask: named on the command line, else the baseline's; or why there is none."""
+    from console.checks.preflight.architecture.check import build_of
     from console.checks.preflight.architecture.on_host import HostProgram
-    from console.checks.preflight.architecture.planning import build_of
 
     if args.binary:
         return HostProgram((args.binary,)), ""
@@ -180,3 +190,118 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
     except ConsoleError as error:
         return None, f"{error}; name one with --image or --binary"
     return engine, ""
+
+
+def lint(args: Namespace) -> int:
+    """Every finding of every file. Exit 9 with errors or warnings, 2 where a file cannot even be
+    read."""
+    if args.rules:
+        return _rules(args)
+    if not args.paths:
+        raise UsageError("lint needs a PATH", hint="omni-console lint .  or  lint --rules")
+    if args.sarif and args.json:
+        raise UsageError("--sarif and --json are two forms", hint="give one of them")
+    facts = _facts(args)
+    outcome = look([Path(one) for one in args.paths], facts)
+    problems = _strict(outcome, args.site)
+    if args.sarif:
+        from console.checks.lint import output
+        from console.frontends.cli.arguments import VERSION
+
+        made = output.sarif(VERSION, outcome.findings, problems, outcome.refused)
+        print(json.dumps(made, indent=1))
+    elif args.json:
+        print(json.dumps(_json(outcome, problems)))
+    else:
+        _print_findings(outcome, problems)
+    return int(_code(outcome, problems))
+
+
+def _code(outcome: Outcome, problems: list[Problem]) -> Exit:
+    if outcome.refused:
+        return Exit.USAGE
+    grave = outcome.worst() in (Severity.ERROR, Severity.WARNING)
+    return Exit.LINT if problems or grave else Exit.OK
+
+
+def _facts(args: Namespace) -> Facts:
+    """What the site says of its machine; nothing where no site is configured."""
+    if site_file(args.site) is None:
+        return Facts()
+    from console.checks.lint.rule import facts_of
+    from console.frontends.cli.shared import site_of
+
+    return facts_of(site_of(args.site))
+
+
+def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
+    """What the readers of playbooks and sites refuse, in their words."""
+    if not outcome.strict:
+        return []
+    work = partial(_refused, services(site), (shipped() / "demo.yaml").resolve())
+    return [problem for found in run.each(work, outcome.strict) for problem in found]
+
+
+def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
+    """`known`: services of the site."""
+    path, schema = item
+    try:
+        lint_one(path, schema, _demo_services() if path.resolve() == demo else known)
+    except InvalidFile as error:
+        return error.problems
+    return []
+
+
+def _demo_services() -> frozenset[str]:
+    """The demo's playbook is always about the demo's own site."""
+    from console.config.demo_site import NAMES
+
+    return frozenset(NAMES[1:])
+
+
+def lint_one(path: Path, schema: str, site_services: frozenset[str]) -> None:
+    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
+    if schema.startswith("omni.site/"):
+        from console.config.site.load import load_site
+
+        load_site(path)
+    elif schema.startswith("omni.lesson/"):
+        from console.config.lessons.registry import load_lesson
+
+        load_lesson(path)
+    else:
+        from console.config.playbook.load import load_playbook
+
+        load_playbook(path, planning=True, site_services=site_services)
+
+
+def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
+    for problem in (*outcome.refused, *problems):
+        print(clean(str(problem), 1000))
+    for line in text.lines(outcome.open):
+        print(line)
+    said = f"{outcome.looked} file(s), {text.count(outcome.findings)}"
+    quiet = not (outcome.open or problems or outcome.refused)
+    print(said if quiet else _also(said, problems), file=sys.stdout if quiet else sys.stderr)
+
+
+def _also(said: str, problems: list[Problem]) -> str:
+    return f"{said}; {len(problems)} of the format" if problems else said
+
+
+def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
+    return {
+        "files": outcome.looked,
+        "problems": [str(one) for one in (*outcome.refused, *problems)],
+        "refused": [asdict(one) for one in outcome.refused],
+        "format": [asdict(one) for one in problems],
+        "findings": [text.as_json(one) for one in outcome.findings],
+    }
+
+
+def _rules(args: Namespace) -> int:
+    if args.json:
+        print(json.dumps({"rules": [text.rule_json(one) for one in rules().values()]}))
+    else:
+        print(text.document(), end="")
+    return int(Exit.OK)

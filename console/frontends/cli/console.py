@@ -1,22 +1,98 @@
-"""`omni-console` alone: the console's screens, where a terminal can show them."""
+"""`omni-console` alone: the console's screens, where a terminal can show them.
+
+How things stand, in a few lines of text: for a pipe, or a terminal that cannot draw.
+
+`keys`: every key of the screens, as Markdown; docs/keys.md is this very output.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import locale
 import os
 import sys
+import time
+from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.common.errors import Exit
 from console.common.text import clean
+from console.common.units import format_duration
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
+from console.frontends.tui.watch.run import RunWatch, Snapshot
+from console.journal.run_read import NEVER_BEGAN, NO_RESUME
+from console.recovery.guard.record.read import crash_words
+from console.render.cutover import BACK, cut_over
+from console.render.keymap import ACTIONS, of_scope
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from console.frontends.tui.watch.watchers import Desk
+
+
+RUN_S = 2.0
+BASELINE_S = 4.0
+
+
+def lines(site: str | None = None) -> list[str]:
+    """The baseline, the run on show, and what can be done next."""
+    watch = RunWatch(lambda snapshot: None)
+    baseline = BaselineWatch(lambda view: None, site=site)
+    watch.start()
+    try:
+        snapshot = watch.first(RUN_S) or Snapshot()
+        baseline.aim(snapshot.sealed)
+        baseline.start()
+        view = baseline.first(BASELINE_S)
+    finally:
+        watch.close()
+        baseline.close()
+    return [_baseline(view), *_run(snapshot)]
+
+
+def _baseline(view: BaselineView | None) -> str:
+    if view is None:
+        return f"baseline: no answer within {BASELINE_S:.0f} s"
+    if view.word == "none":
+        return "baseline: none known (no site file, no run); omni-console doctor says more"
+    facts = [view.word, view.detail]
+    if view.tok_s is not None:
+        facts.append(f"{view.tok_s:.4g} tok/s")
+    if view.proven_at:
+        facts.append(f"proven {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(view.proven_at))}")
+    return f"baseline {clean(view.name)}: {', '.join(clean(fact) for fact in facts if fact)}"
+
+
+def _run(snapshot: Snapshot) -> list[str]:
+    if snapshot.run is None:
+        return ["no run yet: omni-console demo shows one, omni-console run PLAYBOOK starts one"]
+    view, word = snapshot.view, snapshot.word.replace("_", " ")
+    reason = f" ({clean(view.reason.replace('_', ' '))})" if view.reason else ""
+    at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
+    decision = str(view.decision).upper().replace("_", "-")
+    said = f", decision {decision} {clean(view.outcome)}".rstrip() if decision else ""
+    found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
+    if view.cutover:
+        found.append(f"{cut_over(view)}: {BACK}")
+    elif view.outage and snapshot.word == "interrupted":
+        found.append("the baseline was down when its runner died; how it is now stands above")
+    elif view.outage:
+        back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
+        found.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
+    short = snapshot.run.id[-4:]
+    if snapshot.word == "interrupted":
+        found.append(f"its runner is gone: omni-console resume {short}, or omni-console rollback")
+        left = crash_words(snapshot.run.path)
+        found += [f"{left}: omni-console recorder {short} shows it"] if left else []
+    elif snapshot.word == NEVER_BEGAN:
+        found.append(NO_RESUME)
+    elif not view.over:
+        found.append(f"omni-console attach {short} follows it")
+    return found
+
 
 DUMB = ("dumb", "unknown", "")
 WANTED = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
@@ -37,7 +113,7 @@ def can_draw() -> bool:
 def open_console(args: Namespace) -> int:
     """Open the screens; without a terminal that can draw, say how things stand in plain text."""
     if getattr(args, "rehearse", False):
-        from console.rehearsal.join import join
+        from console.rehearsal.workspace import join
 
         args.site = join()
     if not can_draw():
@@ -88,7 +164,7 @@ def _screens(desk: Desk) -> int:
     with _environment():
         from console.frontends.tui.app import ConsoleApp
         from console.frontends.tui.terminal.driver import ConsoleDriver
-        from console.render.glyph import use_ascii
+        from console.render.cells import use_ascii
 
     ascii_only = not _utf8()
     ConsoleDriver.ascii_only = ascii_only
@@ -131,7 +207,6 @@ def _utf8() -> bool:
 
 def _plain(args: Namespace) -> int:
     """How things stand, for a pipe or a dumb terminal."""
-    from console.frontends.cli.plain_status import lines
 
     dumb = sys.stdout.isatty() and os.environ.get("TERM", "") in DUMB
     why = (
@@ -141,3 +216,41 @@ def _plain(args: Namespace) -> int:
     print("\n".join(lines(args.site)))
     sys.stderr.write(f"omni-console: {why}; every part runs without screens: omni-console --help\n")
     return int(Exit.OK)
+
+
+TITLES = {
+    "app": "Everywhere",
+    "run": "The run on show",
+    "log": "The log pane, when it has the focus",
+    "runs": "The list of runs",
+    "plan": "A playbook's plan",
+    "preflight": "Preflight",
+    "lessons": "The lessons",
+}
+
+
+def keys(args: Namespace) -> int:
+    """Print the registry."""
+    if args.json:
+        print(json.dumps({"actions": [asdict(action) for action in ACTIONS]}))
+    else:
+        print(markdown(), end="")
+    return int(Exit.OK)
+
+
+def markdown() -> str:
+    """One table a scope. `!`: stops something; nothing else does."""
+    lines = [
+        "# Keys",
+        "",
+        "Written by `omni-console keys`; the same registry makes the footer, the help screen and "
+        "the command palette. A key marked **!** stops something. Enter opens, and never approves "
+        "or skips; `q` and Esc never stop anything.",
+    ]
+    for scope, title in TITLES.items():
+        lines += ["", f"## {title}", "", "| key | | what it does |", "|---|---|---|"]
+        for action in of_scope(scope):
+            mark = " **!**" if action.dangerous else ""
+            shown = action.shown.replace("|", "\\|")
+            lines.append(f"| `{shown}` | {action.title}{mark} | {action.help} |")
+    return "\n".join(lines) + "\n"

@@ -13,8 +13,8 @@ from console.common.errors import ConsoleError, Exit
 from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
-from console.frontends.tui.watch.attendance import Attendance
-from console.journal.liveness import ladder_busy, runner_alive
+from console.frontends.tui.watch.watchers import Attendance
+from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_read import served_since, settle, word_of
 from console.journal.run_view import RunView, fold

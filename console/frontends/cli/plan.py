@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from console.checks.lint.facts import facts_of
+from console.checks.lint.rule import facts_of
 from console.common.errors import Exit
 from console.frontends.cli.shared import playbook_of, site_of
 from console.runner.prepare.baseline import restore_time
@@ -17,7 +17,7 @@ from console.runner.prepare.plan_text import as_json, lines
 def plan(args: Namespace) -> int:
     """Every argv, effect and planned duration, where the baseline goes down, what lint says."""
     if args.rehearse or args.fault:
-        from console.frontends.cli.rehearse import planned
+        from console.frontends.cli.demo import planned
 
         made = planned(args)
     else:
@@ -33,7 +33,7 @@ def plan(args: Namespace) -> int:
 
 
 def schema(args: Namespace) -> int:
-    from console.config.playbook.schema import playbook_schema
+    from console.config.playbook.playbook import playbook_schema
 
     if args.markdown:
         from console.config.playbook.format_docs import reference

@@ -22,7 +22,7 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 def rollback(args: Namespace) -> int:
     """0 when the baseline serves (or there was nothing to do), 7 when it does not."""
     if args.rehearse:
-        from console.rehearsal.join import join
+        from console.rehearsal.workspace import join
 
         args.site = join()  # another lock, another site: nothing of the real one
     run_dir = _interrupted() if args.if_interrupted else ""

@@ -1,29 +1,39 @@
-"""`run`, `attach`, `resume`, `abort`, `tell`: a run from any terminal."""
+"""`run`, `attach`, `resume`, `abort`, `tell`: a run from any terminal.
+
+`runner`: the detached process of a run (internal).
+
+`promote`: accept a candidate that has the production port, and say what that means.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, ControlError, Exit, UsageError
 from console.common.text import clean
 from console.common.units import parse_duration
+from console.config.site.site import Site
 from console.frontends.cli.follow import Follow, at_terminal
-from console.frontends.cli.shared import inputs_of
+from console.frontends.cli.shared import inputs_of, site_of
 from console.frontends.tui.watch.actions import BINDS, bound
-from console.journal.liveness import runner_alive
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_read import read_view
 from console.journal.state import ENDS, RunState
+from console.recovery.rollback.records import Promotion
 from console.runner import control
-from console.runner.resume import check_resume
-from console.runner.resume import resume as go_on
+from console.runner import promote as promoting
+from console.runner.launch import check_resume
+from console.runner.launch import resume as go_on
+from console.runner.main import owner
+from console.runner.promote import CutOver, first, outage_words, site_lines
 
-if TYPE_CHECKING:  # a verb has to be quick: what reads files is imported where it is used
+if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
-    from console.config.site.site import Site
 
 
 def run(args: Namespace) -> int:
@@ -31,7 +41,7 @@ def run(args: Namespace) -> int:
     from console.frontends.cli.shared import playbook_of, site_of
 
     if args.rehearse or args.fault:
-        from console.frontends.cli.rehearse import rehearse
+        from console.frontends.cli.demo import rehearse
 
         return rehearse(args)
     site = site_of(args.site)
@@ -54,8 +64,8 @@ def start(
     site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace, rehearsal: str = ""
 ) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
+    from console.runner.launch import begin
     from console.runner.prepare.load import overrides_of
-    from console.runner.start import begin
 
     try:
         return begin(
@@ -169,3 +179,83 @@ def _state(run: RunDir) -> RunState:
 
 def _say(args: Namespace, text: str) -> None:
     print(text, file=sys.stderr if args.json else sys.stdout)
+
+
+def runner(args: Namespace) -> int:
+    from console.runner.main import main
+
+    return main(
+        RunDir(Path(args.run)), ready_fd=args.ready_fd, resume=args.resume, close=args.close,
+        from_step=args.from_step,
+    )  # fmt: skip
+
+
+def promote(args: Namespace) -> int:
+    """0 when it is recorded; asks at a terminal, needs --yes without one."""
+    site = site_of(args.site)
+    cut = promoting.standing(site)
+    why = args.why.strip()
+    if not why:
+        raise UsageError("why is it promoted?", "the record says who, when and why", "--why TEXT")
+    done = promoting.proven(site)
+    out = sys.stderr if args.json else sys.stdout
+    for line in _facts(site, cut, done.detail):
+        print(line, file=out, flush=True)
+    if not args.yes and not _agreed(cut):
+        print("nothing was changed", file=out)
+        return int(Exit.FAILED)
+    made = promoting.accept(cut, owner(), why)
+    for line in _meaning(site, cut, made):
+        print(line, file=out)
+    if args.json:
+        print(json.dumps(_json(site, cut, made)))
+    return int(Exit.OK)
+
+
+def _facts(site: Site, cut: CutOver, answered: str) -> list[str]:
+    view, url = cut.view, site.model.baseline.url
+    decision = str(view.decision).upper().replace("_", "-") or "none: no gate judged it"
+    marks = f", {view.mark}" if view.mark else ""
+    return [
+        f"{cut.relay.service} answers at {url}: {clean(answered)}",
+        f"  by run {cut.run.id} ({clean(view.title)}), decision {decision}{marks}",
+        f"  `omni-console rollback` brings the site's baseline: {outage_words(view)}",
+    ]
+
+
+def _agreed(cut: CutOver) -> bool:
+    """A word typed at a terminal: Enter alone accepts nothing. Raises UsageError without one."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to agree", hint="--yes says so beforehand")
+    print(f"type {cut.relay.service} to promote it: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == cut.relay.service
+
+
+def _meaning(site: Site, cut: CutOver, made: Promotion) -> list[str]:
+    """What holds now, what does not, and what would make it last."""
+    name, url = made.service, site.model.baseline.url
+    before = first(cut.spec, url)
+    return [
+        f"promoted: {name}, by {made.who}: {made.why}",
+        "",
+        f"What holds now: clients of {url} stay at {name}, by a relay (pid {cut.relay.pid}).",
+        "  It does not survive a reboot, and no guard watches over it.",
+        f"  `omni-console rollback` and F12 still return to the baseline of {site.path}.",
+        "  No run starts meanwhile: a run needs the site's own baseline to serve.",
+        "",
+        f"To make {name} the baseline itself, which a rollback restores:",
+        *([f"  1. {line}" for line in before] or []),
+        f"  {2 if before else 1}. in {site.path}, instead of its `baseline:`",
+        *[f"       {line}" for line in site_lines(cut.spec, url, cut.view)],
+        f"  {3 if before else 2}. omni-console rollback: ends the relay, starts it at {url}, "
+        "proves it",
+    ]
+
+
+def _json(site: Site, cut: CutOver, made: Promotion) -> dict[str, object]:
+    url = site.model.baseline.url
+    return {
+        "service": made.service, "url": url, "run": cut.run.id, "who": made.who,
+        "why": made.why, "at": made.at, "relay_pid": cut.relay.pid, "site": str(site.path),
+        "before": first(cut.spec, url), "site_lines": site_lines(cut.spec, url, cut.view),
+    }  # fmt: skip

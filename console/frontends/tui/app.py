@@ -25,18 +25,17 @@ from textual.theme import Theme
 
 from console.common.text import clean
 from console.frontends.tui.terminal.driver import ConsoleDriver
-from console.frontends.tui.terminal.key_turns import KeyTurns, Passed
+from console.frontends.tui.terminal.input import KeyTurns, Passed
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
 from console.render.keymap import EMERGENCY, of_scope
 from screens import operations
+from screens.actions import Outbox
+from screens.emergency import RollbackScreen
 from screens.operations import OperationsScreen
-from screens.outbox import Outbox
-from screens.rollback import RollbackScreen
-from widgets.keys import binding
-from widgets.options import KeyLine
+from widgets.bars import KeyLine, binding
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.watchers import Desk
@@ -283,7 +282,7 @@ class ConsoleApp(App[int]):
         self.push_screen(screen())
 
     def action_command_palette(self) -> None:
-        from screens.palette import Palette
+        from screens.help import Palette
 
         if not Palette.is_open(cast("App[object]", self)):
             self.push_screen(Palette(id="--command-palette"))

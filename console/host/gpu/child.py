@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from console.host.gpu import nvml as known
-from console.host.gpu.lane import Lane
+from console.host.gpu.nvml import Lane
 from console.host.sample import GpuSample
 
 RETRY_S = 3.0

@@ -17,9 +17,9 @@ from typing import Any
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.common.units import format_duration
-from console.host import bounded
-from console.host.capacity import Card
+from console.host import children
 from console.host.gpu import nvml as known
+from console.host.sample import Card
 
 ASK_S = 8.0
 """Waking several cards takes NVML some seconds."""
@@ -42,7 +42,7 @@ def ask(seconds: float = ASK_S, env: Mapping[str, str] | None = None) -> Cards:
     """The cards of this machine, within `seconds`; never raises what NVML raises."""
     argv = module_argv("console.host.gpu.inventory")
     try:
-        _, out, error = bounded.run(argv, seconds, env=os.environ if env is None else env)
+        _, out, error = children.run(argv, seconds, env=os.environ if env is None else env)
     except subprocess.TimeoutExpired:
         return Cards(words=f"NVML gave no answer within {format_duration(seconds)}")
     except OSError as error_:

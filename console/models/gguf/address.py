@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urljoin, urlsplit
 
 from console.common.text import one_line
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import GgufError, Kind
 
 PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[A-Za-z0-9_.:-]+")

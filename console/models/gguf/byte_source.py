@@ -1,13 +1,131 @@
-"""A window that moves forward over a file, however its source cuts it; it keeps what it needs."""
+"""A window that moves forward over a file, however its source cuts it; it keeps what it needs.
+
+Why a GGUF header could not be had, by kind.
+
+What a file without the magic `GGUF` is instead, in words an operator can act on.
+
+A GGUF file on this machine, as a source of bytes.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import stat
 import struct
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
+from console.common.errors import ConsoleError, Exit
 from console.common.text import clean, decode, one_line
 from console.common.units import format_bytes
-from console.models.gguf.errors import GgufError, Kind
+
+
+class Kind(StrEnum):
+    """What went wrong; the value is how an operator would call it."""
+
+    NOT_GGUF = "not a GGUF file"
+    MALFORMED = "malformed"
+    UNSUPPORTED = "unsupported"
+    TRUNCATED = "truncated"
+    TOO_BIG = "too big"
+    NO_ARCHITECTURE = "no architecture"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+    RATE_LIMITED = "rate limited"
+    SERVER = "server error"
+    UNREACHABLE = "unreachable"
+    BROKEN_OFF = "broken off"
+    TIMEOUT = "too slow"
+    CHANGED = "changed while it was read"
+    NO_RANGES = "no ranges"
+    PROTOCOL = "wrong answer"
+
+
+CERTAIN = frozenset({Kind.NOT_GGUF, Kind.MALFORMED, Kind.UNSUPPORTED, Kind.TRUNCATED, Kind.REFUSED})
+"""No engine will load it, or it is not to be had: NO-GO. Anything else may be another matter in a
+minute: unknown. What is not there is a failure: a slip of the pen must not read as a verdict."""
+
+
+class GgufError(ConsoleError):
+    """A header that cannot be had. `retry_after_s`: when to ask again, where a server said so."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        title: str,
+        detail: str = "",
+        hint: str = "",
+        *,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(title, detail, hint)
+        self.kind = kind
+        self.exit_code = Exit.NO_GO if kind in CERTAIN else Exit.HOLD
+        if kind is Kind.MISSING:
+            self.exit_code = Exit.FAILED
+        self.retry_after_s = retry_after_s
+
+
+HEAD = 1024
+"""Bytes that are enough to tell."""
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_SIZE = re.compile(rb"^size (\d{1,20})$", re.MULTILINE)
+_OLD = (b"lmgg", b"fmgg", b"tjgg", b"algg")
+_MAGICS = (
+    (b"\x1f\x8b", "a gzip archive", "unpack it: gunzip"),
+    (b"PK\x03\x04", "a zip archive, or a PyTorch checkpoint", ""),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive", "unpack it: zstd -d"),
+    (b"%PDF", "a PDF document", ""),
+)
+
+
+def told(head: bytes) -> tuple[str, str]:
+    """What the first bytes are, and a hint; clean."""
+    if head.startswith(_POINTER):
+        size = _SIZE.search(head)
+        words = f" of {size[1].decode()} bytes" if size else ""
+        return f"a git-lfs pointer to a file{words}", "git lfs pull fetches the file itself"
+    for magic, words, hint in _MAGICS:
+        if head.startswith(magic):
+            return words, hint
+    if head[:4] in _OLD:
+        return "a model in a format older than GGUF", "convert the model again"
+    if not head.strip(b"\0"):
+        return "nothing but zero bytes", "a download that never finished: fetch it again"
+    if head[8:9] == b"{" and head[4:8] == bytes(4):
+        return "a safetensors file", "it is for SGLang or vLLM; llama.cpp takes GGUF"
+    return _as_text(head.lstrip(b"\xef\xbb\xbf \t\r\n"), head)
+
+
+def _as_text(start: bytes, head: bytes) -> tuple[str, str]:
+    if start[:1] == b"<":
+        title = re.search(rb"<title[^>]*>(.{1,200}?)</title>", head, re.IGNORECASE | re.DOTALL)
+        named = f": {one_line(decode(title[1]), 80)}" if title else ""
+        return f"a web page{named}", "a login or a proxy stands before the file; see the address"
+    if start[:1] in (b"{", b"["):
+        return f"JSON: {_message(head)}", "the server answered with a message, not with the file"
+    if head.isascii() and decode(head[:64]).isprintable():
+        return f"text: {one_line(decode(head), 80)}", ""
+    return f"begins with the bytes {head[:4].hex(' ')}", "is this the right file?"
+
+
+def _message(head: bytes) -> str:
+    """The error a JSON body carries, or its first words."""
+    try:
+        value = json.loads(head)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        for key in ("error", "message", "detail"):
+            if isinstance(value.get(key), str):
+                return one_line(value[key], 120)
+    return one_line(decode(head), 80)
+
 
 FIRST_READ = 60 * 1024
 """What is read first: an architecture stands in the first hundred bytes of nearly every file, and
@@ -158,3 +276,50 @@ class Window:
             if at > len(chunk):
                 self._at -= size
                 self.skip(size)
+
+
+STEP = 2**20
+
+
+class LocalFile:
+    """An open regular file. Nothing but a regular file is opened: a pipe would wait for ever."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises GgufError."""
+        self.name = one_line(str(path), 300)
+        self.exchanges = self.body_bytes = 0
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:  # a name with NUL is a ValueError
+            kind = Kind.MISSING if isinstance(error, FileNotFoundError) else Kind.UNREADABLE
+            raise self._error(kind, error) from error
+        info = os.fstat(self._file)
+        if not stat.S_ISREG(info.st_mode):
+            os.close(self._file)
+            what = "is a directory" if stat.S_ISDIR(info.st_mode) else "is no regular file"
+            raise GgufError(Kind.UNREADABLE, f"{self.name} {what}", "", "name the .gguf file")
+        self.total: int | None = info.st_size
+
+    def __enter__(self) -> LocalFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+    def read(self, offset: int) -> bytes:
+        try:
+            data = os.pread(self._file, STEP if self.exchanges else FIRST_READ, offset)
+        except OSError as error:
+            raise self._error(Kind.UNREADABLE, error) from error
+        self.exchanges += 1
+        self.body_bytes += len(data)
+        return data
+
+    def _error(self, kind: Kind, error: Exception) -> GgufError:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return GgufError(kind, f"{self.name} cannot be read", one_line(why))

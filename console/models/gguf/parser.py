@@ -2,6 +2,8 @@
 
 It refuses what llama.cpp's loader (ggml/src/gguf.cpp) refuses, and what would cost this process
 more than a header can be worth; each limit says what real files have.
+
+The table of tensors: names, shapes, sizes, each where the one before ends.
 """
 
 from __future__ import annotations
@@ -9,28 +11,89 @@ from __future__ import annotations
 import re
 import struct
 from enum import Enum
+from math import prod
 
 from console.common.text import clean, decode, one_line
-from console.models.gguf import foreign
+from console.models.gguf import byte_source
 from console.models.gguf.byte_source import (
     FIRST_READ,
     MAX_STRING,
     READ_LIMIT,
     Enough,
+    GgufError,
+    Kind,
     Source,
     Window,
 )
-from console.models.gguf.errors import GgufError, Kind
 from console.models.gguf.header import (
     ALIGNMENT,
     ARCHITECTURE,
+    BY_NUMBER,
+    CODES,
     DEFAULT_ALIGNMENT,
     Array,
     Header,
+    Tensor,
     Value,
+    ValueType,
+    pad,
+    row_bytes,
+    type_name,
 )
-from console.models.gguf.tensors import read_tensors
-from console.models.gguf.types import CODES, ValueType
+
+MAX_NAME = 63
+"""Bytes; GGML_MAX_NAME less its NUL."""
+MAX_DIMS = 4
+_INT64 = 2**63 - 1
+
+
+def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ...]:
+    """The table that begins here. A type that is unknown to this reader costs its tensor's size,
+    and the check of the offsets behind it; anything llama.cpp refuses raises GgufError."""
+    found: list[Tensor] = []
+    seen: set[bytes] = set()
+    expected: int | None = 0
+    for _ in range(count):
+        size = window.u64()
+        if size > MAX_NAME:
+            raise window.error(Kind.MALFORMED, f"a tensor's name of {size} bytes")
+        raw, name = window.name(size, "a tensor's name")
+        if raw in seen:
+            raise window.error(Kind.MALFORMED, f"two tensors {name}")
+        seen.add(raw)
+        tensor, offset = _tensor(window, name)
+        if expected is not None and offset != expected:
+            words = f"{name} at {offset} of the data, where {expected} is due"
+            raise window.error(Kind.MALFORMED, words)
+        if expected is not None and tensor.bytes is not None:
+            expected += pad(tensor.bytes, alignment)
+            if expected > _INT64:
+                raise window.error(Kind.MALFORMED, "more tensor data than a file can hold")
+        else:
+            expected = None
+        found.append(tensor)
+    return tuple(found)
+
+
+def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
+    """A tensor behind its name, and the offset it says it has."""
+    count = window.u32()
+    if count > MAX_DIMS:
+        raise window.error(Kind.MALFORMED, f"{name} has {count} dimensions, more than {MAX_DIMS}")
+    *dims, number, offset = struct.unpack(
+        f"{window.sign}{count}QIQ", window.take(8 * count + 4 + 8)
+    )
+    if any(one > _INT64 for one in dims) or prod(dims) >= _INT64:
+        raise window.error(Kind.MALFORMED, f"{name} has more elements than 63 bits count")
+    kind = BY_NUMBER.get(number)
+    size = None
+    if kind is not None:
+        try:
+            size = row_bytes(kind, dims[0] if dims else 1) * prod(dims[1:])
+        except ValueError as error:
+            raise window.error(Kind.MALFORMED, f"{name}: {error}") from error
+    return Tensor(name, tuple(dims), number, type_name(number), size), offset
+
 
 MAX_PAIRS = 4096
 """Real files have under 100."""
@@ -107,7 +170,7 @@ class _Parser:
         if magic != b"GGUF":
             if b"GGUF".startswith(magic):
                 raise self._error(Kind.TRUNCATED, "the file is empty" if not magic else "cut off")
-            words, hint = foreign.told(self._window.peek(foreign.HEAD))
+            words, hint = byte_source.told(self._window.peek(byte_source.HEAD))
             raise self._error(Kind.NOT_GGUF, words, hint)
         self._window.take(4)
         raw = self._window.take(4)

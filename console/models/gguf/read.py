@@ -1,24 +1,180 @@
-"""Headers of GGUF files, here or behind a web address: what the rest of the console calls."""
+"""Headers of GGUF files, here or behind a web address: what the rest of the console calls.
+
+Headers that were read before, by the hash of their file, in the user's cache directory.
+
+A cache may lose everything at any time: whatever is odd about an entry, the header is read again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import stat
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from console.common import paths
 from console.common.clock import Clock
+from console.common.text import clean
 from console.common.units import format_bytes
 from console.models.gguf.address import is_address
-from console.models.gguf.errors import GgufError, Kind
-from console.models.gguf.header import Header
-from console.models.gguf.local import LocalFile
+from console.models.gguf.byte_source import GgufError, Kind, LocalFile
+from console.models.gguf.header import Array, Header, Tensor, Value, type_name
 from console.models.gguf.parser import Want, parse
 
 if TYPE_CHECKING:
-    from console.models.gguf.cache import HeaderCache
     from console.models.gguf.remote import RemoteFile
+
+
+SCHEMA = "omni.gguf/v1"
+MOST_FILES = 200
+MOST_BYTES = 4 * 2**20
+"""Of one entry: room for some 40,000 tensors."""
+
+
+class HeaderCache:
+    """Entries in one directory, private to the user; the longest unused go first."""
+
+    def __init__(self, place: Path | None = None) -> None:
+        self._place = place or paths.cache_dir() / "gguf"
+
+    def get(self, content: str) -> Reading | None:
+        """The header of the file with this hash: no exchange, no byte; None if it is not kept."""
+        path = self._path(content)
+        try:
+            data = _own(path)
+            value = json.loads(data)
+            if value["schema"] != SCHEMA or value["content"] != content:
+                return None
+            reading = _cached(value)
+            os.utime(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return reading
+
+    def put(self, content: str, reading: Reading) -> None:
+        """Keep a whole header; a full or read-only disk keeps nothing, and that is no error."""
+        path = self._path(content)
+        data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)}).encode()
+        if len(data) > MOST_BYTES or reading.header.tensors is None:
+            return
+        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+        with contextlib.suppress(OSError):
+            self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+                with os.fdopen(os.open(beside, flags, 0o600), "wb") as file:
+                    file.write(data)
+                os.replace(beside, path)
+            except OSError:
+                beside.unlink(missing_ok=True)
+            self._prune()
+
+    def _path(self, content: str) -> Path:
+        return self._place / f"{hashlib.sha256(content.encode()).hexdigest()[:40]}.json"
+
+    def _prune(self) -> None:
+        with os.scandir(self._place) as found:
+            kept = [(one.stat().st_mtime_ns, one.path) for one in found if one.is_file()]
+        for _, path in sorted(kept)[:-MOST_FILES]:
+            os.unlink(path)
+
+
+def _own(path: Path) -> bytes:
+    """The bytes of a regular file of this user. Raises OSError, ValueError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
+            raise ValueError("not this user's file")
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError("longer than any entry")
+    return data
+
+
+def _plain(reading: Reading) -> dict[str, Any]:
+    header = reading.header
+    return {
+        "name": reading.name,
+        "file_bytes": reading.file_bytes,
+        "etag": reading.etag,
+        "commit": reading.commit,
+        "notes": reading.notes,
+        "version": header.version,
+        "byte_order": header.byte_order,
+        "alignment": header.alignment,
+        "header_bytes": header.header_bytes,
+        "kv": {
+            key: [one.element, one.count, one.values] if isinstance(one, Array) else one
+            for key, one in header.kv.items()
+        },
+        "tensors": [[one.name, one.dims, one.type, one.bytes] for one in header.tensors or ()],
+    }
+
+
+def _cached(value: dict[str, Any]) -> Reading:
+    """An entry, every part of it checked. Raises ValueError, KeyError, TypeError."""
+    tensors = tuple(_tensor(*one) for one in value["tensors"])
+    size = value["file_bytes"]
+    header = Header(
+        _integer(value["version"]),
+        _text(value["byte_order"]),
+        _integer(value["alignment"]),
+        len(tensors),
+        {_text(key): _value(one) for key, one in value["kv"].items()},
+        tensors,
+        _integer(value["header_bytes"]),
+    )
+    if not header.alignment:
+        raise ValueError("an alignment of 0")
+    reading = Reading(header, _text(value["name"]), None if size is None else _integer(size))
+    return replace(
+        reading,
+        etag=_text(value["etag"]),
+        commit=_text(value["commit"]),
+        notes=tuple(_text(one) for one in value["notes"]),
+    )
+
+
+def _tensor(name: object, dims: list[object], number: object, size: object) -> Tensor:
+    number = _integer(number)
+    shape = tuple(_integer(one) for one in dims)
+    known = None if size is None else _integer(size)
+    return Tensor(_text(name), shape, number, type_name(number), known)
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool | int | float):
+        return value
+    if not isinstance(value, list) or len(value) != 3:
+        raise TypeError("no metadata value")
+    element, count, numbers = value
+    if numbers is not None:
+        if not all(isinstance(one, bool | int | float) for one in numbers):
+            raise TypeError("no numbers")
+        numbers = tuple(numbers)
+    return Array(_text(element), _integer(count), numbers)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError("no count")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return clean(value)
+
 
 DEADLINE_S = 60.0
 

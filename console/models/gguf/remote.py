@@ -9,10 +9,8 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.models.gguf.address import Address, follow, parse_address
-from console.models.gguf.byte_source import FIRST_READ
-from console.models.gguf.errors import GgufError, Kind
-from console.models.gguf.http import Answer, Wire
-from console.models.gguf.refusal import refusal
+from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
+from console.models.gguf.http import Answer, Wire, refusal
 
 STEP = 2 * 2**20
 """What is read after the first range: four of them make the longest usual headers."""

@@ -6,8 +6,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from console.models.gguf.header import ALIGNMENT, ARCHITECTURE, DEFAULT_ALIGNMENT, pad
-from console.models.gguf.types import BY_NUMBER, CODES, ValueType, row_bytes
+from console.models.gguf.header import (
+    ALIGNMENT,
+    ARCHITECTURE,
+    BY_NUMBER,
+    CODES,
+    DEFAULT_ALIGNMENT,
+    ValueType,
+    pad,
+    row_bytes,
+)
 
 Scalar = bool | int | float | str
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from console.common.text import one_line
 from console.common.units import both_units
-from console.models.hub import names, quantization
+from console.models.hub import model_config, names
 from console.models.hub.errors import HubError, RepositoryEmpty
 from console.models.hub.listing import Listing, RemoteFile, some
 from console.models.hub.model_config import INDEX, Index
@@ -285,7 +285,7 @@ def _labelled(one: WeightSet, repo: str, config: Mapping[str, Any] | None) -> We
     """The set with its quantization: proven by config.json, or only named."""
     if one.format is Format.GGUF:
         return replace(one, quantization=names.gguf_quantization(one.stem), origin=_NAMED)
-    if config is not None and (said := quantization.describe(config)):
+    if config is not None and (said := model_config.describe(config)):
         return replace(one, quantization=said, origin="by config.json")
     said = names.worded_quantization(_folder(one.stem)) or names.worded_quantization(repo)
     return replace(one, quantization=said, origin=_NAMED if said else "")

@@ -22,15 +22,14 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
-from console.host import cgroup_scope
-from console.models.hub import disk, local_files, settings, unfinished, verify
+from console.host.cgroups import scope
+from console.models.hub import disk, local_files, settings
 from console.models.hub.checkpoint import Contents
 from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
 from console.models.hub.listing import Listing, RemoteFile, child_env, some
-from console.models.hub.progress import Meter
-from console.models.hub.said import explain
-from console.models.hub.verify import Wrong
+from console.models.hub.local_files import Wrong
+from console.models.hub.progress import Meter, explain
 
 WORKERS = 16
 """S-010: 16 files at a time filled a line of 500 Mbit/s, the default of 8 did not."""
@@ -177,13 +176,13 @@ class Download:
         plan.listing.require_access()
         try:
             plan.target.mkdir(parents=True, exist_ok=True)
-            if lock := unfinished.busy(plan.target):
+            if lock := local_files.busy(plan.target):
                 name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
                 raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
-            self.swept += unfinished.sweep(plan.target)
+            self.swept += local_files.sweep_unfinished(plan.target)
             found = local_files.look(plan.listing, plan.files, plan.target)
             for path in found.wrong:
-                unfinished.forget(plan.target, path)
+                local_files.forget_unfinished(plan.target, path)
             self._require_room(found)
             if self._begun is None:
                 self._begun = (self._clock.monotonic(), found.have)
@@ -237,13 +236,15 @@ class Download:
         wrong: tuple[Wrong, ...] = ()
         if self.phase is Phase.FETCHING:
             self.phase = Phase.CHECKING
-            wrong = verify.check(self.plan.files, self.plan.target, self.plan.hash_up_to, cancelled)
+            wrong = local_files.verify(
+                self.plan.files, self.plan.target, self.plan.hash_up_to, cancelled
+            )
             if cancelled is not None and cancelled.is_set():
                 self.phase = Phase.CANCELLED
             else:
                 self._conclude(code, wrong)
-        if self.phase in (Phase.CANCELLED, Phase.DISK) and not unfinished.busy(self.plan.target):
-            self.swept += unfinished.sweep(self.plan.target)
+        if self.phase in (Phase.CANCELLED, Phase.DISK) and not local_files.busy(self.plan.target):
+            self.swept += local_files.sweep_unfinished(self.plan.target)
         began, had = self._begun or (self._clock.monotonic(), 0)
         seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
         return Result(self.phase, seconds, fetched, self.cuts, self.swept, wrong, self.error,
@@ -264,7 +265,7 @@ class Download:
             self.phase, self.error = Phase.DONE, None
             return
         for one in wrong:
-            unfinished.forget(self.plan.target, one.path)
+            local_files.forget_unfinished(self.plan.target, one.path)
         names = some(tuple(str(one) for one in wrong))
         error = explain(self.plan.listing, tuple(self._said), bool(self._token))
         self.phase = Phase.FAILED if error is not None else Phase.CUT
@@ -305,7 +306,7 @@ class Download:
     def _on_disk(self) -> tuple[int, int]:
         """(bytes of wanted files, files that are whole). Unfinished files are read first, so that
         one which is moved into place meanwhile is not missed."""
-        under_way = unfinished.sizes(self.plan.target)
+        under_way = local_files.unfinished_sizes(self.plan.target)
         done = whole = 0
         for file in self.plan.files:
             size = local_files.size_of(self.plan.target / file.path)
@@ -323,7 +324,7 @@ class Download:
             | self._env
         )
         self._said.clear()
-        child = self._child = cgroup_scope.popen(
+        child = self._child = scope.popen(
             self.plan.argv(),
             env=env,
             stdin=subprocess.DEVNULL,

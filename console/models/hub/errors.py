@@ -15,11 +15,24 @@ HubError
 └── DownloadFailed      a download did not start, or did not bring what was listed
     ├── DiskShort       the disk would fall under its floor
     └── DownloadBusy    somebody else is downloading into that directory
+
+What the hub's refusals mean for the operator; pure.
+
+The hub answers 401 for what is missing, private and gated alike when no token was sent, so the
+words depend on whether one was.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from console.common.errors import ConsoleError, Exit
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.models.hub import settings
 
 
 class HubError(ConsoleError):
@@ -86,3 +99,126 @@ class DiskShort(DownloadFailed):
 
 class DownloadBusy(DownloadFailed):
     pass
+
+
+ENDPOINT = "check HF_ENDPOINT, the proxy and the firewall: this is not how a model hub answers"
+LOGIN = "set HF_TOKEN, or log in with `hf auth login`"
+_RESET = re.compile(r"(?:^|;)\s*t\s*=\s*(\d{1,9})")
+_UNREACHED = {
+    "ConnectError",
+    "ConnectionError",
+    "ProxyError",
+    "NetworkError",
+    "UnsupportedProtocol",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to the hub: of which repository, where, and with a token or without."""
+
+    repo: str
+    revision: str
+    endpoint: str
+    with_token: bool
+
+    @property
+    def host(self) -> str:
+        return settings.host(self.endpoint) or "the hub"
+
+    @property
+    def page(self) -> str:
+        return f"{self.endpoint}/{self.repo}"
+
+
+def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
+    """The operator's error for an exception of the hub's library, as `library.main` tells it."""
+    kinds = {kind for kind in error.get("kinds", ()) if isinstance(kind, str)}
+    status, said = error.get("status"), one_line(str(error.get("message", "")))
+    if "GatedRepoError" in kinds:
+        return gated(asked)
+    if "RevisionNotFoundError" in kinds:
+        hint = f"{asked.page}/tree/main shows the branches"
+        return RevisionMissing(f"{asked.repo} has no revision {asked.revision}", "", hint)
+    if "DisabledRepoError" in kinds:
+        hint = f"{asked.page} may say why; look for another copy of the model"
+        return RepositoryDisabled(f"{asked.repo} is disabled", said, hint)
+    if "RepositoryNotFoundError" in kinds:
+        return missing(asked)
+    if "RemoteEntryNotFoundError" in kinds:
+        return FileMissing(f"{asked.repo} lacks that file", said, asked.page)
+    if isinstance(status, int):
+        return by_status(asked, status, str(error.get("rate", "")), said)
+    if "TimeoutException" in kinds:
+        hint = "try again; a slow mirror may need another HF_ENDPOINT"
+        return HubTimeout(f"{asked.host} did not answer in time", said, hint)
+    if kinds & _UNREACHED:
+        return unreachable(asked, said)
+    if kinds & {"ModuleNotFoundError", "ImportError"}:
+        hint = "install it where the console runs: pip install huggingface_hub"
+        return HubError("huggingface_hub cannot be loaded", said, hint)
+    if "JSONDecodeError" in kinds:
+        said = "its answer is not JSON: the page of a proxy or a login?"
+    elif kinds & {"KeyError", "TypeError", "AttributeError"}:
+        said = "its answer lacks what the listing of a model has"
+    elif kinds & {"RecursionError", "MemoryError"}:
+        said = "its answer is nested or large beyond measure"
+    return HubAnswer(f"{asked.host} did not answer as a model hub does", said, ENDPOINT)
+
+
+def by_status(asked: Asked, status: int, rate: str, said: str) -> HubError:
+    """The error for a bare HTTP status."""
+    if status == 429:
+        return rate_limited(asked, rate)
+    if status == 401 and (asked.with_token or "credentials" in said):
+        hint = f"the token is wrong or has expired: {LOGIN}"
+        return TokenRefused(f"{asked.host} refuses the token", said, hint)
+    if status == 401:
+        return missing(asked)
+    if status == 403:
+        hint = f"may this token read {asked.repo}? its settings name the repositories it is for"
+        return TokenRefused(f"{asked.host} refuses access to {asked.repo}", said, hint)
+    if status == 404:
+        return missing(asked)
+    if status >= 500:
+        return HubUnreachable(
+            f"{asked.host} is in trouble (HTTP {status})", said, "try again later"
+        )
+    return HubAnswer(f"{asked.host} answered HTTP {status}", said, ENDPOINT)
+
+
+def missing(asked: Asked) -> RepositoryMissing:
+    if asked.with_token:
+        detail = "it does not exist, or it is private and the token sent has no access"
+        hint = f"check the spelling against {asked.page}, and whose token HF_TOKEN is"
+    else:
+        detail = "it is missing, private or gated: no token was sent, so the hub does not say which"
+        hint = f"check the spelling against {asked.page}; if it is private or gated, {LOGIN}"
+    return RepositoryMissing(f"{asked.repo} was not found", detail, hint)
+
+
+def gated(asked: Asked) -> RepositoryGated:
+    if asked.with_token:
+        detail = "the token sent is not of an account that accepted its terms"
+        hint = f"accept them at {asked.page}, then try again (some owners decide by hand)"
+    else:
+        detail = "its terms have to be accepted, and no token was sent"
+        hint = f"accept them at {asked.page}, then {LOGIN}"
+    return RepositoryGated(f"{asked.repo} is gated", detail, hint)
+
+
+def rate_limited(asked: Asked, header: str) -> RateLimited:
+    """429, with the seconds of a RateLimit (`"api";r=0;t=55`) or Retry-After header."""
+    match = _RESET.search(header)
+    text = match[1] if match else header.strip()
+    seconds = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    when = "later" if seconds is None else f"in {format_duration(max(10, seconds))}"
+    hint = f"try again {when}" + (
+        "" if asked.with_token else f"; more is allowed with a token: {LOGIN}"
+    )
+    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint, seconds)
+
+
+def unreachable(asked: Asked, said: str) -> HubUnreachable:
+    hint = "is the machine online? a mirror is set with HF_ENDPOINT, a proxy with HTTPS_PROXY"
+    return HubUnreachable(f"{asked.host} cannot be reached", said, hint)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from console.common import paths
 from console.common.text import decode, one_line
 from console.common.units import format_duration
-from console.host import bounded
-from console.models.hub import refusal, settings
+from console.host import children
+from console.models.hub import errors, settings
 from console.models.hub.errors import (
     HubAnswer,
     HubError,
@@ -108,35 +108,35 @@ def look_up(
     check_repo(repo)
     revision = check_revision(revision or "main")
     address, secret = settings.endpoint(endpoint), settings.token(token)
-    asked = refusal.Asked(repo, revision, address, bool(secret))
+    asked = errors.Asked(repo, revision, address, bool(secret))
     if settings.offline():
         hint = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to ask the hub"
         raise HubUnreachable("the hub is not asked: offline mode is on", "", hint)
     answer = _ask(asked, secret, deadline_s)
     if isinstance(error := answer.get("error"), dict):
-        raise refusal.explain(asked, error)
+        raise errors.explain(asked, error)
     about, refused = answer.get("about"), answer.get("refused")
     if not isinstance(about, dict):
-        raise HubAnswer(f"{asked.host} did not answer as a model hub does", "", refusal.ENDPOINT)
-    held = refusal.explain(asked, refused) if isinstance(refused, dict) else None
+        raise HubAnswer(f"{asked.host} did not answer as a model hub does", "", errors.ENDPOINT)
+    held = errors.explain(asked, refused) if isinstance(refused, dict) else None
     return read(asked, about, held)
 
 
-def read(asked: refusal.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
+def read(asked: errors.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
     """A Listing from what the hub told; pure. Raises HubError where it cannot be believed."""
     commit = about.get("commit")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         detail = "its answer names no commit, so a later look might see other files"
-        raise HubAnswer(f"{asked.repo} cannot be pinned", detail, refusal.ENDPOINT)
+        raise HubAnswer(f"{asked.repo} cannot be pinned", detail, errors.ENDPOINT)
     if about.get("disabled") is True:
-        raise refusal.explain(asked, {"kinds": ["DisabledRepoError"]})
+        raise errors.explain(asked, {"kinds": ["DisabledRepoError"]})
     rows = about.get("files")
     rows = rows if isinstance(rows, list) else []
     if len(rows) > MOST_FILES:
         raise HubAnswer(f"{asked.repo} lists more than {MOST_FILES} files", "", "is it a model?")
     files = {file.path: file for file in (_file(asked, row) for row in rows)}
     if len(files) != len(rows):
-        raise HubAnswer(f"{asked.repo} lists a file twice", "", refusal.ENDPOINT)
+        raise HubAnswer(f"{asked.repo} lists a file twice", "", errors.ENDPOINT)
     if not files.keys() - _HOUSEKEEPING:
         detail = f"commit {commit[:12]} holds {some(tuple(files)) if files else 'no files'}"
         hint = "is another revision meant? its page shows the branches"
@@ -160,7 +160,7 @@ def some(names: tuple[str, ...], most: int = 3) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _file(asked: refusal.Asked, row: object) -> RemoteFile:
+def _file(asked: errors.Asked, row: object) -> RemoteFile:
     row = row if isinstance(row, dict) else {}
     path, size, digest = row.get("path"), row.get("size"), row.get("sha256")
     try:
@@ -173,7 +173,7 @@ def _file(asked: refusal.Asked, row: object) -> RemoteFile:
     return RemoteFile(path, size if known else None, digest, row.get("lfs") is True)
 
 
-def _ask(asked: refusal.Asked, token: str, deadline_s: float) -> dict[str, Any]:
+def _ask(asked: errors.Asked, token: str, deadline_s: float) -> dict[str, Any]:
     """What the library's process printed. Raises HubTimeout, HubAnswer, HubUnreachable."""
     argv = [
         *paths.module_argv("console.models.hub.listing_child"),
@@ -182,7 +182,7 @@ def _ask(asked: refusal.Asked, token: str, deadline_s: float) -> dict[str, Any]:
         asked.endpoint,
     ]
     try:
-        code, out, error = bounded.run(argv, deadline_s, env=child_env(asked.endpoint, token))
+        code, out, error = children.run(argv, deadline_s, env=child_env(asked.endpoint, token))
     except subprocess.TimeoutExpired:
         raise HubTimeout(
             f"{asked.host} did not answer within {format_duration(deadline_s)}",
@@ -202,9 +202,7 @@ def _ask(asked: refusal.Asked, token: str, deadline_s: float) -> dict[str, Any]:
         answer = None
     if code or not isinstance(answer, dict):
         last = decode(error).strip().splitlines()[-1:] or [f"exit status {code}"]
-        raise HubAnswer(
-            f"{asked.host} could not be understood", one_line(last[0]), refusal.ENDPOINT
-        )
+        raise HubAnswer(f"{asked.host} could not be understood", one_line(last[0]), errors.ENDPOINT)
     return answer
 
 

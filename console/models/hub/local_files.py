@@ -1,18 +1,233 @@
-"""What of a repository is on this machine already, so that it need not be downloaded."""
+"""What of a repository is on this machine already, so that it need not be downloaded.
+
+Whether what is on the disk is what the listing said.
+
+Files that a download left unfinished, under a directory that `hf download` writes to.
+
+`hf` writes to `.cache/huggingface/download/…/HASH.ETAG.NONCE.incomplete`, holding a lock beside it.
+The nonce is new in each run, so what a killed run left is never continued and never removed: it
+only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it; those stay.
+
+Which files a download of this console brought where: the only ones that `clean` may remove.
+
+One record a directory. What lay there before the first download is not in it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from console.common import paths
 from console.common.text import one_line
 from console.common.units import both_units
-from console.models.hub import names, settings, unfinished
+from console.models.hub import names, settings
 from console.models.hub.errors import FileMissing, HubError
 from console.models.hub.listing import MOST_FILES, Listing, RemoteFile, some
+
+_CHUNK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A file that is not as listed, and why."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+def verify(
+    files: Iterable[RemoteFile],
+    directory: Path,
+    hash_up_to: int = 0,
+    cancelled: threading.Event | None = None,
+) -> tuple[Wrong, ...]:
+    """Files of another size than listed, or missing; with `hash_up_to`, files up to that many bytes
+    whose SHA-256 is known are read and compared too."""
+    wrong = []
+    for file in files:
+        if cancelled is not None and cancelled.is_set():
+            break
+        why = _why(file, directory / file.path, hash_up_to, cancelled)
+        if why:
+            wrong.append(Wrong(file.path, why))
+    return tuple(wrong)
+
+
+def _why(file: RemoteFile, path: Path, hash_up_to: int, cancelled: threading.Event | None) -> str:
+    size = size_of(path)
+    if size is None:
+        return "missing"
+    if file.size is not None and size != file.size:
+        return f"{both_units(size)} instead of {both_units(file.size)} ({size - file.size:+d} B)"
+    if not file.sha256 or size > hash_up_to:
+        return ""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                if cancelled is not None and cancelled.is_set():
+                    return ""
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return "" if digest.hexdigest() == file.sha256 else "its SHA-256 is not the listed one"
+
+
+_NAME = re.compile(
+    r"(?P<hash>[A-Za-z0-9_=-]{20,40})\.(?P<etag>[^/]{1,200}?)(?P<nonce>\.[0-9a-f]{8})?\.incomplete"
+)
+
+
+def place(directory: Path) -> Path:
+    """Where `hf` keeps its notes, locks and unfinished files for a directory."""
+    return directory / ".cache" / "huggingface" / "download"
+
+
+def unfinished_sizes(directory: Path) -> dict[str, int]:
+    """Bytes on disk of unfinished files, by the ETag (for large files the SHA-256) they will have.
+
+    Space that was only reserved is not counted.
+    """
+    found: dict[str, int] = {}
+    for path in _walk_unfinished(place(directory), ".incomplete"):
+        match = _NAME.fullmatch(path.name)
+        with contextlib.suppress(OSError):
+            info = path.stat()
+            etag = match["etag"] if match else ""
+            found[etag] = found.get(etag, 0) + min(info.st_size, info.st_blocks * 512)
+    return found
+
+
+def busy(directory: Path) -> Path | None:
+    """The lock that another process holds because it downloads there now; None for none.
+
+    A file system without locks says nothing, and counts as not busy.
+    """
+    for path in _walk_unfinished(place(directory), ".lock"):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return path
+            finally:
+                os.close(handle)
+    return None
+
+
+def sweep_unfinished(directory: Path) -> int:
+    """Remove what no run will continue; the bytes that frees. Never while it is `busy`."""
+    freed = 0
+    for path in _walk_unfinished(place(directory), ".incomplete"):
+        match = _NAME.fullmatch(path.name)
+        if match and match["nonce"]:
+            with contextlib.suppress(OSError):
+                freed += path.stat().st_blocks * 512
+                path.unlink()
+    return freed
+
+
+def forget_unfinished(directory: Path, path: str) -> None:
+    """Drop `hf`'s note that `path` is complete: else it would not look at the file again."""
+    with contextlib.suppress(OSError):
+        (place(directory) / f"{path}.metadata").unlink()
+
+
+def _walk_unfinished(top: Path, suffix: str) -> Iterator[Path]:
+    for folder, _, inside in os.walk(top):
+        for name in inside:
+            if name.endswith(suffix):
+                yield Path(folder, name)
+
+
+SIZE_LIMIT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`files`: path inside `target` → bytes; `runs`: the runs that downloaded into it."""
+
+    target: str
+    source: str
+    files: dict[str, int]
+    runs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(os.fsencode(self.target)).hexdigest()[:12]
+
+    def mine(self) -> dict[str, int]:
+        """Files that are there, regular, inside the directory and of the size that came."""
+        return {name: size for name, size in self.files.items() if self._is_mine(name, size)}
+
+    def _is_mine(self, name: str, size: int) -> bool:
+        file = Path(self.target) / name
+        inside = os.path.realpath(file) == os.path.join(self.target, os.path.normpath(name))
+        return inside and not file.is_symlink() and size_of(file) == size
+
+
+def directory() -> Path:
+    return paths.state_dir() / "downloads"
+
+
+def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str) -> None:
+    """Record what is about to come, before it does. Raises OSError.
+
+    A file that is there already and in no earlier record is somebody else's.
+    """
+    real = os.path.realpath(target)
+    before = next((one for one in every_taken() if one.target == real), None)
+    known = dict(before.files) if before is not None else {}
+    for file in files:
+        foreign = os.path.lexists(os.path.join(real, file.path)) and file.path not in known
+        if file.size is not None and not foreign:
+            known[file.path] = file.size
+    runs = dict.fromkeys((*(before.runs if before is not None else ()), run))
+    _write(Taken(real, source, known, tuple(runs)))
+
+
+def _write(taken: Taken) -> None:
+    folder = directory()
+    paths.make(folder)
+    beside = folder / f".{taken.key}.{os.getpid()}"
+    beside.write_text(json.dumps(asdict(taken)) + "\n")
+    os.replace(beside, folder / f"{taken.key}.json")
+
+
+def forget_taken(taken: Taken) -> None:
+    """Drop a record whose files are gone. Raises OSError."""
+    (directory() / f"{taken.key}.json").unlink(missing_ok=True)
+
+
+def every_taken() -> list[Taken]:
+    """All records that can be read."""
+    found = (_read(path) for path in sorted(directory().glob("*.json")))
+    return [one for one in found if one is not None]
+
+
+def _read(path: Path) -> Taken | None:
+    try:
+        with open(path, "rb") as stream:
+            value: Any = json.loads(stream.read(SIZE_LIMIT))
+        files = {str(name): int(size) for name, size in value["files"].items()}
+        runs = tuple(one_line(str(run), 100) for run in value["runs"])
+        return Taken(str(value["target"]), one_line(str(value["source"]), 200), files, runs)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +289,7 @@ def look(
         else:
             fetch += listed or 0
             write += listed or 0
-    partial = 0 if directory is None else sum(unfinished.sizes(directory).values())
+    partial = 0 if directory is None else sum(unfinished_sizes(directory).values())
     known = all(file.size is not None for file in files)
     return Here(
         tuple(whole), tuple(cached), tuple(wrong), partial, have,

@@ -1,4 +1,7 @@
-"""Small JSON files of a repository, at the pinned commit: bounded in bytes, depth and time."""
+"""Small JSON files of a repository, at the pinned commit: bounded in bytes, depth and time.
+
+How the weights of a Hugging Face checkpoint are stored, as its config.json says.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,74 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from console.common.errors import EngineTimeout
 from console.common.text import decode, one_line
 from console.common.units import both_units, format_duration
-from console.host.deadline import within
-from console.models.hub import refusal, settings
+from console.host.children import within
+from console.models.hub import errors, settings
 from console.models.hub.errors import FileMissing, HubAnswer, HubTimeout, HubUnreachable
 from console.models.hub.listing import Listing
 from console.models.hub.reference import BadReference, check_path
 
 if TYPE_CHECKING:
     import httpx
+
+
+def describe(config: Mapping[str, Any]) -> str:
+    """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" where it says nothing."""
+    for holder in (config, config.get("text_config"), config.get("llm_config")):
+        if not isinstance(holder, Mapping):
+            continue
+        how = holder.get("quantization_config") or holder.get("compression_config")
+        if isinstance(how, Mapping):
+            return _scheme(how)
+        kind = _word(holder.get("dtype")) or _word(holder.get("torch_dtype"))
+        if kind:
+            return kind.removeprefix("torch.")
+    return ""
+
+
+_QUANTIZATION_KINDS = (
+    ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
+    ("naive-quantized", "compressed-tensors"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
+    ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
+)  # fmt: skip
+"""What stands in a description, and the name that engines' documentation has for it."""
+
+
+def kind(said: str) -> str:
+    """The short name of a description or a name: `fp8 (e4m3)` → `fp8`; unknown ones as they are.
+
+    `float32` stays itself. Blocks of int8 have a name of their own: other kernels.
+    """
+    low = said.lower()
+    for sign, name in _QUANTIZATION_KINDS:
+        if sign == "block" and not ("int8" in low and low.startswith("block")):
+            continue
+        if sign in low:
+            return name
+    return low
+
+
+def _scheme(how: Mapping[str, Any]) -> str:
+    words = [_word(how.get("quant_method")) or _word(how.get("quant_algo")) or "quantized"]
+    if kind := _word(how.get("fmt")) or _word(how.get("format")):
+        words[0] += f" ({kind})"
+    bits = how.get("bits") or how.get("w_bit")
+    if isinstance(bits, int | float) and not isinstance(bits, bool) and 0 < bits <= 32:
+        words.append(f"{bits:g} bits")
+    for flag, text in (("load_in_8bit", "8 bits"), ("load_in_4bit", "4 bits")):
+        if how.get(flag) is True:
+            words.append(text)
+    block = how.get("weight_block_size")
+    if isinstance(block, list) and block and all(isinstance(n, int) and 0 < n < 1e6 for n in block):
+        words.append("blocks of " + "x".join(str(n) for n in block[:3]))
+    elif isinstance(group := how.get("group_size"), int) and 0 < group < 1e6:
+        words.append(f"groups of {group}")
+    return ", ".join(words)
+
+
+def _word(value: object) -> str:
+    return one_line(value, 40) if isinstance(value, str) else ""
+
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -92,13 +155,13 @@ def fetch_json(
     import httpx
 
     file = listing.find(path)
-    asked = refusal.Asked(listing.repo, listing.commit, listing.endpoint, False)
+    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, False)
     if file is None:
         raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", asked.page)
     if file.size is not None and file.size > limit:
         raise _too_large(path, limit, f"{both_units(file.size)} by the listing")
     secret = settings.token(token)
-    asked = refusal.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
+    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
     headers = {"Accept-Encoding": "identity", "User-Agent": "omni-console"}
     if secret:
         headers["Authorization"] = f"Bearer {secret}"
@@ -117,9 +180,9 @@ def fetch_json(
             hint = "try again; a slow mirror may need another HF_ENDPOINT"
             raise HubTimeout(f"{path} did not arrive within {when}", asked.host, hint) from None
         except httpx.TooManyRedirects:
-            raise HubAnswer(f"{asked.host} redirects for ever", path, refusal.ENDPOINT) from None
+            raise HubAnswer(f"{asked.host} redirects for ever", path, errors.ENDPOINT) from None
         except httpx.TransportError as error:
-            raise refusal.unreachable(asked, one_line(str(error))) from None
+            raise errors.unreachable(asked, one_line(str(error))) from None
         except httpx.HTTPError as error:
             raise HubUnreachable(f"{path} cannot be fetched", one_line(str(error)), "") from None
     return parse(path, body)
@@ -131,18 +194,18 @@ def parse(path: str, body: bytes) -> dict[str, Any]:
         hint = "the repository was uploaded without its large files"
         raise HubAnswer(f"{path} is a pointer, not the file", "", hint)
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", refusal.ENDPOINT)
+        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", errors.ENDPOINT)
     try:
         found = json.loads(decode(body), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
-        raise HubAnswer(f"{path} is not JSON", why, refusal.ENDPOINT) from None
+        raise HubAnswer(f"{path} is not JSON", why, errors.ENDPOINT) from None
     if not isinstance(found, dict):
-        raise HubAnswer(f"{path} is no JSON object", "", refusal.ENDPOINT)
+        raise HubAnswer(f"{path} is no JSON object", "", errors.ENDPOINT)
     return found
 
 
-def _body(client: httpx.Client, asked: refusal.Asked, url: str, path: str, limit: int) -> bytes:
+def _body(client: httpx.Client, asked: errors.Asked, url: str, path: str, limit: int) -> bytes:
     with client.stream("GET", url) as response:
         for answer in (*response.history, response):
             commit = answer.headers.get("x-repo-commit", asked.revision)
@@ -153,7 +216,7 @@ def _body(client: httpx.Client, asked: refusal.Asked, url: str, path: str, limit
             raise _refused(response, asked)
         coding = response.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("identity", "gzip", "deflate"):
-            raise HubAnswer(f"{path} came as {one_line(coding, 20)}", "", refusal.ENDPOINT)
+            raise HubAnswer(f"{path} came as {one_line(coding, 20)}", "", errors.ENDPOINT)
         inflate = None if coding == "identity" else zlib.decompressobj(47)
         body = bytearray()
         for chunk in response.iter_raw():
@@ -166,7 +229,7 @@ def _body(client: httpx.Client, asked: refusal.Asked, url: str, path: str, limit
         return bytes(body)
 
 
-def _refused(response: httpx.Response, asked: refusal.Asked) -> Exception:
+def _refused(response: httpx.Response, asked: errors.Asked) -> Exception:
     code = response.headers.get("x-error-code", "")
     told = {
         "kinds": [_KINDS.get(code, "")],
@@ -174,7 +237,7 @@ def _refused(response: httpx.Response, asked: refusal.Asked) -> Exception:
         "rate": response.headers.get("ratelimit", "") or response.headers.get("retry-after", ""),
         "message": response.headers.get("x-error-message", ""),
     }
-    return refusal.explain(asked, told)
+    return errors.explain(asked, told)
 
 
 def _too_large(path: str, limit: int, how: str) -> HubAnswer:

@@ -1,8 +1,100 @@
-"""How fast bytes arrive and when they will be there; pure, with the time handed in."""
+"""How fast bytes arrive and when they will be there; pure, with the time handed in.
+
+Amounts of bytes as people compare them, and how long a line takes for them.
+
+What the last words of `hf download` mean: which failures another try will not mend.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from collections.abc import Sequence
+
+from console.common.units import both_units, format_duration
+from console.models.hub import errors
+from console.models.hub.errors import DiskShort, DownloadFailed, HubError, RevisionMissing
+from console.models.hub.listing import Listing
+
+
+def seconds_for(count: int | None, rate_bps: float | None) -> float | None:
+    """Seconds for `count` bytes at `rate_bps` bytes per second; None where either is unknown."""
+    if count is None or not rate_bps or rate_bps <= 0:
+        return None
+    return count / rate_bps
+
+
+def download_time(count: int | None, rate_bps: float | None, origin: str = "") -> str:
+    """`3 h 11 min at 60.0 MB/s (measured)`; says so where it cannot be told."""
+    if count == 0:
+        return "nothing to download"
+    seconds = seconds_for(count, rate_bps)
+    if count is None:
+        return "unknown: sizes are missing"
+    if seconds is None:
+        return "unknown: the line's rate is neither measured nor given"
+    return f"{format_duration(seconds)} at {rate(rate_bps)}{f' ({origin})' if origin else ''}"
+
+
+def rate(bps: float | None) -> str:
+    """Bytes per second as download tools print them: `57.3 MB/s`."""
+    return "unknown" if bps is None else f"{bps / 1e6:.1f} MB/s"
+
+
+_GATED = re.compile(r"requires approval|gated repo", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"invalid credentials|\b401\b.*unauthorized|unauthorized.*\b401\b", re.IGNORECASE
+)
+_FULL = re.compile(r"no space left on device|errno 28|disk quota exceeded", re.IGNORECASE)
+_MISSING = re.compile(r"repository '?[^']*'? ?not found|model '[^']+' not found", re.IGNORECASE)
+_REVISION = re.compile(r"revision not found", re.IGNORECASE)
+_FILE = re.compile(r"file not found in|entry not found for", re.IGNORECASE)
+_OTHERS = (
+    (
+        re.compile(r"too large to be downloaded using the regular", re.IGNORECASE),
+        "a file is too large for a plain download",
+        "install hf_xet, and unset HF_HUB_DISABLE_XET",
+    ),
+    (
+        re.compile(r"no module named|importerror", re.IGNORECASE),
+        "huggingface_hub cannot be loaded",
+        "install it where the console runs: pip install huggingface_hub",
+    ),
+    (
+        re.compile(r"permission denied|read-only file system", re.IGNORECASE),
+        "the files cannot be written",
+        "is the directory yours?",
+    ),
+)
+
+
+def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError | None:
+    """The error that a person has to mend, or None: a cut that another try may get over."""
+    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
+    text = "\n".join(said)
+    if _GATED.search(text):
+        return errors.gated(asked)
+    if refused := _line(_TOKEN, said):
+        return errors.by_status(asked, 401, "", refused)
+    if _REVISION.search(text) or _FILE.search(text):
+        detail = f"commit {listing.commit[:12]} was listed, but its files are gone"
+        hint = "the repository was rewritten: look it up again"
+        return RevisionMissing(f"{listing.repo} has changed", detail, hint)
+    if _MISSING.search(text):
+        return errors.missing(asked)
+    if _FULL.search(text):
+        need = both_units(listing.known_bytes)
+        hint = "make room, then start the download again: whole files are kept"
+        return DiskShort("the disk is full", f"{listing.repo} holds {need}", hint)
+    for pattern, title, hint in _OTHERS:
+        if line := _line(pattern, said):
+            return DownloadFailed(title, line, hint)
+    return None
+
+
+def _line(pattern: re.Pattern[str], said: Sequence[str]) -> str:
+    return next((line for line in said if pattern.search(line)), "")
+
 
 WINDOW_S = 30.0
 LEAST_S = 2.0

@@ -1,21 +1,251 @@
-"""Will it run: a model, a loader's plan and a machine, and one verdict with its sum."""
+"""Will it run: a model, a loader's plan and a machine, and one verdict with its sum.
+
+What would make it go: changes that were worked out through the same sum, never guessed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from console.common.text import one_line
+from console.common.text import clean, one_line
 from console.common.units import format_bytes
-from console.host.capacity import Machine
 from console.host.matching import TooSlow, quick
-from console.models.sizing.advice import Case, advise
-from console.models.sizing.assessment import Assessment, Ledger, Reference, serving
+from console.host.sample import Machine
+from console.models.sizing import llama_cpp, sglang
+from console.models.sizing.assessment import (
+    HOST,
+    ORDER,
+    Assessment,
+    Ledger,
+    Reference,
+    Verdict,
+    serving,
+)
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
+from console.models.sizing.llama_cpp import best_split, by_layers, least, words
 from console.models.sizing.llama_cpp import weigh as weigh_llama
-from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan
+from console.models.sizing.loader_plan import (
+    ALL,
+    ConversionPlan,
+    LlamaPlan,
+    LoaderPlan,
+    SglangPlan,
+    Strategy,
+)
 from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.placement import Placement
+from console.models.sizing.placement import Placement, cards_of, labels
+from console.models.sizing.sglang import CTX, weigh_conversion
+
+LEAST_CTX = 2048
+MOST_ALTERNATIVES = 24
+GGUF_NAMES = re.compile(r"gguf|(?:^|[^a-z0-9])i?q[1-8](?:_|\b)", re.IGNORECASE)
+"""Names of GGUF quantizations, which only llama.cpp takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question, so that parts of it can be changed and asked again."""
+
+    facts: ModelFacts
+    plan: LoaderPlan
+    machine: Machine
+    alternatives: Mapping[str, int]
+
+    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Ledger:
+        plan, facts = plan or self.plan, facts or self.facts
+        if isinstance(plan, LlamaPlan):
+            return llama_cpp.weigh(facts, plan, self.machine)[0]
+        if isinstance(plan, SglangPlan):
+            return sglang.weigh(facts, plan, self.machine)
+        return weigh_conversion(facts, plan, self.machine)
+
+    def better(
+        self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
+    ) -> str | None:
+        """The verdict of a changed case where it is better, as a word; None where it is not."""
+        found = self.weigh(plan, facts).verdict
+        if found is Verdict.UNKNOWN or ORDER.index(found) >= ORDER.index(than):
+            return None
+        return str(found)
+
+
+def advise(case: Case, ledger: Ledger) -> tuple[str, ...]:
+    """Changes that give a better verdict, each with the verdict it gives. Nothing for a GO."""
+    verdict = ledger.verdict
+    if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
+        return ()
+    found: list[str] = []
+    if isinstance(case.plan, LlamaPlan):
+        # what gives a GO; only where there is none, what is TIGHT
+        for goal in dict.fromkeys((min(Verdict.TIGHT, verdict, key=ORDER.index), verdict)):
+            found = found or list(_llama(case, case.plan, ledger, goal))
+    elif isinstance(case.plan, SglangPlan):
+        found += _sglang(case, case.plan, ledger)
+    elif isinstance(case.plan, ConversionPlan):
+        found += _conversion(ledger)
+    found += _smaller(case, verdict)
+    return tuple(dict.fromkeys(found))
+
+
+def _told(words: str, verdict: str | None) -> list[str]:
+    return [f"{words}: {verdict}"] if verdict else []
+
+
+def _llama(case: Case, plan: LlamaPlan, ledger: Ledger, goal: Verdict) -> Iterator[str]:
+    """Changes whose verdict is better than `goal`."""
+    cards = set(labels(case.machine.cards))
+    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    tight_card = ledger.verdict is Verdict.TIGHT and any(
+        reason.startswith(tuple(cards)) for reason in ledger.tight
+    )
+    if short & cards or tight_card:
+        yield from _cards(case, plan, goal)
+    if ledger.strategy is Strategy.RESIDENT:
+        mapped = replace(plan, load_mode="mmap", mmap=True, mlock=False, no_host=False)
+        how = "map the file: --load-mode mmap"
+        if mapped.strategy(bool(cards_of(plan, case.machine.cards))) is Strategy.RESIDENT:
+            mapped, how = replace(mapped, repack=False), f"{how} --no-repack"
+        yield from _told(how, case.better(goal, mapped))
+    if HOST in short and plan.cache_ram_mib:
+        without = replace(plan, cache_ram_mib=0)
+        yield from _told("no prompt cache: --cache-ram 0", case.better(goal, without))
+
+
+def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
+    """Other splits, fewer layers, experts on the host, a smaller cache."""
+    facts, cards = case.facts, case.machine.cards
+    whole = (facts.layers or 0) + facts.spare_layers + 1
+    asked = min(ALL if plan.gpu_layers is None else plan.gpu_layers, whole)
+    given = replace(plan, gpu_layers=asked)
+    split = best_split(facts, given, cards)
+    if split is not None:
+        yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
+    base = split or given
+    for name, changed in _fewer(case, given, base, asked, verdict):
+        yield from _told(name, case.better(verdict, changed))
+    ctx = plan.ctx or facts.context_length
+    while ctx and ctx // 2 >= LEAST_CTX:
+        ctx //= 2
+        smaller = replace(given, ctx=ctx)
+        if better := case.better(verdict, smaller):
+            yield f"--ctx-size {ctx}: {better}"
+            break
+    if plan.type_k == plan.type_v == "f16":
+        small = replace(given, type_k="q8_0", type_v="q8_0")
+        yield from _told("--cache-type-k q8_0 --cache-type-v q8_0", case.better(verdict, small))
+
+
+def _fewer(
+    case: Case, given: LlamaPlan, split: LlamaPlan, asked: int, verdict: Verdict
+) -> Iterator[tuple[str, LlamaPlan]]:
+    """The most layers, and the fewest moved experts, with the split as it is or a better one."""
+
+    def fits(plan: LlamaPlan) -> bool:
+        return case.better(verdict, plan) is not None
+
+    for start in dict.fromkeys((given, split)):
+        gone = least(asked, _at(start, asked, fits))
+        if gone:
+            yield f"--n-gpu-layers {asked - gone}", replace(start, gpu_layers=asked - gone)
+            break
+    if case.facts.experts.count:
+        layers = case.facts.layers or 0
+        moved = least(layers, lambda n: fits(replace(given, cpu_experts=max(n, given.cpu_experts))))
+        if moved and moved > given.cpu_experts:
+            yield f"--n-cpu-moe {moved}", replace(given, cpu_experts=moved)
+
+
+def _at(start: LlamaPlan, asked: int, fits: Callable[[LlamaPlan], bool]) -> Callable[[int], bool]:
+    return lambda gone: fits(replace(start, gpu_layers=asked - gone))
+
+
+def _sglang(case: Case, plan: SglangPlan, ledger: Ledger) -> Iterator[str]:
+    cards = set(labels(case.machine.cards))
+    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    if short & cards:
+        if plan.ranks > 1:
+            alone = replace(plan, ranks=1)
+            yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
+            if found := by_layers(case.facts, plan.ctx or CTX, case.machine.cards):
+                yield found
+        fewer = _fewer_experts(case, plan, cards)
+        if fewer is not None:
+            also = ", and RAM as well" if HOST in short else ""
+            yield f"--kt-num-gpu-experts {fewer} for the cards{also}"
+    if HOST in short:
+        if plan.kt and not plan.kt_mmap:
+            mapped = replace(plan, kt_mmap=True)
+            better = case.better(ledger.verdict, mapped)
+            yield from _told("a kt-kernel build with --kt-mmap-experts-dir", better)
+        yield f"{format_bytes(ledger.need(HOST))} of free RAM"
+    if short:
+        yield from _as_gguf(case, ledger.verdict)
+
+
+def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
+    """The most experts a layer that the cards have room for; None where that is no help."""
+    if not plan.kt or not plan.kt_gpu_experts:
+        return None
+
+    def fits(gone: int) -> bool:
+        found = case.weigh(replace(plan, kt_gpu_experts=plan.kt_gpu_experts - gone))
+        return not any(limit.where in cards and limit.short_by for limit in found.limits)
+
+    fewer = least(plan.kt_gpu_experts, fits)
+    return None if not fewer else plan.kt_gpu_experts - fewer
+
+
+def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
+    """The same model as GGUF, mapped by llama.cpp with as many layers on the cards as leaves
+    room: the largest that is offered."""
+    whole = (case.facts.layers or 0) + case.facts.spare_layers + 1
+    for name, size in _by_size(case.alternatives):
+        if not GGUF_NAMES.search(name):
+            continue
+        facts = case.facts.scaled(size)
+
+        def works(gone: int, facts: ModelFacts = facts) -> bool:
+            plan = LlamaPlan(gpu_layers=whole - gone, ctx=sglang.CTX)
+            return case.better(Verdict.TIGHT, plan, facts) is not None
+
+        gone = least(whole, works)
+        if gone is not None:
+            plan = LlamaPlan(gpu_layers=whole - gone, ctx=sglang.CTX)
+            how = f"by llama.cpp, mapped, --n-gpu-layers {plan.gpu_layers}"
+            yield f"{name} ({format_bytes(size)}) {how}: {case.better(verdict, plan, facts)}"
+            return
+
+
+def _conversion(ledger: Ledger) -> Iterator[str]:
+    for limit in ledger.limits:
+        if limit.hard and limit.short_by:
+            yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
+    if ledger.verdict in (Verdict.NO_GO, Verdict.TIGHT):
+        yield "weights that somebody else has converted, instead of converting here"
+
+
+def _smaller(case: Case, verdict: Verdict) -> Iterator[str]:
+    """The largest offered set that is better under this very plan, and the largest that is a GO."""
+    best: str | None = None
+    for name, size in _by_size(case.alternatives):
+        wrong = not isinstance(case.plan, LlamaPlan) and GGUF_NAMES.search(name)
+        if wrong or size >= case.facts.weight_bytes:
+            continue
+        better = case.better(verdict, case.plan, case.facts.scaled(size))
+        if better is None or better == best:
+            continue
+        yield f"{name} ({format_bytes(size)}): {better}"
+        best = better
+        if better == Verdict.GO:
+            return
+
+
+def _by_size(alternatives: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The largest first, with clean names; what has no sensible size is left out."""
+    known = [(clean(name, 60), size) for name, size in alternatives.items() if size > 0]
+    return sorted(known, key=lambda one: -one[1])[:MOST_ALTERNATIVES]
 
 
 def assess(

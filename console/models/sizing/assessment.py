@@ -1,11 +1,19 @@
-"""A verdict with its arithmetic: every term, every limit, and what would change it."""
+"""A verdict with its arithmetic: every term, every limit, and what would change it.
+
+What is left free and why, and how host memory that cannot be dropped is judged.
+
+The arithmetic as lines of text, at most 78 wide: verdict, sums, limits, what to change.
+"""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from console.common.units import format_bytes
+from console.common.units import both_units, format_bytes
+from console.host.sample import Machine
 from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_plan import Strategy
 
@@ -169,3 +177,142 @@ def serving(found: Assessment, reference: Reference) -> Assessment:
     if found.verdict not in (Verdict.NO_GO, Verdict.UNKNOWN):
         return found
     return replace(found, verdict=Verdict.TIGHT, because=f"{words}; the sum: {found.because}")
+
+
+GIB = 1 << 30
+MIB = 1 << 20
+CARD_MARGIN = 1 * GIB
+"""On each card, for what no sum has: the driver's pools, fragments, a larger batch. llama.cpp's
+own --fit leaves as much."""
+HOST_MARGIN = 8 * GIB
+"""For the rest of the machine, so that it still answers."""
+FOOTPRINT = 512 * MIB
+"""The process itself: vocabulary, graph, pinned buffers, libraries."""
+HEADROOM = 0.10
+"""Share of a card that stays free where a plan is not tight (lesson F-005)."""
+SWAP_CREDIT = 0.5
+"""Share of free swap that a resident load may count on, and then it is TIGHT at best."""
+HOST, PAGES = "host RAM", "page cache"
+
+
+def resident(ledger: Ledger, machine: Machine, *, locked: bool = False) -> None:
+    """All of it is memory of the process: RAM has to hold it, and swap makes it TIGHT at best."""
+    available = machine.ram_available or 0
+    need = ledger.need(HOST)
+    credit = 0 if locked else int((machine.swap_free or 0) * SWAP_CREDIT)
+    if need <= available:
+        ledger.limit(HOST, available)
+        if available - need < HOST_MARGIN:
+            ledger.tight.append(
+                f"{format_bytes(available - need)} of RAM would be left, "
+                f"less than {format_bytes(HOST_MARGIN)}"
+            )
+        return
+    if need <= available + credit:
+        ledger.limit(HOST, available + credit)
+        ledger.tight.append(
+            f"{format_bytes(need - available)} more than the RAM that is free: it would be swapped"
+        )
+        return
+    ledger.limit(HOST, available)
+    if credit:
+        ledger.notes.append(
+            f"swap does not help: half of what is free counts, {format_bytes(credit)}"
+        )
+
+
+def held(need: int, machine: Machine) -> tuple[int, int]:
+    """How much of the memory a process asks for can be in RAM, and how much in swap."""
+    ram = need if machine.ram_available is None else min(need, machine.ram_available)
+    return ram, min(need - ram, machine.swap_free or 0)
+
+
+WIDTH = 78
+_SIZE = 11
+_NAME = 14
+
+
+def lines(found: Assessment) -> list[str]:
+    """Everything an operator needs to follow the verdict, without markup."""
+    out = wrapped(f"{found.verdict}  {found.strategy}: {found.because}", "  ")
+    for where in dict.fromkeys(term.where for term in found.terms):
+        out += ["", *_place(found, where)]
+    if found.biggest:
+        out += ["", "The three biggest:"]
+        out += [
+            f"  {term.name} on {term.where}: {both_units(term.bytes or 0)}"
+            for term in found.biggest
+        ]
+    out += list(_limiting(found))
+    if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
+        out += ["", "What would make it go: nothing of what was tried here"]
+    elif found.would_make_it_go:
+        out += ["", "What would make it go:"]
+        for one in found.would_make_it_go:
+            out += wrapped(f"  - {one}", "    ")
+    if found.envelope.points:
+        no_go = found.verdict is Verdict.NO_GO
+        tried = "If it were tried, up to what there is (and it would end there):"
+        out += ["", tried if no_go else "Predicted while it loads:"]
+        for one in found.envelope.lines():
+            out += wrapped(f"  {one}", "    ")
+    if found.notes:
+        out.append("")
+        for one in found.notes:
+            out += wrapped(f"note: {one}", "      ")
+    return out
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """One paragraph; a word that is longer than a line is broken."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent) or [""]
+
+
+def _place(found: Assessment, where: str) -> Iterator[str]:
+    """The sum at one place, under a rule, against what is there."""
+    terms = [term for term in found.terms if term.where == where]
+    yield where
+    for term in terms:
+        yield from _term(term)
+    limit = next((one for one in found.limits if one.where == where), None)
+    total = sum(term.bytes or 0 for term in terms)
+    if limit is None:
+        yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is there is not known"
+        return
+    yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   of {_have(limit)}"
+
+
+def _term(term: Term) -> Iterator[str]:
+    size = "not known" if term.bytes is None else format_bytes(term.bytes)
+    start = f"  {term.name:<{_NAME}} {size:>{_SIZE}}   "
+    yield from (
+        textwrap.wrap(
+            start + term.how, WIDTH, subsequent_indent=" " * len(start), drop_whitespace=True
+        )
+        if term.how
+        else [start.rstrip()]
+    )
+
+
+def _have(limit: Limit) -> str:
+    if limit.short_by:
+        what = "short" if limit.hard else "not held"
+        return f"{format_bytes(limit.have)}: {format_bytes(limit.short_by)} {what}"
+    return f"{format_bytes(limit.have)}: {format_bytes(limit.left)} left"
+
+
+def _limiting(found: Assessment) -> Iterator[str]:
+    worst = found.worst
+    if worst is None:
+        return
+    yield ""
+    if worst.short_by:
+        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.short_by)} short", "  ")
+    else:
+        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.left)} left", "  ")
+    if found.ceiling_tok_s is not None:
+        yield f"Projected ceiling: {found.ceiling_tok_s:.3g} tok/s"
+    elif found.verdict is Verdict.STREAMING:
+        yield "Projected ceiling: not known"
+    elif any(limit.where == PAGES and limit.need for limit in found.limits):
+        yield "Projected ceiling: the disk sets none, all pages can stay in memory"

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from console.common.text import one_line
-from console.models.sizing.keys import Keys
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
     Attention,
     BadFacts,
     Experts,
+    Keys,
     Kind,
     ModelFacts,
     Weight,

@@ -8,18 +8,18 @@ from typing import Protocol
 
 from console.common.text import clean, one_line
 from console.models.gguf.header import Array
-from console.models.sizing.keys import Keys
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
     Attention,
     BadFacts,
     Experts,
+    Keys,
     Kind,
     ModelFacts,
     Weight,
+    recurrent_of,
 )
-from console.models.sizing.state import recurrent_of
 
 SOURCE = "GGUF header"
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)")

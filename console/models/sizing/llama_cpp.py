@@ -1,17 +1,19 @@
-"""llama.cpp's arithmetic: every card on its own, then the host, mapped or resident."""
+"""llama.cpp's arithmetic: every card on its own, then the host, mapped or resident.
+
+The split over unequal cards that fits: each card takes the layers it has room for.
+
+What llama.cpp does where it is not told: which layers and experts it puts on the cards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from console.common.units import format_bytes
-from console.host.capacity import Card, Machine
-from console.models.sizing.assessment import Ledger
-from console.models.sizing.auto import chosen
-from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import LlamaPlan, Strategy
-from console.models.sizing.memory import (
+from console.host.sample import Card, Machine
+from console.models.sizing.assessment import (
     CARD_MARGIN,
     FOOTPRINT,
     GIB,
@@ -20,11 +22,142 @@ from console.models.sizing.memory import (
     HOST_MARGIN,
     MIB,
     PAGES,
+    Ledger,
     held,
     resident,
 )
+from console.models.sizing.load_curve import Envelope, Point
+from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
+
+PERCENT = 100
+
+
+def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
+    """The plan with a split by layers that fits, the cards filled most evenly; None: none does.
+
+    Two cards are tried in every proportion of whole per cents. More are tried by what is free on
+    them.
+    """
+    used = cards_of(replace(plan, split_mode="layer"), cards)
+    sizes = [capacity(cards[number]) for number in used]
+    if len(used) < 2 or None in sizes:
+        return None
+    known = [size or 0 for size in sizes]
+    whole = sum(known) or 1
+    tries = [tuple(float(round(size * PERCENT / whole)) for size in known)]
+    if len(used) == 2:
+        tries = [(float(first), float(PERCENT - first)) for first in range(1, PERCENT)]
+    plans = [replace(plan, split_mode="layer", tensor_split=one) for one in tries]
+    fitting = [one for one in plans if spare(facts, one, cards) >= 0]
+    return min(fitting, key=lambda one: _fullest(place(facts, one, cards), cards), default=None)
+
+
+def _fullest(placement: Placement, cards: Sequence[Card]) -> float:
+    """How full the fullest card is, 0 to 1."""
+    return max(
+        (share.bytes + CARD_MARGIN) / (capacity(cards[share.card]) or 1)
+        for share in placement.cards
+    )
+
+
+def words(plan: LlamaPlan) -> str:
+    return ",".join(f"{part:g}" for part in plan.tensor_split)
+
+
+def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str | None:
+    """What a split by layers would put on each card, for a plan that shares out evenly."""
+    found = best_split(facts, LlamaPlan(gpu_layers=ALL, ctx=ctx, parallel=1), cards)
+    if found is None:
+        return None
+    placed = place(facts, found, cards)
+    loads = " and ".join(f"{format_bytes(share.bytes)} on {share.name}" for share in placed.cards)
+    how = f"llama.cpp --tensor-split {words(found)} --ctx-size {ctx}, as GGUF of this size"
+    return f"a split by layers instead ({how}): {loads}"
+
+
+LEAST_CTX = 4096
+"""The least context llama.cpp's --fit goes down to."""
+
+
+def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
+    """What llama.cpp's `auto` comes to: all layers if they fit, else a smaller context where none
+    was given, else experts on the host, else fewer layers. Its own choice may differ a little."""
+    whole = replace(plan, gpu_layers=ALL)
+    if not cards_of(plan, cards):
+        return replace(plan, gpu_layers=0)
+    if not plan.fit or spare(facts, whole, cards) >= 0:
+        return whole
+    found = whole
+    if plan.ctx is None and (facts.context_length or 0) > LEAST_CTX:
+        found = replace(whole, ctx=LEAST_CTX)
+    if spare(facts, found, cards) < 0:
+        found = _less(facts, found, cards)
+    return found
+
+
+def _less(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
+    """Experts of as few layers on the host as each card needs, else fewer layers on the cards."""
+    if facts.experts.count:
+        bare = {share.card: share.layers for share in place(facts, plan, cards).cards}
+        moved = {card: len(layers) for card, layers in bare.items()}
+        if spare(facts, _moving(plan, bare, moved), cards) >= 0:
+            for card in bare:
+
+                def fits(count: int, card: int = card) -> bool:
+                    tried = _moving(plan, bare, {**moved, card: count})
+                    return spare(facts, tried, cards, card) >= 0
+
+                moved[card] = least(moved[card], fits) or 0
+            return _moving(plan, bare, moved)
+    units = (facts.layers or 0) + facts.spare_layers + 1
+    fewer = least(
+        units, lambda gone: spare(facts, replace(plan, gpu_layers=units - gone), cards) >= 0
+    )
+    return replace(plan, gpu_layers=0 if fewer is None else units - fewer)
+
+
+def _moving(
+    plan: LlamaPlan, layers: Mapping[int, Sequence[int]], moved: Mapping[int, int]
+) -> LlamaPlan:
+    """The plan with the experts of the first so many layers of each card kept on the host."""
+    names = [str(layer) for card, count in moved.items() for layer in layers[card][:count]]
+    if not names:
+        return plan
+    pattern = rf"^blk\.({'|'.join(names)}){EXPERTS_OF_LAYER}"
+    return replace(plan, overrides=(*plan.overrides, (pattern, "CPU")))
+
+
+def spare(
+    facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], only: int | None = None
+) -> int:
+    """Bytes left on the card that has least left, the margin taken off; negative: does not fit.
+
+    `only`: of this card alone.
+    """
+    placement = place(facts, plan, cards)
+    left = [
+        have - share.bytes - CARD_MARGIN
+        for share in placement.cards
+        if (have := capacity(cards[share.card])) is not None and only in (None, share.card)
+    ]
+    return min(left, default=0)
+
+
+def least(most: int, works: Callable[[int], bool]) -> int | None:
+    """The least number up to `most` for which it works, if it does for all above it too."""
+    if not works(most):
+        return None
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        if works(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
 
 Vram: TypeAlias = tuple[tuple[str, int], ...]
 

@@ -1,12 +1,20 @@
-"""What a model is made of, as far as its memory goes; where a fact is missing, that is said."""
+"""What a model is made of, as far as its memory goes; where a fact is missing, that is said.
+
+Numbers out of a foreign table of keys: checked, bounded, and named when they are nonsense.
+
+Layers that keep a state of fixed size instead of a cache: Mamba, delta nets, short convolutions,
+RWKV. Which layers those are, and how many numbers they keep, as llama.cpp's loader decides it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NoReturn
 
 from console.common.errors import ConsoleError, Exit
+from console.common.text import one_line
 
 MOST_LAYERS = 1024
 MOST_LENGTH = 1 << 24
@@ -157,3 +165,137 @@ class ModelFacts:
 
 def total(weights: Iterable[Weight], which: Callable[[Weight], bool]) -> int:
     return sum(weight.bytes for weight in weights if which(weight))
+
+
+class Keys:
+    """Reads a table whose keys are looked up under a prefix; remembers what was not there.
+
+    `unpack` turns an array value of the table's own kind into a tuple (None: not an array).
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, object],
+        prefix: str,
+        source: str,
+        unpack: Callable[[object], tuple[object, ...] | None],
+    ) -> None:
+        self.table = table
+        self.prefix = prefix
+        self.source = source
+        self._unpack = unpack
+        self.missing: list[str] = []
+
+    def name(self, key: str) -> str:
+        return one_line(f"{self.prefix}{key}", 120)
+
+    def has(self, key: str) -> bool:
+        return self.table.get(f"{self.prefix}{key}") is not None
+
+    def raw(self, key: str) -> object:
+        return self.table.get(f"{self.prefix}{key}")
+
+    def lacks(self, key: str, what: str) -> None:
+        """An essential key is not there: the verdict will say so."""
+        self.missing.append(f"{self.name(key)} ({what})")
+
+    def bad(self, key: str, value: object, expected: str) -> NoReturn:
+        huge = isinstance(value, int) and value.bit_length() > 128
+        shown = "a number beyond all measure" if huge else one_line(repr(value), 60)
+        raise BadFacts(
+            f"the {self.source} cannot be true",
+            f"{self.name(key)} is {shown}; expected {expected}",
+            "the file is damaged or was made to mislead: get it again from its publisher",
+        )
+
+    def count(self, key: str, most: int = MOST_LENGTH, least: int = 0) -> int | None:
+        """A whole number; None where the key is missing. Raises BadFacts."""
+        value = self.raw(key)
+        return None if value is None else self._whole(key, value, most, least)
+
+    def counts(self, key: str, size: int, most: int = MOST_LENGTH) -> tuple[int, ...] | None:
+        """A number for each of `size` layers, given as an array or once for all."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        items = self._unpack(value)
+        if items is None:
+            return (self._whole(key, value, most),) * size
+        if len(items) < size or len(items) > MOST_LAYERS:
+            self.bad(key, f"an array of {len(items)}", f"one number for each of {size} layers")
+        return tuple(self._whole(key, item, most) for item in items[:size])
+
+    def is_array(self, key: str) -> bool:
+        return self._unpack(self.raw(key)) is not None
+
+    def layers(self, key: str) -> int | None:
+        return self.count(key, MOST_LAYERS, 1)
+
+    def tokens(self, key: str) -> int | None:
+        return self.count(key, MOST_TOKENS)
+
+    def _whole(self, key: str, value: object, most: int, least: int = 0) -> int:
+        if isinstance(value, bool):
+            value = int(value)
+        if not isinstance(value, int):
+            self.bad(key, value, "a whole number")
+        if not least <= value <= most:
+            self.bad(key, value, f"{least} to {most}")
+        return value
+
+
+ALL = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+BESIDE = ("falcon-h1",)
+EVERY_FOURTH_FULL = ("qwen3next", "qwen35", "qwen35moe")
+
+
+def recurrent_of(
+    keys: Keys, arch: str, layers: int, attention: Attention, forward: tuple[int, ...] | None
+) -> Recurrent | None:
+    """The states, or None for a model without any. Raises BadFacts."""
+    sizes = _sizes(keys)
+    if sizes is None:
+        if arch in (*ALL, *BESIDE, *EVERY_FOURTH_FULL):
+            keys.lacks("ssm.state_size", "the state of its recurrent layers")
+        return None
+    conv, state, how = sizes
+    which = _layers(keys, arch, layers, attention, forward)
+    if not any(which):
+        return None
+    return Recurrent(which, conv, state, how, beside=arch in BESIDE)
+
+
+def _sizes(keys: Keys) -> tuple[int, int, str] | None:
+    """Elements of the two parts of a state, a layer and sequence, and the words for it."""
+    head, shift = keys.count("wkv.head_size"), keys.count("token_shift_count")
+    width = keys.count("embedding_length")
+    if head and width is not None:
+        shift = 2 if shift is None else shift
+        return shift * width, width * head, f"{shift} x {width} and {width} x {head}"
+    cached = keys.count("shortconv.l_cache")
+    if cached and width is not None:
+        return width * (cached - 1), 0, f"{width} x ({cached} - 1)"
+    kernel, inner = keys.count("ssm.conv_kernel"), keys.count("ssm.inner_size")
+    state, groups = keys.count("ssm.state_size"), keys.count("ssm.group_count") or 0
+    if not kernel or inner is None or state is None:
+        return None
+    how = f"{kernel - 1} x ({inner} + 2 x {groups} x {state}) and {state} x {inner}"
+    return (kernel - 1) * (inner + 2 * groups * state), state * inner, how
+
+
+def _layers(
+    keys: Keys, arch: str, layers: int, attention: Attention, forward: tuple[int, ...] | None
+) -> tuple[bool, ...]:
+    """Which layers have a state: listed, by a rule of the architecture, or those without heads."""
+    listed = "attention.recurrent_layers"
+    if keys.is_array(listed):
+        return tuple(bool(one) for one in keys.counts(listed, layers, 1) or ())
+    if arch in (*ALL, *BESIDE):
+        return (True,) * layers
+    if arch in EVERY_FOURTH_FULL:
+        every = keys.count("full_attention_interval", MOST_LAYERS, 1) or 4
+        return tuple((index + 1) % every != 0 for index in range(layers))
+    heads = attention.kv_heads or (0,) * layers
+    # In nemotron_h a layer is one of three: attention, a state, or a feed-forward part alone.
+    alone = forward if forward and keys.is_array("feed_forward_length") and 0 in forward else None
+    return tuple(not heads[index] and not (alone and alone[index]) for index in range(layers))

@@ -16,9 +16,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from console.common.text import clean
-from console.host.capacity import Card
-from console.models.sizing.compute import CONTEXT, compute_bytes, host_compute_bytes, work_of
-from console.models.sizing.kv_cache import Cache, cache_of
+from console.host.sample import Card
+from console.models.sizing.kv_cache import (
+    CONTEXT,
+    Cache,
+    cache_of,
+    compute_bytes,
+    host_compute_bytes,
+    work_of,
+)
 from console.models.sizing.loader_plan import DENSE_OF_LAYER, EXPERTS_OF_LAYER, LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts, Weight
 

@@ -25,11 +25,9 @@ from console.host.privileges import set_nice
 from console.recovery.guard import config as sheets
 from console.recovery.guard import self_protection
 from console.recovery.guard.breach import start_rollback
-from console.recovery.guard.config import READY, SHEET, Sheet
-from console.recovery.guard.inbox import Inbox
-from console.recovery.guard.kill.alive import Alive
+from console.recovery.guard.config import READY, SHEET, Inbox, Sheet
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import deny_of
+from console.recovery.guard.kill.targets import Alive, deny_of
 from console.recovery.guard.loop import Duty, Means
 from console.recovery.guard.observe.collect import Watch
 from console.recovery.guard.record import recorder

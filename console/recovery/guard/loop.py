@@ -13,23 +13,17 @@ from console.common.clock import Clock
 from console.common.text import one_line
 from console.host import process
 from console.recovery.guard import config as sheets
-from console.recovery.guard.breach import Aftermath, Page, held, lease_page, page_of, reap
-from console.recovery.guard.config import SHEET, Sheet
-from console.recovery.guard.decide.lease import Lease
-from console.recovery.guard.decide.policy import POLL_S, Breach, Judge, Judgement
-from console.recovery.guard.defaults import defaults
-from console.recovery.guard.inbox import Inbox
-from console.recovery.guard.kill.alive import Alive
+from console.recovery.guard.breach import Aftermath, Page, Scribe, held, lease_page, page_of, reap
+from console.recovery.guard.config import SHEET, Inbox, Sheet, defaults
+from console.recovery.guard.decide.policy import POLL_S, Breach, Judge, Judgement, Lease
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import deny_of
-from console.recovery.guard.observe.calm import Calm
-from console.recovery.guard.observe.collect import Watch
+from console.recovery.guard.kill.targets import Alive, deny_of
+from console.recovery.guard.observe.collect import Calm, Watch
 from console.recovery.guard.observe.memory import FastReader
 from console.recovery.guard.observe.quick import gap_s
 from console.recovery.guard.observe.snapshot import Look
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
-from console.recovery.guard.scribe import Scribe
 from console.recovery.guard.self_protection import Protections
 from console.recovery.rollback import trigger
 

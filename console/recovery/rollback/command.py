@@ -1,17 +1,20 @@
-"""`omni-console rollback`: find the sealed plan that counts, then climb, from any shell."""
+"""`omni-console rollback`: find the sealed plan that counts, then climb, from any shell.
+
+A rollback in the foreground goes on when its terminal goes away.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.recovery.rollback import trigger as wake
 from console.recovery.rollback.finder import Finder, name_of
-from console.recovery.rollback.hold import held
-from console.recovery.rollback.lock import is_held
 from console.recovery.rollback.progress import (
     LADDER,
     Emit,
@@ -24,6 +27,46 @@ from console.recovery.rollback.progress import (
     size_of,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.trigger import is_held
+
+AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Hang-up and Ctrl-Z do nothing, the first Ctrl-C says so, the second one raises.
+
+    Handlers and not SIG_IGN: what the ladder starts gets the usual behaviour back. Only the main
+    thread may set them; elsewhere nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        # Not print: this may have come in the middle of one.
+        with contextlib.suppress(OSError):
+            os.write(2, AGAIN)
+
+    before = {
+        signal.SIGHUP: signal.signal(signal.SIGHUP, _nothing),
+        signal.SIGTSTP: signal.signal(signal.SIGTSTP, _nothing),
+        signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _nothing(number: int, _: object) -> None:
+    pass
+
 
 WARM_WORD_S = 0.5
 """A warm ladder that says nothing for this long is not waited for."""

@@ -14,8 +14,8 @@ from console.common.clock import Clock
 from console.common.errors import EngineError
 from console.common.text import decode, one_line
 from console.common.units import format_duration
-from console.host import bounded, process
-from console.host.process_spec import BASELINE_COOKIE
+from console.host import children, process
+from console.host.process import BASELINE_COOKIE
 from console.host.resident import Resident
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
@@ -135,7 +135,7 @@ class Scene:
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
         """Run a command to its end; its output. Raises EngineError with its last words."""
         try:
-            code, out, _ = bounded.run(argv, timeout_s, env=self.docker_environment(), merge=True)
+            code, out, _ = children.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:
             raise EngineError(f"{argv[0]} {argv[1]} did not end in time") from None
         except OSError as error:

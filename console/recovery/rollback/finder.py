@@ -22,8 +22,7 @@ from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger as wake
-from console.recovery.rollback.others import live_others, roll_back_first
-from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.records import Pointer, live_others, roll_back_first
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
 
 RUNNER_S = 3.0

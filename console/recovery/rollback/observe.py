@@ -9,7 +9,7 @@ from typing import Any
 from console.common.errors import EngineError
 from console.host import process
 from console.host.ports import Listener, foreign, listeners
-from console.host.process_spec import BASELINE_COOKIE
+from console.host.process import BASELINE_COOKIE
 from console.host.resident import pids_of_container
 from console.recovery.rollback.context import Scene
 from console.runtime import proxy as relay

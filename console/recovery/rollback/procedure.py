@@ -17,10 +17,9 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, EngineError
 from console.host import process
 from console.host.ports import listener
-from console.host.process_spec import COOKIE, ProcessSpec
-from console.recovery.rollback import manual, proof, restore
+from console.host.process import COOKIE, ProcessSpec
+from console.recovery.rollback import proof
 from console.recovery.rollback.context import Scene
-from console.recovery.rollback.lock import Lock
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
     LADDER,
@@ -33,10 +32,12 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     unfinished,
 )
+from console.recovery.rollback.script import manual
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import fence, stop
 from console.recovery.rollback.stages import verify as ready
 from console.recovery.rollback.stages.start import Baseline
+from console.recovery.rollback.trigger import Lock
 from console.runtime.engine_api import RawEngine
 
 FOLLOW_PAUSE_S = 0.02
@@ -183,7 +184,7 @@ class Ladder:
         if restore_s is not None and self.plan.memory_file:
             with contextlib.suppress(OSError):
                 memory = Path(self.plan.memory_file)
-                restore.remember(memory, plan.name, restore_s, self.clock.now())
+                proof.remember_restore(memory, plan.name, restore_s, self.clock.now())
         tok_s, degraded = None, False
         try:
             tok_s, degraded = ready.measure(scene)

@@ -2,6 +2,15 @@
 
 One file a user, in a sticky directory. A pointer counts only when the user in its name owns the
 file: anybody can put a file with another one's number there, and it must mean nothing.
+
+Who accepted a cutover, when and why: one small file in the directory of its run.
+
+It changes nothing by itself: what a rollback restores is the site file's word alone.
+
+Another user's live run, as root meets it: it is ended as that user, and never believed.
+
+Whatever another user wrote may be made up, so it decides nothing about root's own baseline. But a
+run that is really on holds memory, so it is ended first, by that user's own rollback.
 """
 
 from __future__ import annotations
@@ -9,14 +18,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import re
 import stat
+import subprocess
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from console.common import paths
+from console.common.paths import module_argv
+from console.common.text import decode, one_line
+from console.host import process
 from console.recovery.rollback.sealed_plan import write_atomically
+from console.recovery.rollback.trigger import holders
 
 SIZE_LIMIT = 65536
 BEFORE = "pointer-before.json"
@@ -163,3 +179,87 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("a text")
     return value
+
+
+FILE = "promotion.json"
+PROMOTION_LIMIT = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """`at` in Unix seconds; texts are clean."""
+
+    service: str
+    who: str
+    why: str
+    at: float
+
+
+def write_promotion(run: Path, promotion: Promotion) -> None:
+    """Raises OSError."""
+    write_atomically(run / FILE, json.dumps(asdict(promotion)) + "\n", 0o600)
+
+
+def read_promotion(run: Path) -> Promotion | None:
+    """The promotion of a run's cutover; None when there is none. Never raises."""
+    try:
+        with open(run / FILE, "rb") as stream:
+            value: Any = json.loads(stream.read(PROMOTION_LIMIT))
+        service, who, why = (one_line(str(value[key]), 300) for key in ("service", "who", "why"))
+        return Promotion(service, who, why, float(value["at"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+LIMIT_S = 60.0
+"""How long another user's rollback is waited for; then root's own begins."""
+
+
+def live_others(mine: Iterable[int]) -> list[Pointer]:
+    """Runs of users that are not `mine`, whose runner is that user's process and holds that user's
+    lock of this host."""
+    return [
+        found
+        for found in find_all()
+        if found.uid not in mine
+        and found.pid in holders(paths.host_lock(found.uid))
+        and process.alive(found.pid, found.start)
+        and _owner(found.pid) == found.uid
+    ]
+
+
+def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
+    """Run that user's own `omni-console rollback`, with that user's rights, for LIMIT_S at most."""
+    try:
+        entry = pwd.getpwuid(other.uid)
+        child = subprocess.Popen(
+            [*module_argv("console.cli"), "rollback"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd="/",
+            user=other.uid, group=entry.pw_gid,
+            extra_groups=os.getgrouplist(entry.pw_name, entry.pw_gid), env=_environment(entry),
+        )  # fmt: skip
+    except (OSError, KeyError, subprocess.SubprocessError) as error:
+        note(f"run {other.run_id} of uid {other.uid} cannot be rolled back: {one_line(str(error))}")
+        return
+    who = one_line(entry.pw_name, 40)
+    note(f"run {one_line(other.run_id, 60)} of {who} is on: it is rolled back first, as {who}")
+    try:
+        said = decode(child.communicate(timeout=LIMIT_S)[0]).strip().splitlines()
+        note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no word'}")
+    except subprocess.TimeoutExpired:
+        note(f"{who}: not done after {LIMIT_S:.0f} s; it is not waited for any longer")
+
+
+def _environment(entry: pwd.struct_passwd) -> dict[str, str]:
+    host_dir = os.environ.get("OMNI_HOST_DIR")
+    return {
+        "PATH": os.defpath, "HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name,
+        **({"OMNI_HOST_DIR": host_dir} if host_dir else {}),
+    }  # fmt: skip
+
+
+def _owner(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return -1

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from console.common import paths
 from console.common.errors import InvalidFile, Problem
 from console.common.text import one_line
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runtime.spec import PROMPT
 
 PLAN = "plan.json"

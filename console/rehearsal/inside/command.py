@@ -1,13 +1,34 @@
-"""The commands of the stand-in image, one function each: `python -m …inside.command NAME ARG…`."""
+"""The commands of the stand-in image, one function each: `python -m …inside.command NAME ARG…`.
+
+Stands in for `llama-bench` and `llama-sweep-bench`: measures the tiny model, for real.
+
+The engine serves on a loopback port of its own; its own timings are the samples. What is printed
+has llama.cpp's shape.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from console.rehearsal.inside.settings import HOLDS, HOLDS_VARIABLE, announce, settings
+from console.rehearsal.inside.settings import (
+    HOLDS,
+    HOLDS_VARIABLE,
+    MODEL,
+    announce,
+    settings,
+    value,
+)
 from console.rehearsal.inside.vram import held
 
 MIB = 1 << 20
@@ -21,15 +42,13 @@ def llama_server(arguments: Sequence[str]) -> int:
 
 
 def llama_bench(arguments: Sequence[str]) -> int:
-    from console.rehearsal.inside import measure
 
-    return measure.bench(arguments)
+    return bench(arguments)
 
 
 def sweep_bench(arguments: Sequence[str]) -> int:
-    from console.rehearsal.inside import measure
 
-    return measure.sweep(arguments)
+    return sweep(arguments)
 
 
 def cuobjdump(arguments: Sequence[str]) -> int:
@@ -95,3 +114,124 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+PORT = 18079
+READY_S = 60.0
+Sample = tuple[int, float]
+"""(tokens, seconds)"""
+
+
+@contextmanager
+def served() -> Iterator[None]:
+    """The engine, up for as long as the block runs. Raises RuntimeError when it does not serve."""
+    argv = [
+        sys.executable,
+        "-m",
+        "console.rehearsal.demo.engine",
+        "--model",
+        MODEL,
+        "--port",
+        str(PORT),
+    ]
+    child = subprocess.Popen([*argv, "--cache-ram", "0"], stdout=2, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + READY_S
+        while not _healthy():
+            if child.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the engine does not serve")
+            time.sleep(0.05)
+        yield
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _healthy() -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def timings(prompt: int, tokens: int) -> dict[str, Any]:
+    """One completion behind `prompt` tokens of fresh text; the server's own timings."""
+    words = os.urandom(prompt).hex()[: max(1, prompt - 1)]
+    body = {"prompt": words, "n_predict": tokens, "cache_prompt": False, "temperature": 0}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{PORT}/completion", json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )  # fmt: skip
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        found: dict[str, Any] = json.loads(answer.read())["timings"]
+    return found
+
+
+def _entry(model: str, prompt: int, tokens: int, samples: list[Sample]) -> Any:
+    rates = [count / seconds for count, seconds in samples]
+    times = [int(seconds * 1e9) for _, seconds in samples]
+    return {
+        "build_commit": "stand-in", "build_number": 0, "cpu_info": "stand-in of a rehearsal",
+        "gpu_info": "", "backends": "CPU", "model_filename": model or MODEL,
+        "model_type": "stand-in", "n_threads": 1, "n_prompt": prompt, "n_gen": tokens, "n_depth": 0,
+        "avg_ns": int(statistics.mean(times)), "avg_ts": statistics.mean(rates),
+        "stddev_ns": int(statistics.stdev(times)) if len(times) > 1 else 0,
+        "stddev_ts": statistics.stdev(rates) if len(rates) > 1 else 0.0,
+        "samples_ns": times, "samples_ts": rates,
+    }  # fmt: skip
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """`llama-bench`: prompt and generation apart, `-r` samples each, as json, jsonl or a table."""
+    announce("llama-bench")
+    model = value(arguments, "-m", "--model")
+    prompt = int(value(arguments, "-p", "--n-prompt", default="512"))
+    tokens = int(value(arguments, "-n", "--n-gen", default="128"))
+    rounds = int(value(arguments, "-r", "--repetitions", default="5"))
+    entries = []
+    with served():
+        timings(8, 4)
+        if prompt:
+            found = [timings(prompt, 1) for _ in range(rounds)]
+            samples = [(int(one["prompt_n"]), one["prompt_ms"] / 1e3) for one in found]
+            entries.append(_entry(model, prompt, 0, samples))
+        if tokens:
+            found = [timings(8, tokens) for _ in range(rounds)]
+            samples = [(int(one["predicted_n"]), one["predicted_ms"] / 1e3) for one in found]
+            entries.append(_entry(model, 0, tokens, samples))
+    _print(entries, value(arguments, "-o", "--output", default="md"))
+    return 0
+
+
+def _print(entries: list[Any], form: str) -> None:
+    if form == "json":
+        print(json.dumps(entries, indent=2))
+        return
+    for entry in entries:
+        test = f"pp{entry['n_prompt']}" if entry["n_prompt"] else f"tg{entry['n_gen']}"
+        rate = f"{entry['avg_ts']:.2f} ± {entry['stddev_ts']:.2f}"
+        if form == "jsonl":
+            print(json.dumps(entry))
+        else:
+            print(f"| stand-in | 0 | 0 | CPU | 1 | {test} | {rate} |")
+
+
+def sweep(arguments: Sequence[str]) -> int:
+    """`llama-sweep-bench`: a row a depth, in ik_llama.cpp's table."""
+    announce("llama-sweep-bench")
+    context = int(value(arguments, "-c", "--ctx-size", default="1024"))
+    prompt = min(int(value(arguments, "-ub", "--ubatch-size", default="256")), 512)
+    tokens = max(1, prompt // 4)
+    print("|    PP |     TG |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |")
+    print("|-------|--------|--------|----------|----------|----------|----------|")
+    with served():
+        for depth in range(0, min(context, 4 * prompt), prompt):
+            one = timings(prompt, tokens)
+            pp, tg = one["prompt_ms"] / 1e3, one["predicted_ms"] / 1e3
+            print(
+                f"| {prompt:5} | {tokens:6} | {depth:6} | {pp:8.3f} | {one['prompt_n'] / pp:8.2f} "
+                f"| {tg:8.3f} | {one['predicted_n'] / tg:8.2f} |",
+                flush=True,
+            )
+    return 0

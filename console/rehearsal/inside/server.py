@@ -2,20 +2,121 @@
 
 Host, port, model name, context and slots are taken from the command line as the real servers take
 them; whatever else it says is accepted and named in the log.
+
+A server that loads for ever: 503 to everything.
+
+What goes wrong in a stand-in server on purpose: one fault a rehearsal.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 from console.rehearsal.demo import engine
-from console.rehearsal.inside import mishap
-from console.rehearsal.inside.argument import value
-from console.rehearsal.inside.settings import HOLDS, MODEL, Settings, announce, settings
+from console.rehearsal.inside.settings import HOLDS, MODEL, Settings, announce, settings, value
 from console.rehearsal.inside.vram import OutOfMemory, hold
+
+
+class Loading(BaseHTTPRequestHandler):
+    """As llama-server answers while its model loads."""
+
+    def do_GET(self) -> None:
+        data = b'{"error":{"code":503,"message":"Loading model"}}'
+        self.send_response(503)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_POST = do_GET
+
+
+def serve(host: str, port: int) -> None:
+    """Until SIGTERM or SIGINT."""
+    print("stand-in: loading, and never done", flush=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+    HTTPServer((host, port), Loading).serve_forever()
+
+
+CUDA_LINES = (
+    "CUDA error: no kernel image is available for execution on the device",
+    "  current device: 0, in function ggml_cuda_compute_forward",
+)
+SOON_S = 2.0
+ABORT_S = 5.0
+"""Between the words of an error and the end of the process."""
+CRASH_AFTER = 2
+"""Requests of a soak that are still answered."""
+CHUNK = 16 << 20
+ABORTED, SEGFAULT = 134, 139
+"""Exit codes as of a signal: process 1 of a container cannot send itself one."""
+
+
+def before(told: Settings, host: str, port: int) -> None:
+    """Faults of a load: it eats RAM, or never gets ready. Returns where neither is told."""
+    if told.fault == "ram":
+        _eat(told.eat_bytes_s)
+    if told.fault == "never-ready":
+        serve(host, port)
+
+
+def beside(told: Settings, port: int) -> None:
+    """Faults of a server that serves, in a thread of their own."""
+    work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
+    if work is not None:
+        threading.Thread(target=work, args=(told, port), daemon=True).start()
+
+
+def _eat(bytes_s: int) -> None:
+    """Take RAM, page by page, until somebody ends it."""
+    print("stand-in: loading; RAM goes up as in F-022", flush=True)
+    taken = []
+    while True:
+        taken.append(bytearray(b"\1") * CHUNK)
+        time.sleep(CHUNK / bytes_s)
+
+
+def _cuda_error(told: Settings, port: int) -> None:
+    while _ask(port, "/health") is None:
+        time.sleep(0.1)
+    time.sleep(SOON_S)
+    print("\n".join(CUDA_LINES), file=sys.stderr, flush=True)
+    time.sleep(ABORT_S)
+    os._exit(ABORTED)
+
+
+def _crash(told: Settings, port: int) -> None:
+    """Dies under the soak: its requests are known by their token limit, in /slots."""
+    seen: set[int] = set()
+    while len(seen) <= CRASH_AFTER:
+        time.sleep(0.1)
+        for slot in _ask(port, "/slots") or ():
+            limit = (slot.get("params") or {}).get("n_predict")
+            if limit == told.soak_tokens:
+                seen.add(int(slot.get("id_task", -1)))
+    print("stand-in: dies now, as a driver fault would have it", file=sys.stderr, flush=True)
+    os._exit(SEGFAULT)
+
+
+def _ask(port: int, path: str) -> Any:
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
+            return json.loads(answer.read())
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+
 
 DEFAULT_PORT = {
     "llama-server": 8080, "sglang.launch_server": 30000, "ktransformers.server.main": 10002,
@@ -42,8 +143,8 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
         return 1
     host = value(given, "--host", default=os.environ.get("LLAMA_ARG_HOST", engine.LOOPBACK))
     port = int(value(given, "--port", default=_port(program)))
-    mishap.before(told, host, port)
-    mishap.beside(told, port)
+    before(told, host, port)
+    beside(told, port)
     code = engine.main(_own(given, model, host, port))
     if held >= 0:
         os.close(held)

@@ -1,6 +1,8 @@
 """What a stand-in container was told by its rehearsal, and the words that say it is one.
 
 Everything in this package runs inside the stand-in image, on the standard library alone.
+
+Options of engines by their exact names: llama.cpp's `-ngl` is no `-n gl`, as argparse has it.
 """
 
 from __future__ import annotations
@@ -9,8 +11,20 @@ import base64
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+
+def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
+    """The last value given under any of these names, as `-x V` or `--x=V`."""
+    found = default
+    for number, one in enumerate(arguments):
+        name, sign, inline = one.partition("=")
+        if name in names:
+            found = inline if sign else "".join(arguments[number + 1 : number + 2])
+    return found
+
 
 VARIABLE = "OMNI_REHEARSAL"
 """Environment variable of a stand-in image: the settings below, as JSON in base64: a Dockerfile

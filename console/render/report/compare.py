@@ -15,10 +15,9 @@ from console.common.text import clean
 from console.journal.report_data import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
-from console.render.report.benchmarks import SPEEDS
+from console.render.report.benchmarks import AFTER, BEFORE, SPEEDS, drifts, targets
 from console.render.report.decision import BAD, decided, decision_words, stopped_by
 from console.render.report.markdown import change, code, figure, prose, table
-from console.render.report.report_figures import AFTER, BEFORE, drifts, targets
 from console.render.report.soak import soak_steps
 
 BENCH = (*SPEEDS, "prompt_tok_s", "pp_tok_s", "ttft_s")

@@ -7,8 +7,8 @@ from console.common.units import format_duration
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import cut_over
+from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import figure, prose
-from console.render.report.report_figures import drift_words, drifts
 
 JUDGES = ("gate", "checkpoint", "gguf", "host", "imports")
 WORD = {Decision.GO: "GO", Decision.HOLD: "HOLD", Decision.NO_GO: "NO-GO", Decision.NONE: ""}

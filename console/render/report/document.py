@@ -22,7 +22,14 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, exit_code
 from console.recovery.rollback.sealed_plan import write_atomically
-from console.render.report.benchmarks import bench_lines
+from console.render.report.benchmarks import (
+    bench_lines,
+    captured_lines,
+    drifts,
+    gate_lines,
+    is_benchmark,
+    scopes,
+)
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.decision import because, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
@@ -30,18 +37,12 @@ from console.render.report.lessons import lessons
 from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
 from console.render.report.next_steps import next_steps, not_shown
-from console.render.report.report_figures import (
-    captured_lines,
-    drifts,
-    gate_lines,
-    is_benchmark,
-    scopes,
-)
-from console.render.report.report_lint import findings, lint_lines
 from console.render.report.soak import soak_lines, soak_steps
 from console.render.report.timeline import (
     failures,
+    findings,
     host_lines,
+    lint_lines,
     planned_s,
     ran_lines,
     sign,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.common.units import format_bytes, format_duration
-from console.journal.guard_curve import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
 from console.journal.report_data import number
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause

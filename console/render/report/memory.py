@@ -8,13 +8,13 @@ from typing import Any
 
 from console.common.text import clean
 from console.common.units import format_bytes
-from console.host.capacity import Card
+from console.host.sample import Card
 from console.journal.report_data import Gauge, number
 from console.journal.run_view import RunView, StepView
 from console.models.sizing.load_curve import Envelope, Sample
 from console.models.sizing.placement import labels
+from console.render.report.benchmarks import like_of, targets
 from console.render.report.markdown import code, figure, plural, prose, table
-from console.render.report.report_figures import like_of, targets
 
 STARTS = (
     "creates and starts ",

@@ -1,4 +1,7 @@
-"""The run itself in a report: its summary, the machine, what ran with which argv, who did what."""
+"""The run itself in a report: its summary, the machine, what ran with which argv, who did what.
+
+What lint said before the run, and what was gone past with a reason.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,30 @@ from console.common.units import format_bytes, format_duration
 from console.journal.report_data import number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
+from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
-from console.render.report.report_figures import drift_words, drifts
+
+
+def findings(view: RunView) -> list[dict[str, Any]]:
+    return [one for one in view.header.get("lint") or [] if isinstance(one, dict)]
+
+
+def lint_lines(view: RunView) -> list[str]:
+    """A table; nothing where nothing was found."""
+    rows = [
+        (
+            code(one.get("place") or "", 200),
+            f"{one.get('severity', '')}: {prose(redact.text(str(one.get('what') or '')), 300)}",
+            prose(" ".join([str(one.get("rule", "")), *map(str, one.get("lessons") or [])]), 120),
+            prose(one.get("override") or "", 200),
+        )
+        for one in findings(view)
+    ]
+    if not rows:
+        return []
+    return ["## Lint", "", *table(("place", "what", "rule", "gone past because"), rows)]
+
 
 GLYPH = {
     "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",

@@ -13,12 +13,10 @@ from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, UsageError
 from console.common.text import one_line
 from console.config.site.site import Site
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.lock import HostLock
-from console.runner.cleanup import files, find
-from console.runner.cleanup.layer import Stored, stored
-from console.runner.cleanup.leftover import Leftover, Survey
-from console.runner.cleanup.spare import spared
+from console.runner.cleanup import find
+from console.runner.cleanup.leftover import Leftover, Stored, Survey, spared, stored
 from console.runner.prepare.baseline import container_ref
 
 if TYPE_CHECKING:
@@ -57,11 +55,11 @@ def survey(site: Site) -> Survey:
             found += find.images(client, keep, images)
         except EngineError as error:
             notes.append(f"containers and images were not all looked for: {error}")
-    for kept in files.downloads(keep):
+    for kept in find.downloads(keep):
         blind = client is None and not kept.stays
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
-    found += files.runs(site)
+    found += find.runs(site)
     return Survey(tuple(found), tuple(notes), images)
 
 

@@ -7,8 +7,8 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors import cutover
 from console.runner.fault import point
+from console.runner.finish import bring_back, wait_released
 from console.runner.prepare.plan import PlannedStep
-from console.runner.restoring import bring_back, wait_released
 from console.runtime.probe import Health, health
 
 SERVING = Health.SERVING

@@ -13,7 +13,7 @@ from console.journal.state import Cause
 from console.render.effects import check_words
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.command import capture_outputs, run_host
-from console.runner.prepare.image_hint import fitting
+from console.runner.prepare.admission import fitting
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.probe import ProbeError, fetch
 
@@ -116,7 +116,7 @@ def _port(port: int) -> str:
 
 
 def _image(context: Context, ref: str, platform: str | None) -> str:
-    from console.runtime.docker.images import image_info, pull_hint
+    from console.runtime.docker.client import image_info, pull_hint
 
     info = image_info(context.fleet.client, ref)
     if info is None:

@@ -14,14 +14,21 @@ from pathlib import Path
 
 from console.common.text import one_line
 from console.common.units import format_number
-from console.config.playbook.captured import base_unit, read_output
 from console.config.playbook.inputs import Secret
+from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
-from console.host import cgroup_scope
-from console.host.deadline import Cancelled
-from console.host.process import by_cookie, environment, members, start_time, stop_group
-from console.host.process_spec import COOKIE, STEP_COOKIE
+from console.host.cgroups import scope
+from console.host.children import Cancelled
+from console.host.process import (
+    COOKIE,
+    STEP_COOKIE,
+    by_cookie,
+    environment,
+    members,
+    start_time,
+    stop_group,
+)
 from console.journal.state import Cause
 from console.recovery.rollback.sealed_plan import write_atomically
 from console.render.effects import build_argv
@@ -96,7 +103,7 @@ def run_host(
     """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
     attempt.remaining()
     try:
-        child = cgroup_scope.popen(
+        child = scope.popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -165,7 +172,7 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
     _end_session(context, child, start, attempt)
     for pid, born in by_cookie(context.run.id, attempt.step):
         stop_group(pid, born, grace_s=1.0, clock=context.clock)
-    cgroup_scope.end(cgroup_scope.of_process(child.pid, start), child.pid, start)
+    scope.end(scope.of_process(child.pid, start), child.pid, start)
 
 
 def _end_session(

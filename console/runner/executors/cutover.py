@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.config.playbook.cutover import CutoverStep
+from console.config.playbook.steps import CutoverStep
 from console.host.ports import listener
 from console.journal.state import Cause
 from console.runner import cutover

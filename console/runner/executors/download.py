@@ -1,25 +1,71 @@
-"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override."""
+"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override.
+
+A whole download for a thread of its own: started again after a cut, ended when asked to.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
 from console.checks.preflight.checkpoint import contents_of, listing_of
+from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import both_units, format_duration
-from console.config.playbook.preflight import DownloadStep
-from console.host.deadline import Cancelled
-from console.host.process import start_time
-from console.host.process_spec import COOKIE, STEP_COOKIE
+from console.config.playbook.measuring_steps import DownloadStep
+from console.host.children import Cancelled
+from console.host.process import COOKIE, STEP_COOKIE, start_time
 from console.journal.state import Cause
-from console.models.hub import taken
-from console.models.hub.amount import rate
+from console.models.hub import local_files
 from console.models.hub.checkpoint import Contents
 from console.models.hub.download import Download, Phase, Plan, Progress, Result
+from console.models.hub.progress import rate
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.executors.fetch import fetch
 from console.runner.executors.manual import wait
 from console.runner.executors.preflight import waited
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import Handle
+
+TRIES = 5
+EVERY_S = 1.0
+LONGEST_PAUSE_S = 60.0
+
+
+def fetch(
+    download: Download,
+    *,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: threading.Event | None = None,
+    clock: Clock | None = None,
+    every_s: float = EVERY_S,
+    tries: int = TRIES,
+) -> Result:
+    """Bring every file of the plan, or say why not; `on_progress` hears about it every `every_s`.
+
+    A cut is tried again after a pause that doubles; `tries` cuts in a row that brought nothing
+    new end it. What another try cannot mend ends it at once, and so does `cancelled`.
+    Raises what `Download.start` raises.
+    """
+    clock, cancelled = clock or SystemClock(), cancelled or threading.Event()
+    in_vain, fetched = 0, 0
+    while True:
+        download.start()
+        while download.running:
+            on_progress(download.look())
+            if clock.wait(cancelled, every_s):
+                download.stop()
+        result = download.finish(cancelled)
+        on_progress(download.look())
+        if result.phase is not Phase.CUT:
+            return result
+        in_vain = 1 if result.fetched > fetched else in_vain + 1
+        fetched = max(fetched, result.fetched)
+        if in_vain >= tries:
+            return replace(result, phase=Phase.FAILED)
+        if clock.wait(cancelled, min(LONGEST_PAUSE_S, 2.0**in_vain)):
+            return replace(result, phase=Phase.CANCELLED)
+
 
 ANYWAY = "download anyway"
 ANSWER_S = 1800.0
@@ -39,7 +85,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
         born=lambda pid: _born(context, attempt, pid),
     )
-    taken.note(target, contents.listing.repo, contents.files, context.run.id)
+    local_files.note_taken(target, contents.listing.repo, contents.files, context.run.id)
     attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
     try:
         result = fetch(

@@ -6,7 +6,7 @@ import queue
 
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.journal.state import Cause, RunState
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.check import ask

@@ -8,33 +8,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from console.checks.preflight import checkpoint as fitting
-from console.checks.preflight import image as image_checks
-from console.checks.preflight import imports
-from console.checks.preflight.architecture import check, engines
-from console.checks.preflight.architecture.planning import (
+from console.checks.preflight.architecture import check
+from console.checks.preflight.architecture.check import (
     build_of,
     loader_for,
     machine_for,
     reference_for,
 )
 from console.checks.preflight.checkpoint import Ask, Preflight, finding_lines
-from console.checks.preflight.host_ask import HostAsk, findings
+from console.checks.preflight.host import HostAsk, findings
+from console.checks.preflight.image import check_image, check_imports
 from console.checks.preflight.loader import Loader
 from console.common.finding import Finding, Level, worst
 from console.common.text import one_line
-from console.config.playbook.preflight import CheckpointStep
+from console.config.playbook.measuring_steps import CheckpointStep
 from console.config.playbook.steps import Step
 from console.config.playbook.verdict import Verdict
 from console.journal.state import Cause
 from console.models.sizing.assessment import Verdict as Fit
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.gate import evidence_hash, outcome_name
-from console.runner.prepare import image_hint
+from console.runner.prepare import admission
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import RUN_LABEL, ServiceSpec
 
 if TYPE_CHECKING:
-    from console.checks.preflight.architecture.engines import Command
+    from console.checks.preflight.architecture.check import Command
 
 T = TypeVar("T")
 JUDGED = {
@@ -76,7 +75,7 @@ def look_up(context: Context, planned: PlannedStep, attempt: Attempt) -> Preflig
     )  # fmt: skip
 
     def work() -> Preflight:
-        from console.models.gguf.cache import HeaderCache
+        from console.models.gguf.read import HeaderCache
 
         machine = machine_for(site, to, beside=asked.beside)
         return fitting.preflight(
@@ -143,10 +142,10 @@ def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Do
         image = asked.image or _command(context, asked.service).image
         if not image:
             raise StepFailed(Cause.PRECONDITION, f"{asked.service} runs in no container")
-        found = image_checks.check(context.fleet.client, image)
+        found = check_image(context.fleet.client, image)
         if worst(found) is Level.FAIL:
             return found
-        return imports.check(
+        return check_imports(
             context.fleet.client, image, asked.modules, python=asked.python,
             cancelled=attempt.cancelled, labels={RUN_LABEL: context.run.id},
         )  # fmt: skip
@@ -188,7 +187,7 @@ def _loader(context: Context, asked: CheckpointStep) -> Loader:
 
 
 def _command(context: Context, service: str) -> Command:
-    return engines.command_of(_specs(context)[service], lambda: context.fleet.client)
+    return check.command_of(_specs(context)[service], lambda: context.fleet.client)
 
 
 def _specs(context: Context) -> dict[str, ServiceSpec]:
@@ -199,7 +198,7 @@ def _found(
     context: Context, step: Step, attempt: Attempt, work: Callable[[], Sequence[Finding]]
 ) -> Done:
     plan = context.plan
-    rows = [replace(one, hint=image_hint.fitting(plan, one.hint)) for one in waited(attempt, work)]
+    rows = [replace(one, hint=admission.fitting(plan, one.hint)) for one in waited(attempt, work)]
     _write(attempt, [line for one in rows for line in finding_lines(one)])
     level = worst(rows)
     return _judge(

@@ -7,8 +7,7 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.probe import Health, health
-from console.runtime.resource_limits import memory_limit
-from console.runtime.spec import ContainerSpec
+from console.runtime.spec import ContainerSpec, memory_limit
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -9,8 +9,7 @@ from pathlib import Path
 from console.bench.benchmark import PROMPTS
 from console.bench.soak import End, Soak, SoakPlan, World
 from console.bench.soak_requests import REQUEST_S, Asker, model_of
-from console.bench.soak_silence import Patience, patience
-from console.bench.soak_stats import Tally
+from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.last_lines import read_last
 from console.common.paths import baseline_log
@@ -18,10 +17,9 @@ from console.common.units import format_duration
 from console.config.playbook.measuring_steps import SoakStep
 from console.journal.soak_file import SoakFile
 from console.journal.state import Cause
-from console.render.report.soak_words import flags, live_words, summary
+from console.render.report.soak import flags, live_words, summary
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.prepare.plan import PlannedStep
-from console.runner.soak_monitor import (
+from console.runner.executors.soak_monitor import (
     FASTEST_S,
     SLOWEST_S,
     ContainerEyes,
@@ -29,6 +27,7 @@ from console.runner.soak_monitor import (
     ProcessEyes,
     SoakWatch,
 )
+from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import Handle
 
 SAY_S = 5.0

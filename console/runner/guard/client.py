@@ -13,7 +13,8 @@ from typing import Any
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
-from console.host import cgroup_scope, process
+from console.host import process
+from console.host.cgroups import scope
 from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
 from console.recovery.guard.record.recorder import sweep
@@ -72,7 +73,7 @@ class Guard:
         """
         self._old = breach_of(self.context.run)
         sweep(self.clock.now())
-        cgroup_scope.sweep()
+        scope.sweep()
         self._write_sheet()
         if self.sentinel.adopt():
             self._say("watching", "the sentinel that was there goes on")

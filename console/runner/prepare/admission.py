@@ -2,23 +2,40 @@
 
 Named alone is no fault (most trials name what they keep clear of), and what only bears is a hint:
 the words of a step say little of the model behind it. Both together are what failed, again.
+
+What to do about an image that is missing: a plan that builds it says with which step.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.common.errors import InvalidFile
+from console.common.text import one_line
 from console.config.lessons import ids
-from console.config.lessons.bearing import ACTING
-from console.config.lessons.load import load_lesson
-from console.config.lessons.registry import Lesson
+from console.config.lessons.registry import Lesson, load_lesson
+from console.config.lessons.use import ACTING
+from console.render.effects import build_argv
 from console.runner.prepare.plan import Plan
+from console.runtime.docker.client import pull_hint
 
-if TYPE_CHECKING:  # a plan is quick: the linter is for the start of a run
-    from console.checks.lint.finding import Finding
+if TYPE_CHECKING:
+    from console.checks.lint.unit import Finding
+
+
+def fitting(plan: Plan, hint: str) -> str:
+    """`hint`, or the build step in place of `docker pull`: no registry has what is built here."""
+    for planned in plan.steps:
+        step = planned.step
+        if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
+            there = shlex.quote(str(plan.playbook.base))
+            by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
+            return one_line(f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600)
+    return hint
+
 
 STILL = ("blocked", "deferred", "rejected")
 FIX = "say what is different this time; omni-console lessons {} has what happened"
@@ -48,7 +65,7 @@ def blockers(made: Plan) -> list[Blocker]:
 
 def findings(made: Plan) -> list[Finding]:
     """The same as lint has it, each where the playbook names it."""
-    from console.checks.lint.finding import BLOCKER, Finding, Severity
+    from console.checks.lint.unit import BLOCKER, Finding, Severity
 
     places = _places(made.playbook.text)
     return [

@@ -11,8 +11,8 @@ from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError
 from console.common.text import one_line
 from console.config.site.site import Site
-from console.host.process_spec import ProcessSpec
-from console.recovery.rollback import proof, restore
+from console.host.process import ProcessSpec
+from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof
 from console.runtime import proxy
 from console.runtime.probe import Completion, Health, complete, health
@@ -29,7 +29,7 @@ HINT = "omni-console rollback brings the baseline back and proves it"
 
 def restore_time(site: str) -> float | None:
     """Seconds a restore took lately, or None when none was measured."""
-    return restore.expected(paths.restore_file(site), "baseline")
+    return proof.expected_restore(paths.restore_file(site), "baseline")
 
 
 def facts(site: Site, client: Client) -> Baseline:
@@ -97,8 +97,7 @@ def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
 
 def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
     """(id, name, image id) of the baseline's container, running or not."""
-    from console.runtime.docker.client import inspect
-    from console.runtime.docker.images import image_info
+    from console.runtime.docker.client import image_info, inspect
 
     ref = container_ref(spec, client)
     found = inspect(client, ref)

@@ -163,7 +163,7 @@ def _wrong(model: InputModel, base: Path, text: str) -> str:
 
 def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     """The plan for these inputs; a missing one is no error here. Raises InvalidFile, UsageError."""
-    from console.checks.lint.facts import facts_of
+    from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
     from console.runner.prepare import plan_text
     from console.runner.prepare.baseline import restore_time
@@ -222,7 +222,7 @@ def _head(path: Path) -> bytes:
 
 
 def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
-    from console.config.lessons.load import titles
+    from console.config.lessons.registry import titles
     from console.config.playbook.load import load_playbook
 
     try:

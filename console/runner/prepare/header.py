@@ -1,4 +1,7 @@
-"""What a run notes about itself when it begins, so that its report can be read alone."""
+"""What a run notes about itself when it begins, so that its report can be read alone.
+
+A run that is a rehearsal: what was put in the place of what, from the file in its directory.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,10 @@ from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.rules import as_criterion, made_of
 from console.config.playbook.steps import CriterionModel
 from console.config.site.site import Site
+from console.journal.run_dir import RunDir
+from console.rehearsal import workspace
+from console.rehearsal.rewrite import Rewriter
+from console.rehearsal.workspace import MAPPING
 from console.render.effects import service_words
 from console.runner.prepare.plan import Plan
 
@@ -76,3 +83,19 @@ def _least(plan: Plan, one: CriterionModel) -> int:
         source = ""  # a captured output of the same step is a single figure
     wanted = as_criterion(one, source)
     return max(wanted.min_samples, wanted.min_requests)
+
+
+def rewriter(run: RunDir, site: Site) -> Rewriter | None:
+    """What turns the run's playbook into its rehearsal; None for a real run. Raises UsageError."""
+    path = run.path / MAPPING
+    if not path.exists():
+        return None
+    return Rewriter(workspace.read_mapping(path), site.model.engine.host)
+
+
+def record(made: Rewriter | None) -> dict[str, Any]:
+    """What the journal says of it, from the first event on; empty for a real run."""
+    if made is None:
+        return {}
+    return {"fault": made.mapping.fault, "speed": made.mapping.speed,
+            "notes": list(dict.fromkeys(made.notes))}  # fmt: skip

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.checks.lint import files, run, yaml_tree
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import BLOCKER, RANK, Finding, Severity
-from console.checks.lint.rule import rules
+from console.checks.lint.rule import Facts, rules
 from console.checks.lint.run import BROKEN
-from console.checks.lint.unit import Unit
+from console.checks.lint.unit import BLOCKER, RANK, Finding, Severity, Unit
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.text import one_line
 

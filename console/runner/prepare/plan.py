@@ -8,7 +8,7 @@ from typing import Any
 
 from console.common.errors import InvalidFile
 from console.common.redact import Known
-from console.config.lessons.bearing import bearing
+from console.config.lessons.use import bearing
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 
 from console.common.text import clean
 from console.common.units import format_bytes, format_duration
-from console.config.lessons.load import titles
-from console.host.capacity import Machine
+from console.config.lessons.registry import titles
 from console.host.gpu.inventory import Cards
 from console.host.machine import look
-from console.recovery.guard.defaults import defaults
+from console.host.sample import Machine
+from console.recovery.guard.config import defaults
 from console.render.guard import lease_words, limit_words
 from console.runner import cutover
-from console.runner.guard import guard_now
+from console.runner.guard import limits
 from console.runner.guard.limits import lease_of, limits_of, misfits
 from console.runner.prepare.admission import blockers
 from console.runner.prepare.plan import Plan, PlannedStep
-from console.runtime.resource_limits import memory_limit
-from console.runtime.spec import ComposeSpec, ContainerSpec
+from console.runtime.spec import ComposeSpec, ContainerSpec, memory_limit
 
 if TYPE_CHECKING:
-    from console.checks.lint.finding import Finding
+    from console.checks.lint.unit import Finding
 
 BAR = "─" * 72
 NVML_S = 3.0
@@ -144,7 +143,7 @@ def guard_warnings(made: Plan) -> list[str]:
     unlike = misfits(made, told)
     if told.ram_total != here.ram_total or unlike:
         return unlike
-    found = guard_now.findings(made, nvml_s=NVML_S)
+    found = limits.findings(made, nvml_s=NVML_S)
     return [f"{one.words}{': NO RUN WOULD START' if one.stops else ''}" for one in found]
 
 

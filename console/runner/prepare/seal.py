@@ -14,10 +14,10 @@ from console.common.errors import BaselineNotReady, ConsoleError, EngineError, S
 from console.common.paths import module_argv
 from console.config.site.site import Site
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.script import render
+from console.recovery.rollback.script.write import render
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.runner.context import Context
 from console.runner.guard.limits import lease_of

@@ -3,6 +3,8 @@
 EngineError
 ├── NotFound      no such container, image or network
 └── NameTaken     a container with this name exists
+
+What the engine knows about a local image; nothing is ever pulled.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from console.common.errors import EngineError
-from console.common.text import clean_lines, one_line
-from console.host.deadline import within
+from console.common.errors import EngineError, ServiceError
+from console.common.text import clean, clean_lines, one_line
+from console.host.children import within
 
 if TYPE_CHECKING:
     import docker
     import requests
+
 
 T = TypeVar("T")
 
@@ -217,3 +221,49 @@ def _build(address: str) -> docker.DockerClient:
         client.close()
         raise EngineError(f"Podman {podman(version)} cannot be used", why)
     return client
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """A local image. `id` is `sha256:…`; `repo_digests` name what a registry would serve."""
+
+    id: str
+    repo_digests: tuple[str, ...]
+    os: str
+    architecture: str
+    size_bytes: int
+
+
+def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
+    """The image behind a tag, digest or id; None where the engine has none by that name."""
+    api: Any = client.api
+    try:
+        found: dict[str, Any] = ask(
+            f"Looking at image {one_line(ref)}", lambda: api.inspect_image(ref)
+        )
+    except NotFound:
+        return None
+    return ImageInfo(
+        id=clean(str(found.get("Id", ""))),
+        repo_digests=tuple(clean(str(digest)) for digest in found.get("RepoDigests") or ()),
+        os=clean(str(found.get("Os", ""))),
+        architecture=clean(str(found.get("Architecture", ""))),
+        size_bytes=int(found.get("Size") or 0),
+    )
+
+
+def require_image(client: docker.DockerClient, ref: str) -> ImageInfo:
+    """The local image, or a ServiceError that names the command to fetch it with."""
+    found = image_info(client, ref)
+    if found is None:
+        raise ServiceError(
+            f"The image {one_line(ref)} is not on this machine",
+            "nothing is pulled during a run",
+            pull_hint(ref),
+        )
+    return found
+
+
+def pull_hint(ref: str) -> str:
+    """The command that fetches an image; a run says instead which of its steps builds it."""
+    return f"docker pull {one_line(ref)}"

@@ -19,26 +19,35 @@ from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.common.text import one_line, one_of
-from console.host.cgroup import die_together
-from console.host.process_spec import COOKIE
-from console.runtime.docker.client import ask, inspect
+from console.host.cgroups.cgroup import die_together
+from console.host.process import COOKIE
+from console.runtime.docker.client import ask, inspect, require_image
 from console.runtime.docker.compose_cli import UP_S, compose
 from console.runtime.docker.container import LOGGING, is_here, marks, unix_host
-from console.runtime.docker.engine_state import Say, last_lines, silent, status_of, stop_container
-from console.runtime.docker.images import require_image
-from console.runtime.docker.names import refuse_of_another, refuse_running_older, settle_name
+from console.runtime.docker.engine_state import (
+    Say,
+    last_lines,
+    refuse_of_another,
+    refuse_running_older,
+    settle_name,
+    silent,
+    status_of,
+    stop_container,
+)
 from console.runtime.engine_api import COMPOSE_PROJECT as PROJECT
 from console.runtime.engine_api import COMPOSE_SERVICE as SERVICE
 from console.runtime.engine_api import is_of_compose
-from console.runtime.resource_limits import OOM_SCORE, PIDS, memory_limit
 from console.runtime.spec import (
+    OOM_SCORE,
     OWNER_LABEL,
+    PIDS,
     ComposeSpec,
     Handle,
     Launch,
     ServiceSpec,
     Status,
     is_of_another,
+    memory_limit,
     owner_on,
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
-from console.host import bounded
+from console.host import children
 from console.runtime.docker.engine_state import Say
 
 UP_S = 90.0
@@ -69,7 +69,7 @@ def _run(
             "There is no docker command", "compose services need it", "install docker-ce-cli"
         )
     try:
-        return bounded.run([program, *argv[1:]], seconds, env=env)
+        return children.run([program, *argv[1:]], seconds, env=env)
     except subprocess.TimeoutExpired:
         raise EngineTimeout(
             f"{what} did not finish within {format_duration(seconds)}",

@@ -16,21 +16,31 @@ from typing import TYPE_CHECKING, Any
 from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
-from console.host.cgroup import die_together
-from console.host.process_spec import COOKIE
-from console.runtime.docker.client import NameTaken, ask, engine_socket, inspect, is_podman
-from console.runtime.docker.engine_state import Say, last_lines, silent, status_of, stop_container
-from console.runtime.docker.images import require_image
-from console.runtime.docker.names import (
+from console.host.cgroups.cgroup import die_together
+from console.host.process import COOKIE
+from console.runtime.docker.client import (
+    NameTaken,
+    ask,
+    engine_socket,
+    inspect,
+    is_podman,
+    require_image,
+)
+from console.runtime.docker.engine_state import (
+    Say,
     labels_of,
+    last_lines,
     move_aside,
     name_is_foreign,
     refuse_of_another,
     refuse_running_older,
     settle_name,
+    silent,
+    status_of,
+    stop_container,
 )
-from console.runtime.resource_limits import OOM_SCORE, limited
 from console.runtime.spec import (
+    OOM_SCORE,
     OWNER_LABEL,
     RUN_LABEL,
     SERVICE_LABEL,
@@ -42,6 +52,7 @@ from console.runtime.spec import (
     Mount,
     ServiceSpec,
     Status,
+    limited,
     owner_on,
     role_label,
 )

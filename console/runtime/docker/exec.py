@@ -18,10 +18,10 @@ from console.common.clock import SystemClock
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.cgroup import die_together, pid_namespace
-from console.host.deadline import Cancelled
-from console.host.process_spec import COOKIE
-from console.runtime.docker.client import RECEIVE_S, ask, inspect, send
+from console.host.cgroups.cgroup import die_together, pid_namespace
+from console.host.children import Cancelled
+from console.host.process import COOKIE
+from console.runtime.docker.client import RECEIVE_S, ask, inspect, require_image, send
 from console.runtime.docker.container import (
     START_S,
     bounded,
@@ -31,7 +31,6 @@ from console.runtime.docker.container import (
     spec_hash,
 )
 from console.runtime.docker.engine_state import Say, silent, status_of, stop_container
-from console.runtime.docker.images import require_image
 from console.runtime.docker.log_stream import LogStream
 from console.runtime.spec import ContainerSpec, Handle, Launch
 

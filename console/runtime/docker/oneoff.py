@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError
 from console.common.text import clean_lines, decode
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.runtime.docker.client import ask, inspect
 from console.runtime.docker.container import marks
 from console.runtime.docker.engine_state import status_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from console.host import cgroup
+from console.host.cgroups import cgroup
 from console.recovery.guard.kill.killer import Killer, Strike
 from console.recovery.guard.kill.targets import Deny, Target, find_targets, sort_out
 from console.recovery.rollback import live
@@ -276,7 +276,7 @@ def _stopped(engine: Engine, pid: int) -> None:
 @pytest.mark.full
 def test_a_container_of_the_console_has_every_kernel_limit(pen: Pen, tmp_path: Path) -> None:
     from console.runtime.docker.container import ContainerDriver
-    from console.runtime.resource_limits import OOM_SCORE, default_memory
+    from console.runtime.spec import OOM_SCORE, default_memory
     from tests.services.containers import Recorder, busy, service, unique
 
     client = connect(pen.engine.host)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 from console.recovery.rollback.live import Live
 from tests.guard.yard import hogs, memory
 from tests.guard.yard.boxed import alloc, box, on_word

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 from console.recovery.rollback.live import Live
 from tests.guard.yard import hogs
 from tests.guard.yard.hogs import Hog

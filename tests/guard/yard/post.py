@@ -19,8 +19,7 @@ from typing import Any
 from console.common.paths import module_argv
 from console.host import process
 from console.recovery.guard import config
-from console.recovery.guard.config import Sheet
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit, Sheet
 from console.recovery.guard.record import read
 from console.recovery.guard.record.read import Recording
 from console.recovery.rollback import live

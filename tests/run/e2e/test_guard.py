@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.journal.breach import ready
-from console.journal.guard_curve import crossed
+from console.journal.breach import crossed, ready
 from console.recovery.guard.record.read import open_newest
 from tests.run.e2e.sites import UP, book, service
 from tests.run.e2e.world import COMMAND, World

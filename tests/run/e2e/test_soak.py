@@ -22,7 +22,7 @@ from tests.run.whole.test_soak import figure
 
 STAND_IN = Path(__file__).with_name("soak_server.py")
 PATIENCE = """
-from console.bench.soak_silence import Patience
+from console.bench.soak_stats import Patience
 from console.runner.executors import soak
 soak.patience_for = lambda context, service: Patience(floor_s=5.0)
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from console.config.site.load import load_site
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from tests.run.world import LONGEST_S, Outcome, WorldBase, free_port
 from tests.waiting import until
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from console.bench.soak_stats import Tally
 from console.host.gpu.inventory import Cards
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 from console.runner.control import Desk
-from console.runner.promote_text import first, site_lines
+from console.runner.promote import first, site_lines
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 from tests.run.unit.conftest import TWO
 

@@ -11,11 +11,11 @@ import pytest
 from console.common.clock import FakeClock
 from console.config.playbook.load import load_playbook
 from console.config.site.load import load_site
-from console.host.capacity import Card
 from console.host.gpu.inventory import Cards
-from console.recovery.guard.limits import Limit
-from console.runner.guard import guard_now
-from console.runner.guard.guard_now import Finding, findings
+from console.host.sample import Card
+from console.recovery.guard.config import Limit
+from console.runner.guard import limits
+from console.runner.guard.limits import Finding, findings
 from console.runner.prepare.plan import Plan, make_plan
 
 SITE = """\
@@ -92,7 +92,7 @@ def held(plan: MakePlan, machine: Path, clock: FakeClock, monkeypatch: pytest.Mo
     def look(
         limit: Limit, cards: Cards = TWO, *, outage: bool = True, **more: int
     ) -> list[Finding]:
-        monkeypatch.setattr(guard_now, "ask", lambda seconds: cards)
+        monkeypatch.setattr(limits, "ask", lambda seconds: cards)
         one = replace(made, playbook=replace(made.playbook, guards=(limit,)))
         monkeypatch.setattr(Plan, "takes_down", property(lambda self: outage))
         return findings(one, clock=clock, root=machine, **more)

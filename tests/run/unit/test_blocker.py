@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.lint.finding import Severity
+from console.checks.lint.unit import Severity
 from console.runner.prepare.admission import blockers, findings
 from console.runner.prepare.plan import Plan
 from console.runner.prepare.plan_text import as_json, lines

@@ -10,7 +10,7 @@ import pytest
 
 from console.cli import main
 from console.common.errors import UsageError
-from console.host import boot_unit
+from console.host import systemd
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import records
 from console.runner import boot
@@ -59,9 +59,9 @@ def test_no_run_at_all_and_a_broken_journal(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_word_in_the_unit_file_stays_one_word() -> None:
-    one = boot_unit.Unit(True, "ann")
+    one = systemd.Unit(True, "ann")
     text = boot.text_of(
-        boot_unit.Unit(False, "root"), '/s/a "b" $c %d.yaml', {"PATH": "/x y", "KEY": "s"}
+        systemd.Unit(False, "root"), '/s/a "b" $c %d.yaml', {"PATH": "/x y", "KEY": "s"}
     )
     assert '"/s/a \\"b\\" $$c %%d.yaml"' in text
     assert ('Environment="PATH=/x y"' in text, "KEY" in text) == (True, False)
@@ -76,7 +76,7 @@ def test_without_systemd_nothing_is_installed(
     monkeypatch.setattr(boot, "SYSTEMD", tmp_path / "no")
     units = tmp_path / "units"
     units.mkdir()
-    monkeypatch.setattr(boot_unit, "SYSTEM_UNITS", units)
+    monkeypatch.setattr(systemd, "SYSTEM_UNITS", units)
     assert main(["boot", "install"]) == main(["boot", "install", "--system"]) == 2
     assert main(["boot", "status"]) == 5
     assert main(["boot", "remove"]) == 0

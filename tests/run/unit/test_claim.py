@@ -13,7 +13,7 @@ import pytest
 from console.common import paths
 from console.common.errors import HostBusy, UsageError
 from console.recovery.rollback import live, records
-from console.recovery.rollback.lock import Lock
+from console.recovery.rollback.trigger import Lock
 from console.runner import claim
 from console.runner.recover import refuse_rolled_back
 from tests.run.unit.conftest import MakePlan

@@ -10,7 +10,7 @@ import pytest
 from console.journal.run_view import RunView, fold
 from console.journal.state import Decision
 from console.journal.store import Event
-from console.runner.executors.doubt import doubt
+from console.runner.executors.gate import doubt
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.figures import agreeing, picture
 

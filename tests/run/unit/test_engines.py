@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.runner.executors.engines import public
+from console.runner.executors.benchmark import public
 
 
 def test_secrets_are_left_out() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.host import cgroup, cgroup_scope, process
-from console.host.process_spec import ProcessSpec
+from console.host import process
+from console.host.cgroups import cgroup, scope
+from console.host.process import ProcessSpec
 from console.runner.context import Attempt
 from console.runner.services import Fleet
 from tests.run.unit.conftest import MakePlan
@@ -42,7 +43,7 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
     runs = ProcessSpec((sys.executable, "-S", "-c", ESCAPE))
     fleet.use(replace(fleet.specs["cand"], runs=runs))
     handle = fleet.start("cand", Attempt(fleet.context, "up", 1, 60.0))
-    group = cgroup_scope.of_process(handle.pid, handle.start)
+    group = scope.of_process(handle.pid, handle.start)
 
     def away() -> set[int]:
         near = process.members(handle.pid, handle.start)
@@ -50,6 +51,6 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
 
     until(away, "one of them is away")
     # a `resume` from a second login: its own group is another one
-    monkeypatch.setattr(cgroup_scope, "_home", lambda: "/sys/fs/cgroup/elsewhere")
+    monkeypatch.setattr(scope, "_home", lambda: "/sys/fs/cgroup/elsewhere")
     assert fleet.stop("cand")
     until(lambda: not cgroup.pids(group), "nobody is left")

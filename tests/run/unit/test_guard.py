@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host.deadline import Cancelled
+from console.host.children import Cancelled
 from console.journal.state import Cause, RunState
 from console.recovery.rollback import live
 from console.runner.context import Attempt, StepFailed

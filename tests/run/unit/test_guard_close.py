@@ -14,13 +14,13 @@ from console.common.errors import UsageError
 from console.config.playbook.load import load_playbook
 from console.frontends.cli.run import lease_of
 from console.host import process
-from console.host.capacity import Machine
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
+from console.host.sample import Machine
 from console.journal.run_view import StepView
 from console.journal.state import StepState
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard import config as sheets
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.config import Limit
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from console.render.report.memory import card_names

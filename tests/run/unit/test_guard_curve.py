@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.journal.guard_curve import FULL, RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import FULL, RAM, SWAP, Crossed, crossed, limit_in
 
 GIB = 1 << 30
 ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]]

@@ -14,7 +14,7 @@ from console.common.clock import SystemClock
 from console.journal.breach import MOST_POINTS, breach_of, look, ready, tell
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
-from console.recovery.guard.inbox import Inbox
+from console.recovery.guard.config import Inbox
 from console.recovery.guard.record.recorder import Recorder
 
 GIB = 1 << 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from console.common.clock import FakeClock
-from console.recovery.guard.limits import Limit
-from console.runner.guard import guard_now
+from console.recovery.guard.config import Limit
+from console.runner.guard import limits
 from tests.run.unit.conftest import Look
 
 GIB = 1 << 30
@@ -33,9 +33,9 @@ def test_what_is_about_a_load_waits_for_it(held: Look) -> None:
 def test_a_pace_is_looked_at_for_a_while(held: Look, clock: FakeClock) -> None:
     before = clock.monotonic()
     assert held(Limit("host.time_to_full", below=20.0)) == []
-    assert clock.monotonic() - before >= guard_now.LOOK_S
+    assert clock.monotonic() - before >= limits.LOOK_S
 
 
 def test_what_a_process_holds() -> None:
-    assert (guard_now.held_by(os.getpid()) or 0) > 1 << 20
-    assert guard_now.held_by(2**22 + 1) is None
+    assert (limits.held_by(os.getpid()) or 0) > 1 << 20
+    assert limits.held_by(2**22 + 1) is None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.host.linger import Detachment
+from console.host.systemd import Detachment
 from console.journal.run_dir import RunDir
 from console.runner import launch
 from console.runner.launch import NotStarted
@@ -45,7 +45,7 @@ def test_the_kernels_oom_killer_leaves_the_runner_of_a_unit(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemd = Systemd(run, '{"ok": true}')
-    monkeypatch.setattr(launch.bounded, "run", systemd)
+    monkeypatch.setattr(launch.children, "run", systemd)
     assert launch.launch(run).unit
     (call,) = systemd.calls
     assert {"--property=KillMode=process", "--property=OOMPolicy=continue"} <= {*call}
@@ -56,7 +56,7 @@ def test_what_nobody_waits_for_does_not_begin(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     systemd = Systemd(run, "")
-    monkeypatch.setattr(launch.bounded, "run", systemd)
+    monkeypatch.setattr(launch.children, "run", systemd)
     if how != "no word":
         stuck = subprocess.TimeoutExpired("systemd-run", 30)
         systemd.fails = KeyboardInterrupt() if how == "Ctrl-C" else stuck

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from console.config.site.load import load_site
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.run_view import RunView
-from console.runner.promote_text import measured, on_port
+from console.runner.promote import measured, on_port
 from console.runtime.spec import ComposeSpec, Runs
 from tests.run.unit.cases import PROMOTED, promoted
 

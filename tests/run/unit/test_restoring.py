@@ -17,9 +17,9 @@ from console.common.clock import FakeClock
 from console.host import process
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.lock import Lock
 from console.recovery.rollback.progress import Result, quiet_limit
-from console.runner import restoring
+from console.recovery.rollback.trigger import Lock
+from console.runner import finish
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.waiting import until
@@ -81,7 +81,7 @@ def warm(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Ite
     bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
     with subprocess.Popen(["sleep", "600"]) as child:
         made = Warm(bench, child)
-        monkeypatch.setattr(restoring, "Ladder", made.climb)
+        monkeypatch.setattr(finish, "Ladder", made.climb)
         assert made.climbing.taken()
         yield made
         made.climbing.close()
@@ -97,30 +97,30 @@ def test_a_ladder_that_goes_on_is_waited_for(warm: Warm) -> None:
         limit: lambda: warm.says("start"),
         2 * limit - 10: lambda: warm.says("done", serving=True, restore_s=9.0),
     }
-    assert restoring.bring_back(warm.context, "up", 1).restore_s == 9.0
+    assert finish.bring_back(warm.context, "up", 1).restore_s == 9.0
     assert (warm.asked(), warm.own) == (trigger.ASKED, [])
 
 
 def test_one_that_was_stopped_half_way_is_not(warm: Warm) -> None:
     warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.stops}
-    assert restoring.bring_back(warm.context, "up", 1).serving
+    assert finish.bring_back(warm.context, "up", 1).serving
     assert warm.own == [21.0]
 
 
 def test_one_that_is_through_without_its_last_line_is_not(warm: Warm) -> None:
     """A full disk took the line; its lock is free."""
     warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.climbing.close}
-    assert restoring.bring_back(warm.context, "up", 1).serving
-    assert warm.own == [pytest.approx(20 + restoring.LOOK_S, abs=1.0)]
+    assert finish.bring_back(warm.context, "up", 1).serving
+    assert warm.own == [pytest.approx(20 + finish.RESTORE_LOOK_S, abs=1.0)]
 
 
 def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
     warm.clock.then = {1: lambda: warm.says("stop")}
-    assert restoring.bring_back(warm.context, "up", 1).serving
+    assert finish.bring_back(warm.context, "up", 1).serving
     limit = quiet_limit(sealed.read(warm.context.run.sealed))
     assert warm.own == [pytest.approx(limit, abs=5.0)]
 
 
 def test_one_that_says_nothing_at_all_gets_two_seconds(warm: Warm) -> None:
-    assert restoring.bring_back(warm.context, "up", 1).serving
-    assert warm.own == [restoring.WARM_WORD_S + 1.0]
+    assert finish.bring_back(warm.context, "up", 1).serving
+    assert warm.own == [finish.WARM_WORD_S + 1.0]

@@ -16,7 +16,7 @@ import pytest
 
 from console.common.clock import FakeClock
 from console.host import process
-from console.runner.soak_monitor import (
+from console.runner.executors.soak_monitor import (
     ContainerEyes,
     CriticalLog,
     ProcessEyes,

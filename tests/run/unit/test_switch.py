@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.runner import cutover
 from console.runtime import proxy
 from tests.run.unit.cases import UP

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.checks.lint.finding import Finding, Severity
+from console.checks.lint.unit import Finding, Severity
 from console.cli import main
 from console.config.playbook.load import load_playbook
 from console.config.site.load import load_site
 from console.frontends.cli import follow
-from console.host.capacity import Machine
+from console.host.sample import Machine
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import VERBS, Pause, RunState, refusal
 from console.render import guard
@@ -31,15 +31,15 @@ from console.render.report.document import Evidence, evidence, markdown
 from console.render.report.guard import guard_chart, guard_lines
 from console.render.report.lessons import lessons
 from console.render.report.next_steps import next_steps
-from console.render.report.soak_words import live_words, summary
+from console.render.report.soak import live_words, summary
 from console.runner import cutover
 from console.runner.control import Verb
-from console.runner.guard import guard_now
+from console.runner.guard import limits
 from console.runner.prepare import plan_text
-from console.runner.prepare.image_hint import fitting
+from console.runner.prepare.admission import fitting
 from console.runner.prepare.plan import make_plan
-from console.runtime import resource_limits
-from console.runtime.docker.images import pull_hint
+from console.runtime import spec
+from console.runtime.docker.client import pull_hint
 from tests.run.unit import cases, reported
 from tests.run.unit.breaches import BREACHES
 from tests.run.unit.conftest import Look, MakePlan
@@ -238,10 +238,10 @@ def test_logs_of_a_run(
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is always the same, on which nothing listens and one guard would act."""
     machine = Machine(ram_total=64 << 30, swap_total=8 << 30)
-    breached = [guard_now.Finding("RAM available 1 GiB", True), guard_now.Finding("VRAM", False)]
+    breached = [limits.Finding("RAM available 1 GiB", True), limits.Finding("VRAM", False)]
     monkeypatch.setattr(plan_text, "look", lambda **_: machine)
-    monkeypatch.setattr(resource_limits, "default_memory", lambda: 56 << 30)
-    monkeypatch.setattr(guard_now, "findings", lambda made, **_: breached)
+    monkeypatch.setattr(spec, "default_memory", lambda: 56 << 30)
+    monkeypatch.setattr(limits, "findings", lambda made, **_: breached)
     monkeypatch.setattr(cutover, "wide", lambda port: True)
     monkeypatch.setattr(cutover, "_cannot_listen", lambda door: "taken" if "[" in door else "")
 

@@ -25,7 +25,7 @@ import pytest
 
 from console.common.errors import ServiceError
 from console.host import process
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
 from tests.run.whole.server import Script, ScriptedServer
 

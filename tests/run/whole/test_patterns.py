@@ -10,7 +10,7 @@ import pytest
 
 from console.config.playbook.inputs import InputModel, convert
 from console.host import matching
-from console.runner.soak_monitor import CriticalLog
+from console.runner.executors.soak_monitor import CriticalLog
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World
 

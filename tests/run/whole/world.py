@@ -28,9 +28,10 @@ from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
 from console.config.site.load import load_site
 from console.frontends.cli import follow
-from console.host import cgroup_scope, process
+from console.host import process
+from console.host.cgroups import scope
 from console.host.gpu import inventory
-from console.host.process_spec import ProcessSpec
+from console.host.process import ProcessSpec
 from console.journal.lock import HostLock
 from console.journal.store import Journal
 from console.recovery.rollback import standby
@@ -38,7 +39,7 @@ from console.runner import claim, cutover, fault, launch
 from console.runner import main as runner
 from console.runner.context import Attempt, Context
 from console.runner.control import Desk, Server
-from console.runner.executors import engines
+from console.runner.executors import benchmark
 from console.runner.services import Fleet
 from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
@@ -163,11 +164,11 @@ class ScriptedWorld(WorldBase):
         patch.setattr(runner, "Desk", self._desk)
         for kind, name in ((Context, "record"), (Attempt, "remaining")):
             patch.setattr(kind, name, self._checked(getattr(kind, name)))
-        patch.setattr(cgroup_scope, "popen", self._child)
+        patch.setattr(scope, "popen", self._child)
         patch.setattr(standby, "lock_memory", lambda: "")
         patch.setattr(fault, "die", machine.die)
         patch.setattr(inventory, "ask", self._cards(inventory.ask))
-        patch.setattr(engines, "Surroundings", self._surroundings)
+        patch.setattr(benchmark, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
         # a relay is a real child: its readiness is waited for on a clock that skips the pauses

@@ -8,11 +8,19 @@ import shlex
 from collections.abc import Iterator
 
 from console.checks.lint import shell, vocabulary
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Hit, Severity
-from console.checks.lint.rule import rule
-from console.checks.lint.snippet import spot
-from console.checks.lint.unit import Command, Kind, Stage, Unit, Variable, Where, Word
+from console.checks.lint.rule import Facts, rule
+from console.checks.lint.unit import (
+    Command,
+    Hit,
+    Kind,
+    Severity,
+    Stage,
+    Unit,
+    Variable,
+    Where,
+    Word,
+    spot,
+)
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 
 from console.checks.lint import vocabulary
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Hit, Severity
-from console.checks.lint.rule import rule
-from console.checks.lint.unit import Command, Container, Unit
+from console.checks.lint.rule import Facts, rule
+from console.checks.lint.unit import Command, Container, Hit, Severity, Unit
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from console.checks.lint import vocabulary, wrapper
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Hit, Severity
-from console.checks.lint.rule import rule
-from console.checks.lint.unit import Command, Kind, Unit, Where
+from console.checks.lint import commands, vocabulary
+from console.checks.lint.rule import Facts, rule
+from console.checks.lint.unit import Command, Hit, Kind, Severity, Unit, Where
 
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
 _PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")
@@ -105,7 +103,7 @@ def _steps(unit: Unit) -> Iterator[Hit]:
 
 def _takes_long(command: Command) -> bool:
     texts = [word.text for word in command.args]
-    call = wrapper.engine_call(command.words)
+    call = commands.engine_call(command.words)
     return (
         (command.name == "cmake" and "--build" in texts)
         or (command.name in _LONG - {"cmake"} and "-h" not in texts)

@@ -1,13 +1,17 @@
-"""Faults of image names."""
+"""Faults of image names.
+
+Faults of health checks: a program or a shell that the image does not have.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from console.checks.lint.facts import Facts
-from console.checks.lint.finding import Hit, Severity
-from console.checks.lint.rule import rule
-from console.checks.lint.unit import Image, Unit
+from console.checks.lint import dockerfile, files, vocabulary
+from console.checks.lint.rule import Facts, rule
+from console.checks.lint.unit import Health, Hit, Image, Kind, Severity, Source, Unit, Where
 
 _GENERIC = ("nightly", "final", "dev", "test", "new", "main", "master", "edge", "wip", "current")
 _ONE_PLATFORM = {"mem0/mem0-api-server": "linux/arm64"}
@@ -60,3 +64,131 @@ def single_platform(unit: Unit, facts: Facts) -> Iterator[Hit]:
         only = _ONE_PLATFORM.get(split(image.ref)[0].removeprefix("docker.io/"))
         if only and not image.made:
             yield Hit(image.place, f"{image.ref} was published for {only} alone")
+
+
+_WITHOUT = re.compile(
+    r"qdrant/qdrant|arizephoenix/phoenix|letta/letta|postgres|redis|valkey/valkey|mysql|mariadb"
+    r"|mongo|memcached|ollama/ollama|debian|ubuntu|alpine|busybox|scratch|traefik|caddy"
+    r"|prom/[\w-]+|nvidia/cuda|gcr\.io/distroless/.*|cgr\.dev/chainguard/.*|keycloak/keycloak"
+    r"|quay\.io/keycloak/keycloak|neo4j|rabbitmq"
+)
+_WITH = re.compile(
+    r"nginx|curlimages/curl|buildpack-deps|php|wordpress|nextcloud|elasticsearch|kibana"
+    r"|docker\.elastic\.co/.*|opensearchproject/.*|grafana/grafana|jenkins/jenkins|gitlab/.*"
+    r"|ghcr\.io/ggml-org/llama\.cpp|vllm/vllm-openai|lmsysorg/sglang"
+)
+_NO_WGET = re.compile(
+    r"qdrant/qdrant|arizephoenix/phoenix|debian|ubuntu|nvidia/cuda|scratch|gcr\.io/distroless/.*"
+)
+_FULL = ("python", "node", "golang", "ruby", "rust", "openjdk", "perl", "gcc")
+"""Official images whose plain tags have curl and whose slim and alpine tags have not."""
+_DISTROLESS = re.compile(
+    r"gcr\.io/distroless/.*|cgr\.dev/chainguard/(?!wolfi-base).*|arizephoenix/phoenix|scratch"
+)
+_FOLDERS = frozenset({"/", "/usr", "/usr/", "/usr/bin", "/usr/bin/", "/usr/local", "/usr/local/",
+                      "/usr/local/bin", "/usr/local/bin/", "/bin", "/bin/"})  # fmt: skip
+"""Directories that may bring curl along when another stage's are copied."""
+_LIKE_DEBUG = re.compile(r"debug|-dev$|busybox|shell")
+
+
+def has(image: str, program: str) -> bool | None:
+    """Whether an image is known to have curl or wget, or not to have it."""
+    name, tag = split(image)
+    name = name.removeprefix("docker.io/").removeprefix("library/")
+    if program == "wget":
+        return None if "debug" in tag or not _NO_WGET.fullmatch(name) else False
+    if name in _FULL:
+        return not re.search(r"slim|alpine", tag)
+    if _WITH.fullmatch(name):
+        return True
+    return False if _WITHOUT.fullmatch(name) else None
+
+
+@rule(
+    "healthcheck-curl", Severity.ERROR, "F-021",
+    title="A health check by curl or wget in an image without it",
+    why="Minimal images have neither: the container serves and is called unhealthy for ever.",
+    fix="what the image has: python -c \"import urllib.request; …\", wget -q --spider on Alpine, "
+    "the program's own check",
+)  # fmt: skip
+def curl(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for health in unit.healths:
+        for word in health.programs:
+            name = word.text.rsplit("/", 1)[-1]
+            if name not in ("curl", "wget"):
+                continue
+            there, image = _has(unit, health, name)
+            if there is False:
+                yield Hit(word.place, f"{name}, and {image} does not have it")
+            elif there is None and name == "curl":
+                words = f"curl; whether {image or 'the image'} has it is not known"
+                yield Hit(word.place, words, Severity.INFO)
+
+
+def _has(unit: Unit, health: Health, program: str) -> tuple[bool | None, str]:
+    """(whether the program is there, the image that says so)."""
+    if unit.source.kind is Kind.DOCKERFILE:
+        return _stage_has(unit, health.scope, program), health.image
+    if not health.built:
+        return has(health.image, program), health.image
+    built = _dockerfile(unit, health.built)
+    if built is None or not built.stages:
+        return None, health.image or health.scope
+    last = built.stages[-1]
+    return _stage_has(built, last.name, program), health.image or last.base
+
+
+def _stage_has(unit: Unit, scope: str, program: str) -> bool | None:
+    stage = unit.stage(scope)
+    if stage is None:
+        return None
+    copied = [word for one in unit.scopes(scope) for word in unit.copied.get(one, ())]
+    if program in vocabulary.installed(unit, scope) or any(_is(program, word) for word in copied):
+        return True
+    if any(word.startswith("--from") for word in copied) and _FOLDERS & set(copied):
+        return None
+    builds = (one for one in unit.within(scope) if one.where is Where.BUILD)
+    if any(program in word.text for one in builds for word in one.words):
+        return None
+    return has(stage.base, program)
+
+
+def _is(program: str, path: str) -> bool:
+    """Whether a copied path is the program: `/usr/bin/curl`, `curl-amd64`."""
+    name = path.rsplit("/", 1)[-1]
+    return name == program or name.startswith(f"{program}-")
+
+
+def _dockerfile(unit: Unit, path: str) -> Unit | None:
+    """The Dockerfile that a service is built from, where it lies beside."""
+    if unit.source.path is None or path == "?" or "$" in path:
+        return None
+    file = Path(unit.source.path).parent / path
+    try:
+        text = files.read(file)
+    except files.Unreadable:
+        return None
+    return dockerfile.unit_of(Source(str(file), text, Kind.DOCKERFILE, file))
+
+
+def is_distroless(image: str) -> bool:
+    name, tag = split(image)
+    name = name.removeprefix("docker.io/")
+    return bool(_DISTROLESS.fullmatch(name)) and not _LIKE_DEBUG.search(tag)
+
+
+@rule(
+    "cmd-shell-on-distroless", Severity.ERROR, "F-021",
+    title="A command that needs a shell in an image without one",
+    why="CMD-SHELL, and CMD or ENTRYPOINT as plain text, are run by /bin/sh: stat /bin/sh: no such "
+    "file or directory.",
+    fix='as a list: ["CMD", "python", "-c", "…"]',
+)  # fmt: skip
+def shell_form(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for health in unit.healths:
+        if health.shell and is_distroless(health.image):
+            yield Hit(health.place, f"a health check in a shell, and {health.image} has none")
+    for stage in unit.stages:
+        if is_distroless(stage.base):
+            for place in stage.shell_form:
+                yield Hit(place, f"a command in a shell, and {stage.base} has none")

@@ -1,25 +1,125 @@
-"""Whether a file's architecture is one the installed build accepts: before the download."""
+"""Whether a file's architecture is one the installed build accepts: before the download.
+
+The build behind a service: what the oracle asks, and the arguments it is run with.
+
+What a preflight takes from the site: machine, loader, build, and what serves there today.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from console.checks.preflight.architecture.in_image import ImageBuild
+from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.checkpoint import finding_lines, listing_of
+from console.checks.preflight.loader import Loader
+from console.common.errors import ServiceError, UsageError
 from console.common.finding import Finding, Level
+from console.common.text import one_line
 from console.common.units import format_bytes
+from console.config.site.site import SiteModel
+from console.host.process import ProcessSpec
+from console.host.sample import Machine
 from console.models.gguf.address import is_address
-from console.models.gguf.errors import GgufError, Kind
+from console.models.gguf.byte_source import GgufError, Kind
 from console.models.gguf.read import Reading, read_architecture
 from console.models.gguf.shards import models
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.reference import RepoReference, parse
-from console.models.sizing.text import wrapped
+from console.models.sizing.assessment import Reference, wrapped
+from console.runtime.docker.client import inspect
+from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
+
+if TYPE_CHECKING:
+    import docker
+
+
+DEMO = {"console.rehearsal.demo.engine", "console.demo.engine"}
+"""Its name, and the one that site files of earlier versions have."""
+"""The embedded demo's server: its name table lies in a Python package."""
+
+Connect = Callable[[], "docker.DockerClient"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a service is run: program and arguments, environment, and its image where it has one."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    image: str = ""
+    entrypoint: tuple[str, ...] = ()
+
+
+def command_of(spec: ServiceSpec, connect: Connect) -> Command:
+    """The service's own command line; an existing container is asked for its own.
+
+    Raises ServiceError, EngineError.
+    """
+    runs = spec.runs
+    if isinstance(runs, ContainerSpec):
+        return Command(spec.name, runs.command, dict(runs.env), runs.image, runs.entrypoint)
+    if isinstance(runs, ProcessSpec):
+        return Command(spec.name, runs.argv, dict(runs.env))
+    if isinstance(runs, ExistingContainer):
+        return _existing(spec.name, runs.name, connect)
+    return _compose(spec, connect)
+
+
+def engine_of(command: Command, connect: Connect) -> Engine:
+    """The build to ask. Raises EngineError."""
+    if command.image:
+        return ImageBuild(
+            connect(), command.image, entrypoint=command.entrypoint, command=command.argv,
+            env=command.env,
+        )  # fmt: skip
+    if DEMO & set(command.argv) and (found := demo_engine(command.argv)) is not None:
+        return found
+    return HostProgram(command.argv, command.env)
+
+
+def _existing(service: str, name: str, connect: Connect) -> Command:
+    found = inspect(connect(), name)
+    if found is None:
+        hint = "docker ps -a; or give --image or --binary"
+        raise ServiceError(f"the container {one_line(name)} of {service} is not there", "", hint)
+    return _inspected(service, found)
+
+
+def _inspected(service: str, found: Mapping[str, Any]) -> Command:
+    config = found.get("Config") or {}
+    pairs = [str(one).partition("=") for one in config.get("Env") or ()]
+    return Command(
+        service, tuple(str(one) for one in config.get("Cmd") or ()),
+        {name: value for name, _, value in pairs}, str(found.get("Image", "")),
+        tuple(str(one) for one in config.get("Entrypoint") or ()),
+    )  # fmt: skip
+
+
+def _compose(spec: ServiceSpec, connect: Connect) -> Command:
+    """What the compose file comes to; nothing is created."""
+    from console.runtime.docker.compose import ComposeDriver
+
+    found = ComposeDriver(spec, connect(), Path("/nonexistent")).resolve()
+    service = found.service
+    env = {str(k): str(v) for k, v in (service.get("environment") or {}).items() if v is not None}
+    return Command(
+        spec.name, _words(service.get("command")), env, found.image_id,
+        _words(service.get("entrypoint")),
+    )  # fmt: skip
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """A command of a resolved compose file: a list, or nothing."""
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +235,75 @@ def _local(path: Path) -> tuple[str, tuple[str, ...]]:
         return str(path), ()
     first = path.parent / mine.name
     return str(first if first.exists() else path), mine.problems
+
+
+MAPS = ("", "mmap")
+LLAMA = ("", "llama.cpp")
+
+
+def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = False) -> Machine:
+    """This machine with what the site declares over it.
+
+    A card's whole memory counts, since the baseline stops first; with `beside` only what is free.
+    """
+    from console.host.machine import look
+
+    seen = look(disk)
+    if not beside:
+        seen = replace(seen, cards=tuple(replace(card, free=None) for card in seen.cards))
+    return site.machine.over(seen, site.gpus)
+
+
+def reference_for(site: SiteModel, model: str = "") -> Reference | None:
+    """What was measured of the baseline; it `serves` where `model` is one of its files."""
+    known = site.baseline.reference
+    if known is None:
+        return None
+    names = {Path(one).name for one in site.baseline.models}
+    pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
+    return Reference(f"{site.name}'s baseline", pace, serves=bool(model) and model in names)
+
+
+def loader_for(
+    site: SiteModel,
+    kind: str = "",
+    engine: str = "",
+    args: Sequence[str] = (),
+    ctx: int | None = None,
+    lent: Command | None = None,
+) -> Loader:
+    """The loader that is meant: with arguments given, lent by a service, or the baseline's own.
+
+    The baseline's arguments written out are still the baseline's: they are known to serve.
+    """
+    if lent is not None:
+        mine = lent.name == "baseline"
+        whose = f"the arguments of {lent.name}"
+        return Loader(kind, engine, lent.argv, dict(lent.env), ctx, whose, mine)
+    known = site.baseline.args
+    if known and (not args or tuple(args) == tuple(known)) and kind in MAPS and engine in LLAMA:
+        whose = f"the arguments of {site.name}'s baseline"
+        return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True)
+    return Loader(kind, engine, tuple(args), {}, ctx)
+
+
+def build_of(
+    specs: Mapping[str, ServiceSpec],
+    connect: Connect,
+    *,
+    service: str = "baseline",
+    image: str = "",
+    binary: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> Engine:
+    """The llama.cpp build to ask: an image's, a binary's or a service's. Raises ConsoleError."""
+    from console.checks.preflight.architecture.in_image import ImageBuild
+    from console.checks.preflight.architecture.on_host import HostProgram
+
+    if binary:
+        return HostProgram((binary,))
+    if image:
+        return ImageBuild(connect(), image, labels=labels)
+    if service not in specs:
+        raise UsageError(f"unknown service {one_line(service, 40)}", hint=", ".join(specs))
+    return engine_of(command_of(specs[service], connect), connect)

@@ -23,11 +23,10 @@ from console.checks.preflight.architecture.witnesses import Said, call, read, ve
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
-from console.host.deadline import within
+from console.host.children import within
 from console.models.gguf.write import probe
 from console.runtime.docker import oneoff
-from console.runtime.docker.client import NotFound, ask, send
-from console.runtime.docker.images import pull_hint
+from console.runtime.docker.client import NotFound, ask, pull_hint, send
 from console.runtime.docker.oneoff import FILES, Moment, Outcome
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from console.common.errors import ServiceError
 from console.common.paths import module_argv
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
-from console.host import bounded
-from console.host.deadline import Cancelled
+from console.host import children
+from console.host.children import Cancelled
 from console.models.gguf.write import probe
 from console.runtime.docker.oneoff import NO_GPU
 
@@ -168,7 +168,7 @@ def _output(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """What a command wrote, clean. Raises ServiceError where it cannot be run or does not end."""
     shown = one_line(os.path.basename(argv[0]), 60)
     try:
-        code, out, _ = bounded.run(argv, ASK_S, env=env, merge=True)
+        code, out, _ = children.run(argv, ASK_S, env=env, merge=True)
     except subprocess.TimeoutExpired:
         raise ServiceError(
             f"{shown} did not end within {format_duration(ASK_S)}",

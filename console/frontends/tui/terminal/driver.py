@@ -22,8 +22,7 @@ from textual.events import Key
 from textual.message import Message
 
 from console.frontends.tui.terminal.input import TerminalInput
-from console.frontends.tui.terminal.output import TerminalWriter, in_front
-from console.frontends.tui.terminal.terminal_backstop import LEAVING, Backstop
+from console.frontends.tui.terminal.output import LEAVING, Backstop, TerminalWriter, in_front
 from console.render.keymap import EMERGENCY
 
 _PLAIN = {

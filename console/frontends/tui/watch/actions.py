@@ -88,7 +88,7 @@ def resume(run: RunDir, from_step: str = "") -> None:
 
     Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
     """
-    from console.runner.resume import resume as go_on
+    from console.runner.launch import resume as go_on
 
     go_on(run, from_step)
 

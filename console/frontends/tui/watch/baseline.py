@@ -1,25 +1,33 @@
-"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time."""
+"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time.
+
+The short question before the first frame: does it answer 200? Without an HTTP library.
+
+Only a plain yes counts. Everything else (503, refused, https, garbage) is asked again by
+`console.runtime.probe`, which has the words for it and takes its time to load.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.config.locate import site_file
-from console.frontends.tui.watch.knock import answers_200
 from console.host import process
-from console.host.process_spec import BASELINE_COOKIE
+from console.host.process import BASELINE_COOKIE
 from console.journal.run_files import Stamp, stamp
-from console.recovery.rollback import promotion, proof
+from console.recovery.rollback import proof, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SealedPlan
 from console.runtime import proxy
@@ -27,6 +35,40 @@ from console.runtime import proxy
 if TYPE_CHECKING:
     from console.runtime.probe import Completion
     from console.runtime.proxy import Relay
+
+
+ENOUGH = 64
+"""Bytes of a status line that are looked at."""
+
+
+def answers_200(url: str, path: str, timeout_s: float) -> bool:
+    """One GET over a fresh connection under one deadline; False for all that is not a clear yes."""
+    begun = time.monotonic()
+    try:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            return False
+        target = (parts.path.rstrip("/").removesuffix("/v1") + "/" + path.lstrip("/")) or "/"
+        host = parts.netloc.rpartition("@")[2]
+        request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        address = (parts.hostname, parts.port or 80)
+        with socket.create_connection(address, timeout_s) as peer:
+            peer.sendall(request.encode("ascii"))
+            data = b""
+            while len(data) < ENOUGH and b"\r\n" not in data:
+                left = timeout_s - (time.monotonic() - begun)
+                if left <= 0:
+                    return False
+                peer.settimeout(left)
+                more = peer.recv(ENOUGH)
+                if not more:
+                    break
+                data += more
+    except (OSError, ValueError):
+        return False
+    words = data.split(b"\r\n")[0].split(b" ")
+    return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
+
 
 SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
 DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
@@ -192,7 +234,7 @@ class BaselineWatch:
 
     def _switched(self, plan: SealedPlan, found: Relay) -> str:
         """Who answers in the baseline's place, whether it does, and what brings it back."""
-        accepted = promotion.read(paths.runs_dir() / found.run)
+        accepted = records.read_promotion(paths.runs_dir() / found.run)
         words = "promoted" if accepted else "not promoted"
         if not _answers(plan.baseline.url, plan.baseline.ready_path):
             words += ", AND DOES NOT ANSWER"

@@ -9,7 +9,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.text import clean_lines, decode, one_line
-from console.journal.cleaned import cleaned
+from console.journal.run_files import cleaned
 from console.recovery.rollback.progress import Result, is_runners, read_lines, result_of, size_of
 
 TAIL = 8

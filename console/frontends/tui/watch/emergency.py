@@ -25,10 +25,10 @@ from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
 from console.recovery.rollback.finder import name_of
-from console.recovery.rollback.lock import is_held
 from console.recovery.rollback.progress import LADDER, Result, asked, quiet_limit, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
+from console.recovery.rollback.trigger import is_held
 
 WARM_WORD_S = 0.7
 """A warm ladder that says nothing for this long is stopped or gone."""

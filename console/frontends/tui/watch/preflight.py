@@ -13,7 +13,7 @@ from console.config.locate import site as load_site
 from console.models.hub.reference import typed
 
 if TYPE_CHECKING:
-    from console.checks.preflight.architecture.engines import Connect
+    from console.checks.preflight.architecture.check import Connect
 
 FIELDS = (
     ("what", "repository, URL, file or directory", "org/name[@revision]"),
@@ -74,13 +74,13 @@ def look(values: Mapping[str, str], site: str | None) -> Shown:
 def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     import shlex
 
-    from console.checks.preflight.architecture import check, planning
+    from console.checks.preflight.architecture import check
     from console.checks.preflight.checkpoint import Ask, preflight
     from console.models.gguf.address import is_address
-    from console.models.gguf.cache import HeaderCache
+    from console.models.gguf.read import HeaderCache
     from console.models.hub import settings
     from console.models.hub.checkpoint import Format
-    from console.models.sizing.text import wrapped
+    from console.models.sizing.assessment import wrapped
 
     values = {name: "" if value == AUTO else value for name, value in values.items()}
     place = load_site(site)
@@ -91,7 +91,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     def ask_build() -> str:
         engine = None
         try:
-            engine = planning.build_of(specs, _connect(place.model.engine.host))
+            engine = check.build_of(specs, _connect(place.model.engine.host))
         except ConsoleError as error:
             lines.append(clean(f"which build runs here is not known: {error}", 300))
         answer = check.check(what, engine, include=include)
@@ -102,14 +102,14 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
         return ask_build()  # not the hub's: its header is all there is to know
     to = Path(values["to"]).expanduser() if values.get("to") else None
-    loader = planning.loader_for(
+    loader = check.loader_for(
         place.model, values.get("loader", ""), values.get("engine", ""),
         shlex.split(values.get("args", "")), int(values["ctx"]) if values.get("ctx") else None,
     )  # fmt: skip
     found = preflight(
         Ask(what, loader, include, (), to, memory_read_bps=place.model.machine.memory_read),
-        planning.machine_for(place.model, to),
-        reference=lambda file: planning.reference_for(place.model, file), cache=HeaderCache(),
+        check.machine_for(place.model, to),
+        reference=lambda file: check.reference_for(place.model, file), cache=HeaderCache(),
     )  # fmt: skip
     known = "GO"
     if found.chosen.format is Format.GGUF and found.chosen.whole:

@@ -6,9 +6,8 @@ import math
 
 from console.common.text import one_line
 from console.common.units import format_bytes, format_number
+from console.recovery.guard.config import NAMES, Limit, figure, rate
 from console.recovery.guard.decide.metrics import Figure, Sight, reader
-from console.recovery.guard.defaults import NAMES, figure, rate
-from console.recovery.guard.limits import Limit
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
 """A limit that was passed is clear again after this long on the right side of this much."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from console.recovery.guard.decide.countdown import Countdown
-from console.recovery.guard.decide.forecast import Forecast, Stall
-from console.recovery.guard.limits import OF_CARD, Limit
+from console.recovery.guard.config import OF_CARD, Limit
+from console.recovery.guard.decide.forecast import Countdown, Forecast, Stall
 from console.recovery.guard.observe.snapshot import Card, Load, Look, Memory
 
 FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0

@@ -3,24 +3,69 @@ the replay of an incident runs this very code.
 
 One breach an arming: it stays until `arm` is called anew. While nothing is armed and while a
 rollback climbs it only warns, and says so.
+
+A commit-confirmed trial: with the baseline down, somebody has to stay attached, or it comes
+back. Pure countdown, monotonic seconds.
+
+The curve of the figure that made a breach: of RAM and swap the samples are kept anyway; of
+services, cards, disks and logs the looks of the last two minutes are asked again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from console.common.text import one_line
 from console.models.sizing.load_curve import Envelope
-from console.recovery.guard.config import NOTHING_PREDICTED
+from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, Defaults, Limit
 from console.recovery.guard.decide.forecast import Base, Forecast, Slopes
 from console.recovery.guard.decide.limit_state import Track
-from console.recovery.guard.decide.metrics import FAST_GRACE_S, Sight
-from console.recovery.guard.defaults import Defaults
-from console.recovery.guard.limits import Limit
+from console.recovery.guard.decide.metrics import FAST_GRACE_S, Sight, reader
 from console.recovery.guard.observe.snapshot import Look, Memory
+
+HEARD_S = 5.0
+"""Who is attached says so once a second."""
+
+
+class Lease:
+    """`length_s` 0: no lease, it never runs out."""
+
+    def __init__(self, length_s: float) -> None:
+        self.length_s = max(0.0, length_s)
+        self._down_since: float | None = None
+        self._attended: float | None = None
+
+    def outage(self, on: bool, at: float) -> None:
+        """The baseline went down, or is back. Said again, it changes nothing."""
+        if not on:
+            self._down_since = None
+        elif self._down_since is None:
+            self._down_since = at
+
+    def attended(self, at: float) -> None:
+        """An operator is attached: the countdown begins anew."""
+        if self._attended is None or at > self._attended:
+            self._attended = at
+
+    def is_attended(self, now: float) -> bool:
+        """Whether an operator is attached to a run that has a lease."""
+        return self.length_s > 0 and self._attended is not None and now - self._attended < HEARD_S
+
+    def left(self, now: float) -> float | None:
+        """Seconds left, 0 when it has run out; None while nothing counts down."""
+        if not self.length_s or self._down_since is None:
+            return None
+        begun = max(self._down_since, self._attended or self._down_since)
+        return max(0.0, begun + self.length_s - now)
+
+    def expired(self, now: float) -> bool:
+        """Only ever while the baseline is down."""
+        return self.left(now) == 0.0
+
 
 POLL_S, NEAR_POLL_S = 0.05, 0.02
 NEAR_FACTOR = 2.0
@@ -245,3 +290,46 @@ class Judge:
         if near or (tte_s is not None and tte_s < NEAR_S):
             return NEAR_POLL_S
         return POLL_S
+
+
+KEPT = 128
+COLUMNS = {
+    "host.ram_available": 1, "host.time_to_full": 1, "host.swap_used": 2, "host.swap_free": 2,
+    "host.swap_growth": 2, "host.pressure": 3,
+}  # fmt: skip
+"""Of these the window's rows have the curve."""
+
+
+class Curves:
+    """Looks, one a second, as far as they are not of RAM."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque(maxlen=KEPT)
+
+    def add(self, look: Look) -> None:
+        self._looks.append(look)
+
+    def of(
+        self, breach: Breach, sight: Sight, more: Iterable[tuple[float, float]], wall: float
+    ) -> dict[str, Any]:
+        """What was on the limit that made a breach: `metric` (or `log`), `of`, and either the
+        `column` of the window's rows or `points`, [wall, figure] in the limit's unit. `more`:
+        points of monotonic time that are known besides; `wall`: when the breach was judged."""
+        limit, shift = breach.limit, wall - breach.at
+        if limit.log:
+            found: dict[str, Any] = {"log": limit.log, "of": limit.log}
+        else:
+            found = {"metric": limit.metric, "of": breach.of or limit.of}
+        if limit.metric in COLUMNS:
+            return {**found, "column": COLUMNS[limit.metric]}
+        if breach.of and not limit.log and limit.of in ("", *OF_CARD):
+            limit = replace(limit, of=breach.of)
+        read, points = reader(limit, breach.index)[0], dict(more)
+        for look in self._looks:
+            seen = Sight(sight.forecast, sight.gpus)
+            seen.look = look
+            figure = read(seen)
+            if figure is not None and figure.value is not None:
+                points.setdefault(figure.at, figure.value)
+        rows = [[round(at + shift, 3), points[at]] for at in sorted(points)]
+        return {**found, "points": rows}

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.host import cgroup, process
+from console.host import process
+from console.host.cgroups import cgroup
 from console.recovery.guard.kill import helper_client
-from console.recovery.guard.kill.ask import socket_of
 from console.recovery.guard.kill.mrelease import Reaper, at_once
 from console.recovery.guard.kill.sequence import (
     SOON_S,
@@ -34,6 +34,7 @@ from console.recovery.guard.kill.sequence import (
     ProcessHunt,
     StrayHunt,
 )
+from console.recovery.guard.kill.signals import socket_of
 from console.recovery.guard.kill.targets import Deny, Target, look_again, refusal
 
 GIVE_UP_S = 60.0

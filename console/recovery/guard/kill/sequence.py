@@ -11,11 +11,12 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
-from console.host import cgroup, process
-from console.host.cgroup import Cgroup, Hierarchy
+from console.host import process
+from console.host.cgroups import cgroup
+from console.host.cgroups.cgroup import Cgroup, Hierarchy
 from console.recovery.guard.kill import helper_client, signals
-from console.recovery.guard.kill.ask import Ask, kill_request, status
 from console.recovery.guard.kill.mrelease import Reaper
+from console.recovery.guard.kill.signals import Ask, kill_request, status
 from console.recovery.guard.kill.targets import Target, look_again
 
 AGAIN_S = 0.02

@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from console.host import cgroup, process
+from console.host import process
+from console.host.cgroups import cgroup
+from console.recovery.guard.config import Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Breach
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.limits import Limit
-from console.recovery.guard.observe.calm import FASTEST
 from console.recovery.guard.observe.memory import pread
-from console.recovery.guard.observe.snapshot import Load
+from console.recovery.guard.observe.snapshot import FASTEST, Load
 
 METRIC = "service.ram_used"
 MOST = 16

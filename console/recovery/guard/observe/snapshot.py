@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+FASTEST = 40e9
+"""Bytes a second: nothing makes new pages faster, so that no level of RAM that kills is reached
+between two looks, however far they are apart."""
+
 
 class Memory(NamedTuple):
     """RAM and swap of the machine in bytes. `some_us`, `full_us`: the kernel's PSI totals for

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from console.recovery.guard.decide.countdown import Countdown
+from console.recovery.guard.decide.forecast import Countdown
 from console.recovery.guard.decide.policy import Judgement
 from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import Card, Disk, Load, Look

@@ -4,19 +4,65 @@ Whoever is seen to be gone has given everything back already, so an ordinary rol
 sure. What the sentinel killed may be at it for half a minute, and a baseline that starts meanwhile
 would meet a full machine. Then what is there is held against what has to be: the limit that was
 passed, and what was there at the breach with all that the victims held.
+
+Waiting for GPU memory: the driver gives a killed process's pages back after it is gone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from console.common.clock import Clock
+from console.common.paths import module_argv
+from console.common.text import decode
 from console.common.units import format_bytes, format_duration
+from console.host import children
 from console.host.resident import GIB, TEARDOWN_S
 from console.recovery.rollback.context import Scene
 from console.recovery.rollback.progress import LADDER, read_lines
+
+GPU_WAIT_S = 30.0
+"""The longest wait, and TEARDOWN_S more for each GiB that was in use."""
+STEP = 64 << 20
+"""Bytes: a smaller change between two looks counts as none."""
+
+
+def released(
+    gpus: Sequence[str], clock: Clock, pause: Callable[[], None], call_s: float = 2.0
+) -> str:
+    """Wait while the memory in use on these GPUs (by UUID) falls, with a `pause` between two looks
+    of `call_s` seconds at most; what was seen, in words."""
+    begun, before = clock.monotonic(), used(gpus, call_s)
+    limit_s = GPU_WAIT_S + (before or 0) / GIB * TEARDOWN_S
+    while before is not None:
+        pause()
+        now = used(gpus, call_s)
+        if now is None:
+            break
+        waited = clock.monotonic() - begun
+        if now > before - STEP:
+            return f"GPU memory in use {format_bytes(now)}, no longer falling"
+        if waited >= limit_s:
+            return f"GPU memory in use {format_bytes(now)} after {format_duration(waited)}"
+        before = now
+    return "GPU memory unknown; going on"
+
+
+def used(gpus: Sequence[str], call_s: float) -> int | None:
+    """Bytes in use on these GPUs together, asked in another process because NVML may hang for
+    good; None where that of one is not known."""
+    try:
+        code, out, _ = children.run(module_argv("console.host.gpu.vram"), call_s, env=os.environ)
+        table = json.loads(decode(out))
+        return None if code else sum(int(table[gpu]["used"]) for gpu in gpus)
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None
+
 
 MEMINFO = "/proc/meminfo"
 SCARCE = 0.1
@@ -24,8 +70,6 @@ SCARCE = 0.1
 seconds, and the sentinel only warns while a rollback is on."""
 WAIT_S = 60.0
 PAUSE_S = 0.2
-STEP = 64 << 20
-"""Bytes: a smaller rise between two looks counts as "no longer rising"."""
 FIRST_PAUSE_S = 0.003
 FIRST_STEP = 16 << 20
 """The look that is never in the way: freeing does some 13 MiB a millisecond, others less."""

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable
 
 from console.common.errors import ServiceError
-from console.host import cgroup_scope as enclosure
 from console.host import process, resident
+from console.host.cgroups import scope as enclosure
 from console.host.resident import kill_wait_s
 from console.recovery.rollback.context import Scene, together
 

@@ -10,7 +10,7 @@ from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.last_lines import read_last
 from console.host import process
-from console.host.process_spec import BASELINE_COOKIE
+from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import Scene, away, log_path
 from console.recovery.rollback.observe import Observed
 from console.recovery.rollback.stages import stop

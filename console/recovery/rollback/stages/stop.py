@@ -12,14 +12,14 @@ from pathlib import Path
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
-from console.host import cgroup_scope as enclosure
 from console.host import process, resident
+from console.host.cgroups import scope as enclosure
 from console.host.resident import kill_wait_s, pids_of_container
 from console.recovery.rollback.context import Scene, away, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
+from console.recovery.rollback.stages import drain, fence
 from console.recovery.rollback.stages import drain as ram
-from console.recovery.rollback.stages import fence, vram
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
@@ -318,7 +318,7 @@ def memory(scene: Scene) -> None:
     short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
     if scene.plan.gpus and scene.plan.exclusive:
         clock = scene.clock
-        back = vram.released(scene.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
+        back = drain.released(scene.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
         words = "; ".join([*([words] if killed else []), back])
     if short:
         scene.fail("memory", short)

@@ -1,0 +1,280 @@
+"""`doctor`: whether this machine and this login are ready, on one page.
+
+`gauges`: GPUs, memory and disks of this machine, once or once a second. Draws nothing.
+
+`boot`: the unit that brings the baseline back after a reboot in the middle of an outage.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from console.checks.doctor.facts import Finding, Level
+from console.checks.doctor.run import counts, in_order, iterate
+from console.common.errors import Exit, UsageError
+from console.common.text import clean, one_line
+from console.common.units import DURATION_FORM, parse_duration
+from console.host import systemd
+from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
+from console.host.sampler import Sampler
+from console.journal.guard_status import GuardView, GuardWatch, run_on
+from console.render.cells import Row, Signs, plain
+from console.render.gauges import all_rows, one_row
+from console.render.guard_text import lease_words
+from console.render.guard_text import line as guard_line
+from console.runner import boot
+
+SIGNS = {Level.OK: " ok ", Level.NOTE: "note", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
+WHAT = 14
+DETAIL = 2 + 4 + 2 + WHAT + 2
+HINT = 8
+LEAST_WIDTH = 40
+
+
+def doctor(args: Namespace) -> int:
+    """Exit 0 when nothing failed, 5 when something did; findings are printed as they come."""
+    width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
+    findings: list[Finding] = []
+    group = ""
+    for answer in in_order(iterate(args.site)):
+        for finding in answer.findings:
+            if not args.json:
+                if finding.group != group:
+                    print(f"{chr(10) if group else ''}{finding.group}")
+                    group = finding.group
+                print("\n".join(lines(finding, width)), flush=True)
+            findings.append(finding)
+    failed, warnings = counts(findings)
+    if args.json:
+        rows = [{**asdict(finding), "group": finding.group} for finding in findings]
+        print(json.dumps({"findings": rows, "failed": failed, "warnings": warnings}))
+    else:
+        print("\n" + "\n".join(textwrap.wrap(last_line(findings), width)))
+    return int(Exit.FAILED if failed else Exit.OK)
+
+
+def lines(finding: Finding, width: int) -> list[str]:
+    """A finding as a person reads it: sign, what, detail; then the hint, further in."""
+    head = f"  {SIGNS[finding.level]}  {finding.what:<{WHAT}}  "
+    out = textwrap.wrap(
+        finding.detail, width, initial_indent=head, subsequent_indent=" " * DETAIL,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    out = out or [head.rstrip()]
+    lead = "-> "
+    for text in finding.hint.splitlines():
+        out += textwrap.wrap(
+            text, width, initial_indent=" " * HINT + lead,
+            subsequent_indent=" " * (HINT + 3), break_on_hyphens=False,
+        )  # fmt: skip
+        lead = "   "
+    return out
+
+
+def last_line(findings: Sequence[Finding]) -> str:
+    """The sum, and what to do next."""
+    failed, warnings = counts(findings)
+    sums = f"{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}."
+    for level in (Level.FAILED, Level.WARNING):
+        for finding in findings:
+            if finding.level is level and finding.hint:
+                return f"{sums} Next, {finding.what}: {finding.hint.splitlines()[0]}"
+    if failed:
+        return f"{sums} Next: omni-console doctor again when that is mended."
+    demo = any(f.id == "baseline.demo" and f.level is Level.OK for f in findings)
+    return f"{sums} Next: omni-console " + (
+        "demo shows a whole run." if demo else "opens the console."
+    )
+
+
+LOOK_S = 3.0
+"""What one look waits for NVML and for a second reading of the swap counters."""
+LOOK_EVERY_S = 0.25
+LEAST_S, MOST_S = 0.1, 3600.0
+UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
+
+
+def gauges(args: Namespace) -> int:
+    """One look, or with `--watch` a line a second until Ctrl-C; what is not known is said."""
+    arrived: SimpleQueue[Sample] = SimpleQueue()
+    every = _every(getattr(args, "every", "1s")) if args.watch else LOOK_EVERY_S
+    sampler = Sampler(args.path or ["/"], arrived.put, every)
+    sampler.start()
+    try:
+        if args.watch:
+            _watch(arrived, args.json, every)
+        else:
+            _print(_one_look(arrived), args.json)
+    finally:
+        sampler.close()
+    return int(Exit.OK)
+
+
+def _every(text: str) -> float:
+    """Seconds between two lines. Raises UsageError."""
+    try:
+        every = parse_duration(text)
+    except ValueError:
+        every = 0.0
+    if not LEAST_S <= every <= MOST_S:
+        raise UsageError(f"--every {one_line(text, 40)}", f"expected {DURATION_FORM}", "--every 1s")
+    return every
+
+
+def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
+    """A line a sample, with the guard of the run that is on, until it is interrupted."""
+    guard = GuardWatch(every_s=every)
+    guard.aim(*run_on(), over=False)
+    guard.look_now()
+    guard.start()
+    try:
+        while True:
+            sample = arrived.get()
+            guard.aim(*run_on(), over=False)
+            line = _object(sample, guard.latest) if as_object else _line(sample, guard.latest)
+            print(line, flush=True)
+    finally:
+        guard.close()
+
+
+def _one_look(arrived: SimpleQueue[Sample]) -> Sample:
+    """The first sample that knows all it ever will, or the last before time is up."""
+    deadline = time.monotonic() + LOOK_S
+    sample = arrived.get()
+    while not _complete(sample) and (left := deadline - time.monotonic()) > 0:
+        try:
+            sample = arrived.get(timeout=left)
+        except Empty:
+            break
+    return sample
+
+
+def _complete(sample: Sample) -> bool:
+    memory = sample.memory
+    return (
+        sample.gpu is not None
+        and (memory is None or memory.swap_in_rate is not None)
+        and all(disk.why != "asking" for disk in sample.disks)
+    )
+
+
+def _print(sample: Sample, as_object: bool) -> None:
+    if as_object:
+        print(json.dumps(as_json(sample)))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+    for row in all_rows(sample, width, time.monotonic(), text_signs(), {}):
+        print(plain(row))
+    if sample.gpu is None:
+        print(f"GPU: NVML did not answer within {LOOK_S:.0f} s")
+        return
+    for gpu in sample.gpu.gpus:
+        why = f"  {gpu.why}" if gpu.why else ""
+        print(f"GPU{gpu.index} {gpu.uuid}  {gpu.name}{why}")
+
+
+def _line(sample: Sample, view: GuardView) -> str:
+    now, at = time.strftime("%H:%M:%S"), time.monotonic()
+    row = one_row(sample, at, text_signs())
+    told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
+    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {'  '.join(x for x in told if x)}"
+
+
+def _age(sample: Sample, now: float) -> Row:
+    """How old the cards' figures are; nothing where there are none."""
+    if sample.gpu is None or not sample.gpu.gpus:
+        return ()
+    return ((f"  cards {max(0.0, now - sample.gpu.at):.1f} s old", "dim"),)
+
+
+def _object(sample: Sample, view: GuardView) -> str:
+    return json.dumps({**as_json(sample), "guard": guard_json(view)})
+
+
+def guard_json(view: GuardView) -> dict[str, Any]:
+    """The guard as a plain object: its state as a word and in words, and what is known of it;
+    None is "not known"."""
+    now = time.monotonic()
+    return {
+        "run": view.run.id if view.run is not None else None,
+        "state": view.word_at(now), "words": plain(guard_line(view, now, key="")),
+        "reasons": list(view.reasons),
+        "tte_s": view.tte_s, "filling": view.filling if view.tte_s is not None else None,
+        "age_s": None if view.at is None else round(now - view.at, 3),
+        "advisory": view.advisory, "not_protected": list(view.missing),
+        "spared": list(view.spared), "trouble": list(view.trouble),
+        "lease_s": view.lease.left_s if view.lease is not None else None,
+        "attended": view.lease.attended if view.lease is not None else None,
+        "runner_gone": view.alone,
+    }  # fmt: skip
+
+
+def as_json(sample: Sample) -> dict[str, Any]:
+    """Plain objects; `at` in Unix seconds, ages in seconds, each level as a word."""
+    now = time.monotonic()
+    out: dict[str, Any] = {"at": time.time() - (now - sample.at), "memory": None}
+    if sample.memory is not None:
+        levels = {name: level.name.lower() for name, level in memory_levels(sample.memory).items()}
+        out["memory"] = {**asdict(sample.memory), "levels": levels}
+    else:
+        out["memory_why"] = sample.memory_why
+    out["disks"] = [
+        {**asdict(disk), "level": disk_level(disk).name.lower()} for disk in sample.disks
+    ]
+    report = sample.gpu
+    out["gpus"] = [
+        {**asdict(gpu), "levels": {n: v.name.lower() for n, v in gpu_levels(gpu).items()}}
+        for gpu in (report.gpus if report is not None else ())
+    ]
+    out["gpu_trouble"] = report.trouble if report is not None else "NVML has not answered yet"
+    out["gpu_age_s"] = round(now - report.at, 3) if report is not None else None
+    return out
+
+
+def text_signs() -> Signs:
+    """What bars are drawn with on this standard output."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return UNICODE if encoding == "utf8" else Signs()
+
+
+def install(args: Namespace) -> int:
+    one = systemd.unit(args.system)
+    boot.install(one, args.site)
+    return _say(args, one, f"installed: {one.path}; it acts after the next reboot")
+
+
+def remove(args: Namespace) -> int:
+    """0, also where there is nothing to remove."""
+    one = systemd.unit(args.system)
+    gone = boot.remove(one)
+    return _say(args, one, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
+
+
+def status(args: Namespace) -> int:
+    """0 when a unit would act after a reboot, 5 when none would."""
+    one = systemd.installed()
+    if one is None:
+        return _say(args, None, "not installed: omni-console boot install", Exit.FAILED)
+    if not one.lingers:
+        words = f"{one.path} waits for a login: sudo loginctl enable-linger {one.user}"
+        return _say(args, one, words, Exit.FAILED)
+    return _say(args, one, f"installed: {one.path}, as {one.user}")
+
+
+def _say(args: Namespace, one: systemd.Unit | None, words: str, code: Exit = Exit.OK) -> int:
+    if args.json:
+        path = str(one.path) if one is not None else ""
+        active = one is not None and one.enabled() and one.lingers
+        print(json.dumps({"unit": path, "active": active, "detail": words}))
+    else:
+        print(clean(words))
+    return int(code)

@@ -1,0 +1,66 @@
+"""The first instructions of a host process: into a control group of its own, then the command.
+
+    python -I -S -X utf8 exec.py GROUP DESCRIPTOR COMMAND…
+
+Pid and start time stay as they are, and nobody is started outside of the group `GROUP` + PID.START.
+Where there can be none it goes on without. A command that cannot be run is told through the
+descriptor, by its errno. Standard library only: this is in the way of every start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+TRIES = 3
+"""Somebody may remove the empty group between the two calls."""
+
+
+def main() -> int:
+    """Returns only when the command cannot be run."""
+    group, descriptor, *command = sys.argv[1:]
+    os.set_inheritable(int(descriptor), False)
+    with contextlib.suppress(OSError):
+        _enter(f"{group}{os.getpid()}.{_start()}")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and that is inherited
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], command, _environment())
+    except OSError as error:
+        os.write(int(descriptor), str(error.errno).encode())
+    return 127
+
+
+def _start() -> int:
+    with open("/proc/self/stat", "rb") as file:
+        data = file.read()
+    return int(data[data.rindex(b")") + 2 :].split()[19])
+
+
+def _enter(path: str) -> None:
+    for _ in range(TRIES):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o755)
+        try:
+            with open(f"{path}/cgroup.procs", "wb", buffering=0) as file:
+                file.write(b"0")
+            return
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+
+
+def _environment() -> dict[bytes, bytes]:
+    """As it was handed over: Python adds to its own under some locales."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            rows = [row.partition(b"=") for row in file.read().split(b"\0") if row]
+    except OSError:
+        return dict(os.environb)
+    return {name: value for name, _, value in rows}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Whether what outlives its terminal also outlives the logout of its user, as logind is set.
+
+The systemd unit that brings the baseline back after a reboot: where it lies, whether it acts.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.common.errors import ConsoleError
+from console.common.text import one_line
+from console.host import children
+
+
+@dataclass(frozen=True, slots=True)
+class Detachment:
+    """How the runner is detached, and what the operator has to know about it."""
+
+    unit: bool
+    warning: str = ""
+
+
+def detachment() -> Detachment:
+    """A user unit when linger is on, a session of its own otherwise; a warning where logind
+    would end it at logout."""
+    if not Path("/run/systemd/system").exists():
+        return Detachment(False)
+    user = os.environ.get("USER") or str(os.getuid())
+    linger = Path("/var/lib/systemd/linger", user).exists()
+    if linger and os.environ.get("XDG_RUNTIME_DIR") and shutil.which("systemd-run"):
+        return Detachment(True)
+    if os.getuid() != 0 and _kills_user_processes():
+        return Detachment(
+            False,
+            "logind ends this run when you log out (KillUserProcesses=yes); "
+            f"`loginctl enable-linger {user}` lets it live",
+        )
+    return Detachment(False)
+
+
+def _kills_user_processes() -> bool:
+    files = [Path("/etc/systemd/logind.conf")]
+    for directory in ("/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"):
+        files += sorted(Path(directory).glob("*.conf"))
+    answer = False
+    for file in files:
+        try:
+            lines = file.read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if line.strip().startswith("KillUserProcesses="):
+                answer = line.split("=", 1)[1].strip().lower() in ("yes", "true", "1", "on")
+    return answer
+
+
+SYSTEM_UNITS = Path("/etc/systemd/system")
+LINGER = Path("/var/lib/systemd/linger")
+SYSTEMCTL_S = 60.0
+SYSTEMD = Path("/run/systemd/system")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Where the unit lies; `system`: started at boot as `user` by the machine's own systemd."""
+
+    system: bool
+    user: str
+
+    @property
+    def name(self) -> str:
+        return f"omni-console-boot{f'-{self.user}' if self.system else ''}.service"
+
+    @property
+    def path(self) -> Path:
+        if self.system:
+            return SYSTEM_UNITS / self.name
+        base = os.environ.get("XDG_CONFIG_HOME", "")
+        home = Path(base) if base.startswith("/") else Path.home() / ".config"
+        return home / "systemd/user" / self.name
+
+    def systemctl(self, *words: str) -> str:
+        """What systemctl said. Raises ConsoleError."""
+        argv = ["systemctl", *(() if self.system else ("--user",)), *words]
+        try:
+            code, out, said = children.run(argv, SYSTEMCTL_S, env=os.environ)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ConsoleError(f"{argv[0]} did not run", one_line(str(error))) from error
+        if code != 0:
+            raise ConsoleError(" ".join(argv), one_line(said.decode("utf-8", "replace")))
+        return out.decode("utf-8", "replace")
+
+    def enabled(self) -> bool:
+        """Whether it starts at boot, by systemd's own links: no manager has to answer."""
+        target = "multi-user.target" if self.system else "default.target"
+        return (self.path.parent / f"{target}.wants" / self.name).is_symlink()
+
+    @property
+    def lingers(self) -> bool:
+        return self.system or (LINGER / self.user).exists()
+
+
+def unit(system: bool) -> Unit:
+    """This user's unit; of the user behind sudo where it is a system unit."""
+    name = pwd.getpwuid(os.getuid()).pw_name
+    behind = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
+    return Unit(system, (behind or name) if system else name)
+
+
+def installed() -> Unit | None:
+    """The unit that would bring this user's baseline back, if there is one."""
+    return next((one for one in (unit(True), unit(False)) if one.enabled()), None)

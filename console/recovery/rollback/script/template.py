@@ -1,0 +1,338 @@
+"""The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
+
+Everything is a function and the last line calls `main`, so that a torn file does nothing.
+"""
+
+from __future__ import annotations
+
+from console.recovery.rollback.script.proof import PROOF
+
+_STOPS = r"""
+say() { printf '%s  %-10s %s\n' "$(date +%H:%M:%S)" "$1" "$2"; }
+
+# The part of /proc/PID/stat behind the command, which may hold spaces, parentheses, newlines.
+stat_of() { tr '\n' ' ' 2>/dev/null <"/proc/$1/stat" | sed 's/.*) //'; }
+start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
+session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
+parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
+
+# The id of the container that a process runs in.
+container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
+
+alive() {
+  [ -r "/proc/$1/stat" ] || return 1
+  [ "$(start_of "$1")" = "$2" ] || return 1
+  case "$(stat_of "$1")" in Z*|X*) return 1 ;; esac
+  return 0
+}
+
+# The leader may be gone while its group lives: the kernel keeps the number for the group.
+group_lives() {
+  alive "$1" "$2" && return 0
+  if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
+  kill -s 0 -- "-$1" 2>/dev/null || return 1
+  # Its members are younger than it was; an older one tells that the number is another group's.
+  [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
+    while read -r state a group session b c d e f g h i j k l m n o p start rest; do
+      case "$state" in Z|X) continue ;; esac
+      if [ "$group" != "$1" ] && [ "$session" != "$1" ]; then continue; fi
+      if [ "$start" -ge "$2" ]; then echo yes; break; fi
+    done)" ]
+}
+
+end_group() {
+  group_lives "$1" "$2" || return 0
+  say "$4" "ending pid $1"
+  kill -s TERM -- "-$1" 2>/dev/null || kill -s TERM "$1" 2>/dev/null
+  left=$(($3 * 10))
+  while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+  group_lives "$1" "$2" || return 0
+  kill -s KILL -- "-$1" 2>/dev/null || kill -s KILL "$1" 2>/dev/null
+  left=100
+  while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+  group_lives "$1" "$2" && say "$4" "pid $1 outlived SIGKILL"
+  return 0
+}
+
+# PID START NAME of the recorded processes of one kind; those of another boot are left out.
+recorded() {
+  [ -r "$LIVE" ] || return 0
+  head='^{"pid":\([0-9]\{1,\}\),"start":\([0-9]\{1,\}\)'
+  sed -n -e "/\"boot\":\"/{ /\"boot\":\"$BOOT/!d; }" \
+    -e "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p" "$LIVE"
+}
+
+is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
+
+# The pids whose /proc/PID/FILE has a word that a sed script prints the name (F) for. GNU sed alone
+# does; without it nothing is found. With -z it ends each name with a NUL.
+pids_with() {
+  sed -s -z -n "$2" /proc/[0-9]*/"$1" 2>/dev/null | tr '\0' '\n' | cut -d / -f 3
+}
+
+baseline_pid() { recorded_pid || marked_pid; }
+
+# One without a record carries its mark; what it has started does too, in its session.
+marked_pid() {
+  [ -n "$MARK" ] || return 1
+  found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
+    [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
+    case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
+  done)
+  [ -n "$found" ] && echo "$found"
+}
+
+recorded_pid() {
+  [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
+  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
+  pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")
+  start=$(sed -n 's/.*"start": *\([0-9]*\).*/\1/p' "$RECORD")
+  [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
+}
+
+spared() {
+  at=$$
+  while [ -n "$at" ] && [ "$at" -gt 1 ]; do echo "$at"; at=$(parent_of "$at"); done
+  recorded ladder | cut -d ' ' -f 1
+  baseline_pid
+}
+
+fence() {
+  recorded runner | while read -r pid start name; do
+    if alive "$pid" "$start"; then
+      say fence "killing the runner, pid $pid"
+      kill -s KILL "$pid" 2>/dev/null || say fence "not permitted to kill pid $pid"
+    fi
+  done
+  recorded step | while read -r pid start name; do end_group "$pid" "$start" 3 fence; done
+}
+
+# Whatever carries the run's cookie.
+strays() {
+  [ -n "$COOKIE" ] || return 0
+  keep=" $(spared | tr '\n' ' ')"
+  pids_with environ "/^OMNI_RUN=$COOKIE\$/F" | while read -r pid; do
+    session=$(session_of "$pid")
+    case "$keep" in *" $pid "*|*" $session "*) continue ;; esac
+    # root sees inside containers, too: those are stopped with their grace
+    [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
+    start=$(start_of "$pid")
+    [ -n "$start" ] || continue
+    say fence "ending stray pid $pid"
+    kill -s TERM "$pid" 2>/dev/null
+    left=30
+    while alive "$pid" "$start" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+    alive "$pid" "$start" && kill -s KILL "$pid" 2>/dev/null
+  done
+  return 0
+}
+
+RELAY='^console[.]\(services[.]relay\|runtime[.]proxy\)$'
+
+# Whether a relay listens where the baseline's clients are; one with a name may do so anywhere.
+is_door() {
+  host=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" |
+    sed -n "/$RELAY/{n;s/:$PORT\$//p;q}")
+  [ -n "$DOORS" ] || return 0
+  case "$DOORS" in *"|$host|"*) return 0 ;; esac
+  case "$host" in localhost|\[*) return 1 ;; *[!0-9.]*) return 0 ;; esac
+  return 1
+}
+
+# The relay of a cutover by its own command line: it holds the baseline's address.
+stop_relays() {
+  pids_with cmdline "/$RELAY/{n;/:$PORT\$/F}" | while read -r pid; do
+    [ -O "/proc/$pid" ] || continue  # another user's words: it could not be ended anyway
+    is_door "$pid" || continue
+    start=$(start_of "$pid")
+    if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
+  done
+}
+
+stop_processes() {
+  stop_relays
+  base=$(baseline_pid)
+  recorded process | while read -r pid start name; do
+    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
+    end_group "$pid" "$start" "$GRACE_S" stop
+  done
+}
+
+# Whether a container bears no owner's label, as an older release made it, or names this site and
+# user; as root, this site and any user.
+is_owned() {
+  form="{{index .Config.Labels \"$OWNER_LABEL\"}}"
+  owner=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null) || return 1
+  case "$owner" in ''|"$OWNER") return 0 ;; esac
+  [ "$owner" = "${owner%%:*}:${OWNER#*:}" ] && [ "$(id -u)" = 0 ]
+}
+
+# What bears a label of this user's on this site, and what this run recorded, whoever made that.
+targets() {
+  for role in candidate oneoff; do
+    timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
+  done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
+  if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
+}
+
+# Id and name of each candidate container that runs.
+running_targets() {
+  form='{{.Id}} {{.State.Running}} {{.Name}}'
+  targets | sort -u | while read -r one; do
+    timeout 15 docker inspect --type container -f "$form" "$one" 2>/dev/null
+  done | sort -u | while read -r id up name; do
+    [ "$up" = true ] || continue
+    if is_kept "$id" || is_kept "${name#/}"; then continue; fi
+    echo "$id ${name#/}"
+  done
+}
+
+stop_containers() {
+  [ -n "$ENGINE" ] || return 0
+  if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
+  running_targets | {
+    while read -r id name; do
+      say stop "stopping container $name"
+      { timeout $((GRACE_S + 20)) docker stop -t "$GRACE_S" "$id" >/dev/null 2>&1 ||
+        timeout 20 docker kill "$id" >/dev/null 2>&1 ||
+        say stop "container $name still runs"; } &
+    done
+    wait
+  }
+}
+
+# Says "yes" for each candidate that may still run: then an answer alone proves no baseline.
+still_there() {
+  base=$(baseline_pid)
+  recorded process | while read -r pid start name; do
+    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
+    if group_lives "$pid" "$start"; then echo yes; fi
+  done
+  [ -n "$ENGINE" ] || return 0
+  if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'
+  else echo yes
+  fi
+}
+"""
+
+BODY = (
+    _STOPS
+    + PROOF
+    + r"""
+start_container() {
+  for one in "$BASE_ID" "$BASE_NAME"; do
+    [ -n "$one" ] || continue
+    if timeout 60 docker start "$one" >/dev/null 2>&1; then
+      STARTED=$one; say start "container $one"; return 0
+    fi
+    say start "docker start $one failed"
+  done
+  STARTED=$BASE_NAME
+  if start_fallback; then say start "by compose"; return 0; fi
+  say start "no way to start the baseline's container was left"
+  return 1
+}
+
+start_process() {
+  if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
+  mkdir -p "${LOG%/*}" 2>/dev/null
+  if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
+  { trap - TSTP PIPE; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
+  SPAWNED=$!
+  SPAWNED_START=$(start_of "$SPAWNED")
+  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  mkdir -p "${RECORD%/*}" 2>/dev/null
+  printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
+    "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record written"
+  say start "pid $SPAWNED"
+}
+
+wait_ready() {
+  end=$(($(date +%s) + READY_S))
+  looks=0
+  while :; do
+    code=$(http_code "$HEALTH")
+    if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
+    if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
+    looks=$((looks + 1))
+    if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
+    if [ "$(date +%s)" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
+    sleep 0.2
+  done
+}
+
+prove() {
+  before=$(life)
+  for attempt in 1 2; do
+    answer=$(ask)
+    tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
+      sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
+    if [ "${tokens:-0}" -gt 0 ]; then
+      say completion "$tokens tokens"
+      if ! is_ours; then
+        say completion "something else answers at the baseline's address"
+        return 1
+      fi
+      after=$(life)
+      [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
+      say completion "the baseline ended and was started anew during its proof"
+      return 1
+    fi
+    say completion "attempt $attempt gave no token"
+  done
+  return 1
+}
+
+# A word to the run's ladder or sentinel, which nobody else will say; one that does not read, or
+# is not there, holds nothing up.
+tell() {
+  [ -p "$1" ] || return 0
+  timeout 2 sh -c 'printf "%s\n" "$2" 1<>"$1"' sh "$1" "$2" 2>/dev/null
+  return 0
+}
+
+lost() {
+  say done "FAILED: the baseline is not proven to serve. By hand:"
+  printf '%s\n' "$BY_HAND"
+  exit 7
+}
+
+main() {
+  # A dropped line or a closed terminal must not stop it half way.
+  trap '' HUP TSTP PIPE
+  BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''
+  for one in curl python3 wget; do
+    if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
+  done
+  # One rollback at a time, where flock exists; a stuck one does not hold this one up.
+  if command -v flock >/dev/null 2>&1 && { : >>"$LOCK"; } 2>/dev/null; then
+    exec 9>>"$LOCK"
+    flock -w 5 9 || say fence "another rollback is under way; going on beside it"
+  fi
+  say fence "run ${RUN:-none}"
+  fence
+  stop_processes
+  strays
+  stop_containers
+  LEFT=$(still_there)
+  if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
+  if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
+    say start "already serving"
+  elif [ "$KIND" = process ]; then start_process
+  else start_container || lost
+  fi
+  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot look"; lost; fi
+  wait_ready || lost
+  stop_containers
+  prove || lost
+  say serving "$NAME serves"
+  tell "$SENTINEL" '{"do": "quit"}'
+  tell "$LADDER" l
+  exit 0
+}
+
+main "$@"
+"""
+)

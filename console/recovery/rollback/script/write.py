@@ -1,0 +1,149 @@
+"""rollback.sh: the sealed plan as a POSIX script, for the day Python itself is broken.
+
+It needs sh, coreutils and sed, docker for containers, and curl (else python3 or wget) for the
+proof. Values are sealed as single-quoted words; the rest of the text is fixed (`script.sh` parts).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+from console.host import process
+from console.host.ports import is_local
+from console.host.process import BASELINE_COOKIE, COOKIE
+from console.recovery.rollback.context import log_path
+from console.recovery.rollback.live import LIVE
+from console.recovery.rollback.script import manual
+from console.recovery.rollback.script.template import BODY
+from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
+from console.recovery.rollback.trigger import FIFO
+from console.runtime import proxy as relay
+from console.runtime.spec import OWNER_LABEL, owner_on, role_label
+
+SENTINEL = ("guard", "inbox")
+"""The sentinel's FIFO in a run's directory, as `recovery.guard.config` has it, a floor above."""
+_PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def render(plan: SealedPlan) -> str:
+    """The whole script; `surrogateescape` text when a path is not UTF-8."""
+    lines = [
+        "#!/bin/sh",
+        "# Sealed rollback. Stops candidates, starts the baseline, proves it. Removes nothing.",
+        "# Exit: 0 the baseline serves, 7 it does not.",
+        "set -u",
+        *(f"{name}={shlex.quote(value)}" for name, value in _values(plan).items()),
+        *_exports(plan),
+        "",
+        "start_fallback() {",
+        f"  {_compose(plan)}",
+        "}",
+        "spawn_baseline() {",
+        *(f"  {line}" for line in _spawn(plan)),
+        "}",
+    ]
+    return "\n".join(lines) + "\n" + BODY
+
+
+def write(plan: SealedPlan, directory: Path) -> Path:
+    """Write rollback.sh (mode 0755) beside the plan; its path. Raises OSError."""
+    path = directory / SCRIPT
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
+    with open(descriptor, "wb") as file:
+        file.write(render(plan).encode("utf-8", "surrogateescape"))
+        file.flush()
+        os.fchmod(descriptor, 0o755)
+        os.fsync(descriptor)
+    return path
+
+
+def _values(plan: SealedPlan) -> dict[str, str]:
+    base = plan.baseline
+    url = base.url.rstrip("/").removesuffix("/v1")
+    head, tail = _body(plan)
+    cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
+    kept = (base.container_name, base.container_id, *plan.protected)
+    return {
+        "RUN": plan.run_id,
+        "COOKIE": cookie.replace(".", "[.]"),
+        "LIVE": str(plan.rollback_dir / LIVE),
+        "LOCK": str(plan.rollback_dir / "lock"),
+        "LADDER": str(plan.rollback_dir / FIFO),
+        "SENTINEL": str(Path(plan.run_dir, *SENTINEL)) if plan.run_dir else "",
+        "KIND": base.kind,
+        "NAME": base.name,
+        "BASE_ID": base.container_id,
+        "BASE_NAME": base.container_name,
+        "KEPT": "".join(f"|{name}|" for name in kept if name),
+        "PORT": str(relay.port_of(base.url)),
+        "LOCAL": "yes" if is_local(base.url) else "",
+        "DOORS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
+        "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
+        "ASK": f"{url}/v1/chat/completions",
+        "BODY_HEAD": head,
+        "BODY_TAIL": tail,
+        "READY_S": f"{base.ready_timeout_s:.0f}",
+        "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
+        "GRACE_S": f"{plan.grace_s:.0f}",
+        "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
+        "MARK": "=".join(_mark(plan)),
+        "SHA": process.spec_sha(base.process) if base.process else "",
+        "LOG": str(log_path(plan)) if base.process else "",
+        "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
+        "ROLE_LABEL": role_label(),
+        "OWNER_LABEL": OWNER_LABEL,
+        "OWNER": owner_on(plan.site_name),
+        "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
+    }
+
+
+def _mark(plan: SealedPlan) -> tuple[str, ...]:
+    """By which the script finds a baseline again whose record is not there."""
+    base = plan.baseline
+    return process.mark(plan.records_dir, base.name, base.process) if base.process else ()
+
+
+def _exports(plan: SealedPlan) -> list[str]:
+    address = plan.engine
+    host = address.docker_host or (f"unix://{address.socket}" if address.socket else "")
+    pairs = (("DOCKER_HOST", host), ("DOCKER_CONFIG", address.docker_config))
+    return [f"export {key}={shlex.quote(value)}" for key, value in pairs if value]
+
+
+def _body(plan: SealedPlan) -> tuple[str, str]:
+    """The completion's JSON before and behind the nonce."""
+    proof = plan.baseline.completion
+    value: dict[str, object] = {"model": proof.model} if proof.model else {}
+    value["messages"] = [{"role": "user", "content": "[@NONCE@] " + proof.prompt}]
+    value |= {"max_tokens": proof.max_tokens, "temperature": 0, "stream": False}
+    head, _, tail = json.dumps(value).partition("@NONCE@")
+    return head, tail
+
+
+def _compose(plan: SealedPlan) -> str:
+    base = plan.baseline
+    if not base.compose_argv:
+        return "return 1"
+    env = [f"{key}={value}" for key, value in base.compose_env]
+    return shlex.join(["timeout", "120", "env", *env, *base.compose_argv])
+
+
+def _spawn(plan: SealedPlan) -> list[str]:
+    """Runs in a subshell; becomes the baseline's process."""
+    spec = plan.baseline.process
+    if spec is None:
+        return ["return 1"]
+    pairs = ((COOKIE, BASELINE_COOKIE), *spec.env, _mark(plan))
+    words = shlex.join(["env", *(f"{k}={v}" for k, v in pairs)])
+    argv = shlex.join(spec.argv)
+    return [
+        *([f"cd {shlex.quote(spec.cwd)} || exit 7"] if spec.cwd else []),
+        "if command -v setsid >/dev/null 2>&1; then",
+        f"  exec {words} setsid nohup {argv}",
+        "fi",
+        f"exec {words} nohup {argv}",
+    ]

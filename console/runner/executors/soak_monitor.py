@@ -1,0 +1,311 @@
+"""The server under a soak, looked at every few seconds from a thread of its own.
+
+Its memory, its cards, when it started, and the lines of its log that matter. What cannot be told
+is None; no look raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from console.bench.client import endpoint
+from console.bench.soak import Look
+from console.common.clock import Clock
+from console.common.errors import ConsoleError
+from console.common.logs.buffer import MATCHED, MOST_LINES
+from console.common.logs.last_lines import read_last
+from console.common.logs.line import LogLine, Splitter
+from console.common.logs.tail import BEHIND_LIMIT, Source
+from console.common.text import one_line
+from console.host import process
+from console.host.gpu.client import GpuWatch
+from console.host.matching import TooSlow, find
+from console.runtime.docker.client import ask, inspect
+from console.runtime.docker.log_stream import UNREADABLE
+from console.runtime.probe import ProbeError, fetch
+from console.runtime.spec import Driver, Handle
+
+if TYPE_CHECKING:
+    import docker
+
+
+SLOWEST_S, FASTEST_S = 5.0, 1.0
+METRICS_EVERY = 6
+"""Looks for one question to /metrics: each one resets the averages that its other readers see."""
+METRICS_S = 2.0
+START_HEADER = "Process-Start-Time-Unix"
+STATS_S = 5.0
+CLOSE_S = 10.0
+LAST_WORDS_S = 0.5
+"""What a server that died has just written needs so long to be in its log, seconds."""
+BLOCKS = 64
+"""Pieces of a log taken in at one look, at most (16 MiB)."""
+_STATES = {
+    "T": "stopped by a signal", "t": "stopped by a debugger", "D": "waits inside the kernel",
+    "R": "running", "Z": "ended", "S": "waits",
+}  # fmt: skip
+
+
+class CriticalLog:
+    """The lines added to a log file that match a pattern."""
+
+    def __init__(self, path: Path, pattern: str) -> None:
+        """What is in the file now does not count."""
+        self._pattern = pattern
+        self._too_slow = False
+        self._blind = UNREADABLE in "".join(read_last(path, 1))
+        self._splitter = Splitter()
+        self._source = Source(path, 0)
+        self._source.open_end()
+        self._source.lines = MOST_LINES  # a file that comes later is read from its start
+
+    def read(self) -> tuple[str, ...] | None:
+        """Matching lines since the last call, clean; None where there is no log to read, be it
+        that the engine does not give it."""
+        found: list[LogLine] = []
+        try:
+            if not self._source.opened:
+                self._source.open_end()
+            if not self._source.opened:
+                return None
+            if self._source.measure() > BEHIND_LIMIT:
+                found += self._splitter.cut()
+                self._source.skip()
+            found += self._added()
+        except OSError:
+            return None
+        for line in found:
+            self._blind = line.kind == "marker" and UNREADABLE in line.text
+        matching = self._matching(found)
+        return matching or (None if self._blind or self._too_slow else ())
+
+    def close(self) -> tuple[str, ...]:
+        """What is left, a line without its end included."""
+        last = self.read() or ()
+        self._source.close()
+        return last + self._matching(self._splitter.cut())
+
+    def _added(self) -> list[LogLine]:
+        found: list[LogLine] = []
+        for _ in range(BLOCKS):
+            self._source.measure()
+            data = self._source.read()
+            if data:
+                found += self._splitter.feed(data, time.monotonic())
+            elif not self._source.look():
+                break
+        return found
+
+    def _matching(self, lines: list[LogLine]) -> tuple[str, ...]:
+        texts = [line.text[:MATCHED] for line in lines]
+        try:
+            found = [] if self._too_slow else find(self._pattern, texts)
+        except TooSlow:  # whether a line was critical is not known from here on
+            self._too_slow, found = True, []
+        return tuple(
+            line.text for line, spans in zip(lines, found, strict=False) if spans is not None
+        )
+
+
+class ProcessEyes:
+    """A host process and all it started."""
+
+    def __init__(self, handle: Handle, server: str = "") -> None:
+        """`server`: which of them is the server, as an earlier runner found."""
+        self._handle = handle
+        self._server = server
+
+    def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
+        """Memory (rss and anon, bytes), and which process the server is.
+
+        RSS as `ps` has it, added up over its session: pages of a mapped model file count, and
+        what processes share counts for each. `anon` is what cannot be read anew from a file.
+        The server is the largest of them for as long as it lives: what was started may be a
+        script that starts the server again whenever it dies.
+        """
+        sums: dict[str, int | None] = {"rss": None, "anon": None}
+        sizes: dict[str, int] = {}
+        for member in process.members(self._handle.pid, self._handle.start):
+            found = _status_memory(member.pid)
+            sizes[f"{member.pid} {member.start}"] = found.get("rss", 0)
+            for name, size in found.items():
+                sums[name] = (sums[name] or 0) + size
+        if self._server not in sizes:
+            self._server = max(sizes, key=lambda name: sizes[name], default="")
+        return sums, {"process": self._server} if self._server else {}
+
+    def state(self) -> str:
+        found = process.members(self._handle.pid, self._handle.start)
+        return _state_words([member.state for member in found])
+
+
+class ContainerEyes:
+    """A container, through its engine."""
+
+    def __init__(self, client: docker.DockerClient, handle: Handle) -> None:
+        self._client = client
+        self._id = handle.container
+
+    def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
+        """The same of the container's control group, where shared pages count once."""
+        start: dict[str, str] = {}
+        try:
+            found = inspect(self._client, self._id) or {}
+            state = found.get("State") or {}
+            # between two lives it counts as running, under the old start and the new count
+            if state.get("Running") and not state.get("Restarting"):
+                start["container"] = f"{state.get('StartedAt')} {found.get('RestartCount')}"
+            stats = ask(
+                "Reading the container's memory",
+                lambda: self._client.api.stats(self._id, stream=False, one_shot=True), STATS_S,
+            )  # fmt: skip
+        except ConsoleError:
+            return {"rss": None, "anon": None}, start
+        return group_memory(stats), start
+
+    def state(self) -> str:
+        try:
+            state = (inspect(self._client, self._id) or {}).get("State") or {}
+        except ConsoleError as error:
+            return one_line(str(error), 100)
+        if state.get("Paused"):
+            return "its container is paused"
+        return one_line(str(state.get("Status") or ""), 40)
+
+
+def group_memory(stats: Any) -> dict[str, int | None]:
+    """RSS of a control group from the engine's statistics, version 1 or 2: what is mapped, without
+    the rest of the page cache."""
+    memory = stats.get("memory_stats") if isinstance(stats, dict) else None
+    table = memory.get("stats") if isinstance(memory, dict) else None
+    table = table if isinstance(table, dict) else {}
+    for anon_key, file_key in (("anon", "file_mapped"), ("total_rss", "total_mapped_file")):
+        anon, mapped = table.get(anon_key), table.get(file_key)
+        if isinstance(anon, int) and isinstance(mapped, int):
+            return {"rss": anon + mapped, "anon": anon}
+    return {"rss": None, "anon": None}
+
+
+def _status_memory(pid: int) -> dict[str, int]:
+    """`rss` and `anon` of one process in bytes, as the kernel says; empty when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return {}
+    found = dict(re.findall(r"^(VmRSS|RssAnon):\s+(\d+) kB", text, re.MULTILINE))
+    names = (("rss", "VmRSS"), ("anon", "RssAnon"))
+    return {name: int(found[key]) * 1024 for name, key in names if key in found}
+
+
+def _state_words(letters: list[str]) -> str:
+    """The state that says most about a silence, of all processes of a server."""
+    worst = next((letter for letter in _STATES if letter in letters), "")
+    return _STATES.get(worst, "")
+
+
+class SoakWatch:
+    """`Watch` of `console.bench.soak`, for one service of a run."""
+
+    def __init__(
+        self, url: str, driver: Driver, handle: Handle, log: CriticalLog, *,
+        eyes: ProcessEyes | ContainerEyes, clock: Clock, every_s: float = SLOWEST_S,
+    ) -> None:  # fmt: skip
+        self._url = url
+        self._driver = driver
+        self._handle = handle
+        self._log = log
+        self._eyes = eyes
+        self._clock = clock
+        self._every = every_s
+        self._gpus = GpuWatch(every_s, clock)
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._looks: list[Look] = []
+        self._thread = threading.Thread(target=self._run, name="soak watch", daemon=True)
+
+    def __enter__(self) -> SoakWatch:
+        self._gpus.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        """Stop after one more look, which is there for one more `drain`."""
+        self._closing.set()
+        self._thread.join(CLOSE_S)
+        self._gpus.close()
+
+    def drain(self) -> list[Look]:
+        with self._lock:
+            looks, self._looks = self._looks, []
+        return looks
+
+    def gone(self) -> str:
+        try:
+            status = self._driver.status(self._handle)
+        except ConsoleError:
+            return ""  # an engine that does not answer is no server that has died
+        return "" if status.alive else status.detail or "gone"
+
+    def state(self) -> str:
+        return self._eyes.state()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            self._try(metrics=number % METRICS_EVERY == 0)
+            if self._closing.wait(self._every):
+                break
+        self._clock.sleep(LAST_WORDS_S)
+        self._try(metrics=True)
+        self._keep(Look(critical=self._log.close()))
+
+    def _try(self, *, metrics: bool) -> None:
+        """One look; one that the system refuses (no descriptor left) told nothing."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._keep(self._look(metrics=metrics))
+
+    def _keep(self, look: Look) -> None:
+        with self._lock:
+            self._looks.append(look)
+
+    def _look(self, *, metrics: bool) -> Look:
+        memory, start = self._eyes.look()
+        if metrics and (told := start_header(self._url)):
+            start |= {"metrics": told}
+        critical = self._log.read()
+        return Look(
+            memory["rss"], memory["anon"], self._vram(), start, self.gone(),
+            critical is not None, critical or (),
+        )  # fmt: skip
+
+    def _vram(self) -> int | None:
+        """Used bytes of all cards, whoever uses them; None when one of them cannot be read."""
+        report = self._gpus.latest()
+        if report is None or not report.gpus:
+            return None
+        if self._clock.monotonic() - report.at > 3 * self._every:
+            return None
+        used = [gpu.used_bytes for gpu in report.gpus]
+        return sum(size for size in used if size is not None) if None not in used else None
+
+
+def start_header(url: str) -> str:
+    """When the server's process started, as llama-server's /metrics says in a header; "" without.
+
+    The number is microseconds of a clock of its own, whatever the header's name says: a mark to
+    compare, no time.
+    """
+    try:
+        reply = fetch(endpoint(url, "/metrics"), timeout_s=METRICS_S)
+    except ProbeError:
+        return ""
+    return one_line(reply.headers.get(START_HEADER, ""), 40) if reply.status == 200 else ""

@@ -1,0 +1,264 @@
+"""What a dialog asks: plain data, so that a screen can ask without loading the dialog.
+
+Verbs on their way to the runner: one at a time, in the order of the keys.
+
+The operator's verbs: said why not, asked for what they need, sent off the UI loop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from console.common.text import clean
+from console.frontends.tui.watch.actions import ask, why_not
+from console.journal.state import RunState
+from screens.base import Base, RunDialog
+from widgets.bars import KeyLine
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.run import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked. `confirm`: the very word to be typed; `required`: an empty answer is none."""
+
+    title: str
+    lines: list[str] = field(default_factory=list)
+    prompt: str = ""
+    verb: str = ""
+    confirm: str = ""
+    required: bool = False
+
+
+class Outbox:
+    """A daemon thread that does one piece of work after the other; started with the first."""
+
+    def __init__(self, trouble: Callable[[str], None]) -> None:
+        """`trouble` gets the words of a failure that nobody foresaw, in the thread."""
+        self._trouble = trouble
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Do this after what was put before. Called on the UI loop."""
+        self._work.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            work = self._work.get()
+            try:
+                work()
+            except Exception as error:  # the thread's entry: the next verb counts
+                self._trouble(f"{type(error).__name__}: {error}")
+
+
+READ_S = 0.5
+"""An approval that appeared less than this ago has not been read: its key was meant for before."""
+
+
+class Verbs(Base[None]):
+    """A screen with the verbs of the run on show."""
+
+    asked_at = 0.0
+    asked_for = ("", 0, "")
+
+    def note_question(self, snapshot: Snapshot) -> None:
+        """Remember when a question came into view."""
+        desk = snapshot.desk
+        now = (str(desk.get("step", "")), int(desk.get("attempt") or 0), str(desk.get("state", "")))
+        if now != self.asked_for:
+            self.asked_for, self.asked_at = now, time.monotonic()
+
+    def _possible(self, verb: str) -> Snapshot | None:
+        """The snapshot that a verb is for; None, after saying why, where it is not possible."""
+        if self.console.desk.readonly:
+            self.console.say(f"read-only: '{verb}' is not possible here")
+            return None
+        snapshot = self.console.snapshot
+        if snapshot is None or snapshot.run is None:
+            self.console.say("no run is on: 2 picks a playbook")
+            return None
+        no = why_not(snapshot, verb)
+        if no:
+            self.console.say(clean(no, 300))
+            return None
+        return snapshot
+
+    def drop_questions(self) -> None:
+        """The run is over: a dialog that asked for one of its verbs asks no more."""
+        for screen in self.app.screen_stack:
+            if isinstance(screen, RunDialog):
+                screen.drop()
+
+    def send(
+        self,
+        snapshot: Snapshot,
+        verb: str,
+        refused: Callable[[str], None] = lambda no: None,
+        **words: Any,
+    ) -> None:
+        """Send a verb for what was seen; a refusal is said, and `refused` is called with it."""
+        for line in self.query(KeyLine):
+            line.untell()
+        app = self.console
+
+        def work() -> None:
+            no = ask(snapshot, verb, **words)
+            app.desk.watch.look()
+            if no:
+                app.call_later(app.say, f"{verb}: {no}")
+                app.call_later(refused, no)
+
+        app.outbox.put(work)
+
+    def _plain(self, verb: str) -> None:
+        snapshot = self._possible(verb)
+        if snapshot is not None:
+            self.send(snapshot, verb)
+
+    def action_next(self) -> None:
+        self._plain("next")
+
+    def action_auto(self) -> None:
+        self._plain("auto")
+
+    def action_pause(self) -> None:
+        self._plain("pause")
+
+    def action_reject(self) -> None:
+        snapshot = self._possible("reject")
+        if snapshot is None:
+            return
+        question = Question(
+            "Turn it down", [clean(snapshot.view.detail)], "why (may stay empty)", verb="reject"
+        )
+        self._question(snapshot, "reject", question)
+
+    def action_approve(self) -> None:
+        snapshot = self._possible("approve")
+        if snapshot is None:
+            return
+        if time.monotonic() - self.asked_at < READ_S:
+            self.console.say("the question has only just appeared: read it, then answer")
+            return
+        confirm = str(snapshot.desk.get("confirm") or "")
+        if snapshot.view.state is RunState.PAUSED:
+            question = Question(
+                "Override the gate", self._verdict_lines(snapshot), "reason",
+                verb="approve", required=True,
+            )  # fmt: skip
+        elif confirm:
+            question = Question(
+                "Approve", [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}",
+                verb="approve", confirm=confirm,
+            )  # fmt: skip
+        else:
+            self.send(snapshot, "approve")
+            return
+        self._question(snapshot, "approve", question)
+
+    @staticmethod
+    def _verdict_lines(snapshot: Snapshot) -> list[str]:
+        lines = [clean(snapshot.view.detail)]
+        current = snapshot.view.current
+        for verdict in snapshot.view.verdicts:
+            if current is not None and verdict.step == current.id:
+                lines += [f"{c['verdict']}: {clean(c['why'])}" for c in verdict.criteria]
+        return lines
+
+    def action_skip(self) -> None:
+        snapshot = self._possible("skip")
+        if snapshot is None:
+            return
+        view = snapshot.view
+        step = view.step(str(snapshot.desk.get("step") or "")) or view.current
+        if step is not None and (step.kind == "gate" or step.implicit):
+            gate = "a gate is not skipped: y overrides it, with a reason"
+            self.console.say(
+                gate if step.kind == "gate" else "this row is the plan's own: x aborts"
+            )
+            return
+        lines = [clean(f"{step.id}: {step.title}")] if step else []
+        question = Question("Skip this step", lines, "reason", verb="skip", required=True)
+        self._question(snapshot, "skip", question)
+
+    def action_abort(self) -> None:
+        snapshot = self._possible("abort")
+        if snapshot is None:
+            return
+        down = "The baseline is down: it is brought back." if snapshot.view.outage else ""
+        lines = ["The step that runs is stopped; what is alive is rolled back.", down]
+        question = Question(
+            "Abort the run", [line for line in lines if line], "type abort",
+            verb="abort", confirm="abort",
+        )  # fmt: skip
+        self._question(snapshot, "abort", question)
+
+    def _question(self, snapshot: Snapshot, verb: str, question: Question) -> None:
+        def answered(text: str | None) -> None:
+            if text is None:
+                return
+            if question.confirm:
+                self.send(snapshot, verb, confirm=text)
+            else:
+                self.send(snapshot, verb, why=text)
+
+        from screens.dialogs import AskScreen
+
+        self.app.push_screen(AskScreen(question), answered)
+
+    def action_retry(self) -> None:
+        snapshot = self._possible("retry")
+        if snapshot is not None:
+            self._retry(snapshot)
+
+    def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
+        """The form; a change that the runner does not take brings it back as it was typed."""
+        from screens.dialogs import WHY, retry_form
+
+        def refused(changes: dict[str, str], words: str) -> None:
+            now = self.console.snapshot
+            if changes and now is not None and not why_not(now, "retry"):
+                self._retry(now, changes, words)
+
+        def filled(changes: dict[str, str] | None) -> None:
+            if changes is not None:
+                inputs = dict(changes)
+                why = inputs.pop(WHY, "") if WHY not in snapshot.view.inputs else ""
+                said = {"why": why} if why else {}
+                self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, **said)
+
+        self.app.push_screen(retry_form(snapshot, typed, no), filled)
+
+    def action_resume(self) -> None:
+        snapshot = self.console.snapshot
+        if self.console.desk.readonly or snapshot is None or snapshot.run is None:
+            self.console.say("there is nothing to resume here")
+            return
+        if snapshot.word != "interrupted":
+            no = why_not(snapshot, "resume")
+            self.console.say(no or f"nothing to resume: the run is {snapshot.word}")
+            return
+        run = snapshot.run
+
+        def work() -> None:
+            from console.common.errors import ConsoleError
+            from console.frontends.tui.watch.actions import resume
+
+            try:
+                resume(run)
+            except ConsoleError as error:
+                self.on_loop(self.console.say, clean(str(error), 400), "error")
+
+        self.console.say("resuming …", "information")
+        self.in_thread(work)

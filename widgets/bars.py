@@ -1,0 +1,303 @@
+"""The registry's actions as Textual bindings.
+
+What can be done now, in words and keys: from the run's state and the one registry of actions.
+
+The baseline in one line, and the emergency key in the same: always in view.
+
+The run in one line: state, where it is, decision, elapsed time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding, BindingType
+from textual.timer import Timer
+
+from console.common.text import clean
+from console.common.units import format_duration
+from console.journal.run_view import RunView
+from console.journal.state import ENDS, RunState, possible_verbs
+from console.render.cells import glyphs
+from console.render.cutover import cut_over
+from console.render.keymap import EMERGENCY, Action, action, of_scope
+from widgets.rows import Part, Row, Rows, fit, spread, width_of
+from widgets.step_text import progress_words, short, wrapped
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.baseline import BaselineView
+
+
+def bindings(scope: str) -> list[BindingType]:
+    """The bindings of one scope, for a BINDINGS class variable."""
+    return [binding(action) for action in of_scope(scope)]
+
+
+def binding(action: Action, *, priority: bool = False) -> Binding:
+    """One action's binding, its help as the tooltip."""
+    return Binding(
+        ",".join(action.keys), action.id, action.title, show=action.footer,
+        key_display=action.first, priority=priority, tooltip=action.help, id=action.id,
+    )  # fmt: skip
+
+
+SAY_S = 5.0
+_KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
+_WORDS = {
+    "approve": "approve", "reject": "turn it down", "next": "run the next step",
+    "auto": "run to the next gate", "pause": "pause after this step",
+    "retry": "try again, an input may be changed", "skip": "skip, with a reason",
+    "abort": "abort and roll back",
+}  # fmt: skip
+
+
+def verbs_now(view: RunView, word: str, at: str = "") -> list[str]:
+    """The verbs that have a key and are possible now; `resume` where the runner is gone.
+
+    `at`: the step a paused run stands before; a gate and the plan's own rows are not skipped.
+    """
+    if word in ("none", "unreadable"):
+        return []
+    if word == "interrupted":
+        return ["resume"]
+    possible = possible_verbs(view.state, view.reason) if not view.over else []
+    step = view.step(at) or view.current
+    if step is not None and (step.kind == "gate" or step.implicit):
+        possible = [verb for verb in possible if verb != "skip"]
+    return [verb for verb in _KEYED if verb in possible]
+
+
+def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = "") -> list[Row]:
+    """A paused or waiting run: each way on, with its key. Nothing while it simply runs."""
+    if word == "interrupted":
+        text = "The runner is gone; nothing is lost. u resumes, F12 brings the baseline back."
+        return [((line, "bad"),) for line in wrapped(text, width)]
+    if view.over or view.state not in (RunState.PAUSED, RunState.WAITING_APPROVAL):
+        return []
+    items = []
+    for verb in verbs_now(view, word, at):
+        words = _WORDS[verb]
+        if verb == "approve" and view.state is RunState.PAUSED:
+            words = "override the gate, with a reason"
+        elif verb == "approve" and confirm:
+            words = f"approve by typing {clean(confirm, 40)}"
+        items.append((action(verb).first, words))
+    items.append((EMERGENCY.first, "roll back now"))
+    rows: list[Row] = []
+    line: list[Part] = []
+    for key, words in items:
+        part: list[Part] = [(f" {key} ", "cursor"), (f" {words}  ", "")]
+        if line and width_of([*line, *part]) > width:
+            rows.append(tuple(line))
+            line = []
+        line += part
+    return [*rows, fit(tuple(line), width)]
+
+
+def key_row(actions: Iterable[Action], width: int) -> Row:
+    """Keys and titles in one line, as many as fit; what comes first matters most."""
+    row: list[Part] = []
+    for found in actions:
+        tone = "alarm" if found is EMERGENCY else "cursor"
+        item: list[Part] = [(f" {found.first} ", tone), (f"{found.title} ", "")]
+        if width_of([*row, *item]) <= width:
+            row += item
+    return tuple(row)
+
+
+OPEN = Action("pick", ("enter",), "Open", "Open what the cursor stands on.", "list")
+
+
+class KeyLine(Rows):
+    """The footer: what the keys do here, and the answer to the last one."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._drawn: tuple[str, tuple[str, ...], bool] = ("run", (), False)
+        self._words = ""
+        self._timer: Timer | None = None
+
+    def draw(self, scope: str, verbs: Iterable[str] = (), *, readonly: bool = False) -> None:
+        """The emergency key, the verbs possible now, the scope's own keys, help and quit."""
+        self._drawn = (scope, tuple(verbs), readonly)
+        if self._words:
+            return
+        first = [] if readonly else [EMERGENCY]
+        wanted: list[Action] = [action(verb) for verb in self._drawn[1]]
+        tail = [action("show_help"), action("leave")]
+        if scope == "run":
+            wanted += [action("playbooks"), action("runs"), action("focus_log")]
+        else:
+            here = of_scope(scope)
+            wanted += [a for a in here if a.footer and not (readonly and a.changes)]
+            tail.insert(0, action("back"))
+            if scope in ("playbooks", "runs", "lessons"):
+                wanted.append(OPEN)
+        width = self.size.width or 80
+        # what is left out first: the scope's keys, then help and quit, the emergency never
+        head = key_row(first, width)
+        end = key_row(tail, width - width_of(head))
+        room = width - width_of(head) - width_of(end)
+        self.show([(*head, *key_row(wanted, room), *end)])
+
+    def tell(self, words: str, tone: str) -> None:
+        """A sentence in place of the keys, for a few seconds: it covers nothing else."""
+        self._words = words
+        rows = wrapped(words, (self.size.width or 80) - 1)
+        self.show([((line, tone),) for line in rows[:4]])
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(SAY_S, self.untell)
+
+    def untell(self) -> None:
+        """The keys again."""
+        self._words = ""
+        scope, verbs, readonly = self._drawn
+        self.draw(scope, verbs, readonly=readonly)
+
+    @property
+    def words(self) -> str:
+        """The sentence that stands here now."""
+        return self._words
+
+
+TONE = {
+    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
+    "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
+}  # fmt: skip
+
+
+def badge(view: BaselineView | None, now: float, width: int) -> Row:
+    """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end."""
+    if view is None:
+        return (("baseline: looking ", "dim"), (glyphs().ellipsis, "dim"))
+    if view.word == "none":
+        return (("no baseline known: ", "bold"), ("no site file and no run yet", "dim"))
+    tone = TONE.get(view.word, "dim")
+    row: list[tuple[str, str]] = [
+        (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
+    ]  # fmt: skip
+    facts = []
+    if view.tok_s is not None and view.word in ("serving", "degraded", "loading"):
+        of = f" of {view.reference:g}" if view.reference and view.word == "degraded" else ""
+        facts.append(f"{rate(view.tok_s)}{of} tok/s")
+    if view.proven_at:
+        facts.append(f"proven {_when(view.proven_at, now)}")
+    elif view.word == "serving":
+        facts.append("not proven yet: v asks it")
+    if view.word not in ("serving", "degraded") and view.detail:
+        facts.insert(0, view.detail)
+    for fact in facts:
+        if width_of(row) + len(fact) + 2 <= width or fact is view.detail:
+            row.append((f"  {fact}", "" if fact is not view.detail else tone))
+    return tuple(row)
+
+
+def rate(tok_s: float) -> str:
+    """Tokens a second, three figures: 3.68, 10.9, 205, 6150."""
+    return f"{tok_s:.3g}" if tok_s < 999.5 else f"{tok_s:.0f}"
+
+
+def _when(at: float, now: float) -> str:
+    """A time of day; with the date where it is older than half a day."""
+    form = "%H:%M:%S" if now - at < 43_200 else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(at))
+
+
+def emergency(
+    live: bool, climb: str, restore_s: float | None, readonly: bool, width: int = 80
+) -> Row:
+    """What the emergency key does now, and how long it takes; shorter where it is narrow."""
+    key = EMERGENCY.first
+    if readonly:
+        return (("READ-ONLY", "warn"), (" omni-console rollback from a shell", "dim"))
+    if climb:
+        return (
+            (climb.upper(), "alarm" if climb == "rolling back" else "warn"),
+            (f" {key} shows it", ""),
+        )
+    back = "" if restore_s is None else f", back in {format_duration(restore_s)}"
+    if live:
+        words = f" stops candidates, restores the baseline{back or ', time not measured yet'}"
+        if len(words) + 5 > width:
+            words = f" restores the baseline{back}"
+        return ((f" {key} ", "alarm"), (words, "bold"))
+    return ((f"{key} restores the baseline{back}", "dim"),)
+
+
+class BaselineBadge(Rows):
+    """Badge and emergency line: one row where both fit, two where they do not."""
+
+    def draw(self, left: Row, right: Row, width: int) -> None:
+        if width_of(left) + width_of(right) + 2 <= width:
+            self.show([spread(left, right, width)])
+        else:
+            self.show([left, right])
+
+
+STATE_TONE = {
+    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
+    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
+    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
+}  # fmt: skip
+STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
+TENS = 10
+DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
+
+
+def status(
+    view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = ""
+) -> Row:
+    """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
+    dot = f" {glyphs().pending} "
+    state = word.replace("_", " ").upper()
+    # first, where no width cuts it off
+    left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
+    left.append((state, STATE_TONE.get(word, "")))
+    if view.reason:
+        left.append((f" {view.reason.replace('_', ' ')}", "warn"))
+    current = view.current
+    if at and view.step(at) is not None and (current is None or at != current.id):
+        left.append((f" before {clean(at)}", "bold"))
+    elif current is not None and view.state not in ENDS:
+        left.append((f" {clean(current.id)}", "bold"))
+    if view.cutover:
+        left.append((f"{dot}{cut_over(view)}", "warn"))
+    elif view.outage:
+        # its journal ends with its runner: how it is now the badge says
+        was = "baseline was down then" if word == "interrupted" else "BASELINE DOWN"
+        left.append((f"{dot}{was}", "bad"))
+    if lease:
+        left.append((f"{dot}{lease}", "warn"))
+    decision = str(view.decision)
+    if decision:
+        text = decision.upper().replace("_", "-")
+        left += [(f"{dot}decision ", "dim"), (text, DECISION_TONE.get(decision, ""))]
+        if view.outcome:
+            left.append((f" {clean(view.outcome)}", "bold"))
+        if view.mark and not view.rehearsal:
+            left.append((f" {view.mark}", "warn"))
+    if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
+        left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
+    took = (view.ended or now) - view.created if view.created else 0.0
+    shown = standing(took) if view.state in STANDING else short(took)
+    right: Row = ((f"{progress_words(view)}{dot}{shown}", "dim"),)
+    return spread(tuple(left), right, width, glyphs().ellipsis)
+
+
+def standing(took: float) -> str:
+    """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to
+    the terminal while nothing happens."""
+    tens = -int(-took // TENS) * TENS  # up: a clock does not run backwards at a pause
+    return f"{tens}s" if tens < 100 else short(tens)
+
+
+MODES = {
+    "step": "step by step", "gate": "to the gate", "all": "to the end", "pausing": "then pauses",
+}  # fmt: skip
+
+
+class StatusLine(Rows):
+    """One row."""

@@ -1,0 +1,215 @@
+"""A line to type into that holds nothing a terminal could act on.
+
+The line above a log: which one, where the reader is, what is filtered and searched.
+
+The line where a search or a filter is typed.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.events import Paste
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widgets import Input, Static
+
+from console.common.logs.buffer import LogBuffer, Sieve
+from console.common.logs.viewport import Place
+from console.common.text import clean
+from console.render.cells import glyphs
+
+MOST_TYPED = 4000
+
+
+class Still(Input):
+    """Its cursor does not blink: over a slow line that would be the only thing that never rests."""
+
+    cursor_blink = reactive(False, init=False)
+
+
+class Plain(Still):
+    """What is typed or pasted is cleaned before it is drawn or sent."""
+
+    def validate_value(self, value: str) -> str:
+        return clean(value, MOST_TYPED)
+
+    def _on_paste(self, event: Paste) -> None:
+        # Textual's own handler comes next and keeps the first line only
+        event.text = " ".join(event.text.splitlines()).strip()
+
+
+class Typed(Plain):
+    """Takes no pasted text: a confirmation is typed by a person."""
+
+    def _on_paste(self, event: Paste) -> None:
+        event.stop()
+        event.prevent_default()
+
+    def action_paste(self) -> None:
+        """Nothing, for the same reason."""
+
+
+def title(name: str, place: Place, notice: str, width: int) -> Text:
+    """One row of `width` cells; a notice stands in for what comes after the position."""
+    buffer = place.buffer
+    parts = [(name, "bold"), (position(place), "" if place.follow else "reverse")]
+    if notice:
+        parts.append((notice, "bold"))
+    else:
+        parts += [(words, "") for words in _marks(buffer)]
+    text = Text(no_wrap=True, overflow="crop", end="")
+    for words, style in parts:
+        if words:
+            text.append(f" {glyphs().pending} " if text.plain else " ")
+            text.append(f" {words} " if style == "reverse" else words, style)
+    text.truncate(width, overflow="crop", pad=True)
+    return text
+
+
+def position(place: Place) -> str:
+    """`FOLLOWING`, or `PAUSED` and how many lines came since."""
+    if place.follow:
+        return "FOLLOWING"
+    new = f" +{place.new:,} new" if place.new else ""
+    return f"PAUSED{new}" + (", these lines are no longer kept" if place.gone else "")
+
+
+def _marks(buffer: LogBuffer) -> list[str]:
+    found = []
+    if (chosen := buffer.filter) is not None:
+        found.append(f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines")
+    if (sought := buffer.searched) is not None:
+        count = len(sought.all)
+        found.append(f"/ {_words(sought)}: {count:,} {'match' if count == 1 else 'matches'}")
+    if buffer.dropped:
+        found.append(f"{buffer.dropped:,} older dropped")
+    return found
+
+
+def _words(sieve: Sieve) -> str:
+    if sieve.too_slow:
+        return f"{sieve.pattern.words} (too slow as a pattern: taken as text)"
+    return sieve.pattern.words + (" (as text)" if sieve.pattern.plain else "")
+
+
+class LogTitle(Static):
+    """Holds the title; it is drawn again only when its words changed."""
+
+    DEFAULT_CSS = """
+    LogTitle { height: 1; width: 1fr; background: $panel; color: $text; }
+    LogPane:focus-within LogTitle, LogPane:focus LogTitle { background: $primary-muted; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self._shown = Text()
+
+    def put(self, words: Text) -> None:
+        """Show a title."""
+        if words != self._shown:
+            self._shown = words
+            self.update(words, layout=False)
+
+
+MOST = 200
+"""Characters of a pattern."""
+
+
+class Words(Still):
+    """An input that takes nothing a terminal could act on; Up brings the last words back."""
+
+    BINDINGS = [
+        Binding("escape", "cancel", "Cancel", show=False),
+        Binding("up", "recall", "Last words", show=False),
+    ]
+
+    class Cancelled(Message):
+        """The operator wants nothing changed."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, max_length=MOST)
+        self.last = ""
+
+    def validate_value(self, value: str) -> str:
+        return clean(value, MOST)
+
+    def action_cancel(self) -> None:
+        self.post_message(self.Cancelled())
+
+    def action_recall(self) -> None:
+        self.value = self.last
+        self.cursor_position = len(self.value)
+
+
+class LogPrompt(Horizontal):
+    """Hidden until `ask`; says `Answered` once, with None where it was left without Enter."""
+
+    DEFAULT_CSS = """
+    LogPrompt { height: 1; width: 1fr; display: none; background: $boost; }
+    LogPrompt Static { width: auto; height: 1; padding: 0 1; }
+    LogPrompt Words { width: 1fr; height: 1; border: none; padding: 0; }
+    """
+
+    class Answered(Message):
+        """`what` was asked for; `words` as typed, empty for none, None to leave it as it is."""
+
+        def __init__(self, what: str, words: str | None) -> None:
+            super().__init__()
+            self.what = what
+            self.words = words
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._what = ""
+        self._kept: dict[str, str] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Static("", markup=False)
+        yield Words()
+
+    @property
+    def asking(self) -> bool:
+        """Whether it is open."""
+        return bool(self._what)
+
+    def ask(self, what: str, sign: str, *, empty: bool) -> None:
+        """Open it with the words of the last time, or `empty`, where Enter is to end something."""
+        self._what = what
+        words = self.query_one(Words)
+        words.last = self._kept.get(what, "")
+        words.value = "" if empty else words.last
+        words.placeholder = "Enter alone shows all; Up brings the last words back" if empty else ""
+        self.query_one(Static).update(sign)
+        self.display = True
+        # at once: the next key of a fast typist is for the prompt, not for the run
+        self.screen.set_focus(words)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value:
+            self._kept[self._what] = event.value
+        self._close(event.value)
+
+    def on_words_cancelled(self, event: Words.Cancelled) -> None:
+        event.stop()
+        words = self.query_one(Words)
+        if words.value:
+            self._kept[self._what] = words.value
+        self._close(None)
+
+    def on_input_blurred(self, event: Input.Blurred) -> None:
+        event.stop()
+        if self.app.app_focus:
+            self._close(None)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+
+    def _close(self, words: str | None) -> None:
+        if self._what:
+            what, self._what = self._what, ""
+            self.display = False
+            self.post_message(self.Answered(what, words))
