@@ -12,7 +12,15 @@ from typing import Any
 from console.common.errors import ConsoleError, Exit
 
 BARE: tuple[list[str], ...] = ([], ["--readonly"])
-FOLLOWING = ("run:run", "run:attach", "run:resume", "run:abort", "run:tell", "demo:demo")
+FOLLOWING = (
+    "run:run",
+    "run:attach",
+    "run:resume",
+    "run:abort",
+    "run:tell",
+    "demo:demo",
+    "demo:rehearse",
+)
 """Handlers that end with the outcome of a run."""
 
 
@@ -55,7 +63,10 @@ def _without_words(given: list[str]) -> SimpleNamespace:
 def _parsed(given: list[str]) -> Any:
     from console.frontends.cli.arguments import parser_for
 
-    return parser_for(given).parse_args(given)
+    args = parser_for(given).parse_args(given)
+    if args.handler == "run:run" and (args.rehearse or args.fault):
+        args.handler = "demo:rehearse"
+    return args
 
 
 def _harden_output() -> None:

@@ -1,8 +1,6 @@
-"""What a dialog asks: plain data, so that a screen can ask without loading the dialog.
+"""The operator's verbs: said why not, asked for what they need, sent off the UI loop.
 
-Verbs on their way to the runner: one at a time, in the order of the keys.
-
-The operator's verbs: said why not, asked for what they need, sent off the UI loop.
+They are on their way to the runner one at a time, in the order of the keys.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -18,23 +15,11 @@ from typing import TYPE_CHECKING, Any
 from console.common.text import clean
 from console.frontends.tui.watch.actions import ask, why_not
 from console.journal.state import RunState
-from screens.base import Base, RunDialog
+from screens.base import Base, Question, RunDialog
 from widgets.bars import KeyLine
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked. `confirm`: the very word to be typed; `required`: an empty answer is none."""
-
-    title: str
-    lines: list[str] = field(default_factory=list)
-    prompt: str = ""
-    verb: str = ""
-    confirm: str = ""
-    required: bool = False
 
 
 class Outbox:

@@ -1,8 +1,7 @@
 """What screens and dialogs start from: only changed cells are sent to the terminal.
 
-What every screen beside the run has: the baseline above, keys below, Esc back.
-
-One text to read on a page of its own, laid out for the width there is.
+`Page` has what every screen beside the run has: the baseline above, the keys below, Esc back. A
+question is plain data, so that a screen can ask without loading the dialog that shows it.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.app import App, ComposeResult
@@ -31,6 +31,18 @@ T = TypeVar("T")
 EAGER_S = 0.5
 TURNS = 8
 """Turns of the event loop in which nothing new was laid out, before a first frame is painted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked. `confirm`: the very word to be typed; `required`: an empty answer is none."""
+
+    title: str
+    lines: list[str] = field(default_factory=list)
+    prompt: str = ""
+    verb: str = ""
+    confirm: str = ""
+    required: bool = False
 
 
 class Base(Screen[T]):

@@ -16,8 +16,7 @@ from textual.content import Content
 from textual.widgets import Button, Input, Static
 
 from console.common.text import clean
-from screens.actions import Question
-from screens.base import Dialog, RunDialog
+from screens.base import Dialog, Question, RunDialog
 from widgets.log_bars import Plain, Typed
 from widgets.step_text import wrapped
 

@@ -11,8 +11,7 @@ from textual.app import ComposeResult
 
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
-from screens.actions import Question
-from screens.base import Page
+from screens.base import Page, Question
 from screens.dialogs import FormField, FormScreen
 from widgets.bars import BaselineBadge, KeyLine, bindings
 from widgets.lists import TextView

@@ -40,10 +40,6 @@ def run(args: Namespace) -> int:
     """Check everything, start a detached runner, follow it. Nothing starts on bad input."""
     from console.frontends.cli.shared import playbook_of, site_of
 
-    if args.rehearse or args.fault:
-        from console.frontends.cli.demo import rehearse
-
-        return rehearse(args)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)
