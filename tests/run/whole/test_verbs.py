@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.journal.state import RunState
 from console.runner import control
 from tests.run.e2e.sites import REPORT, book, gate
 from tests.run.world import WorldBase as World
@@ -19,8 +20,10 @@ def states(world: World) -> dict[str, str]:
 
 def paused_before(world: World, step: str) -> None:
     def there() -> bool:
+        # the runner answers verbs in its new state a moment before its journal says so
         now = world.status()
-        return (now.get("step"), now.get("state")) == (step, "paused")
+        paused = (now.get("step"), now.get("state")) == (step, "paused")
+        return paused and world.view().state is RunState.PAUSED
 
     world.until(there, f"paused before {step}")
 
