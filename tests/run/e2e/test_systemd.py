@@ -1,0 +1,159 @@
+"""Runs and the boot unit on a machine that a real systemd runs (tests/testbed/systemd.py says what
+stands in there for what): logins, logouts, linger, and a reboot in the middle of an outage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run.e2e.guest import GO, Guest
+from tests.testbed.cache import Unavailable
+from tests.testbed.engine import Engine
+from tests.testbed.plugin import PREFIX, lacking
+from tests.testbed.systemd import UID, machine
+
+KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
+"""What systemd has to have understood of each unit: its end, and an OOM kill in it, take nobody
+along."""
+
+
+@pytest.fixture
+def guest(engine: Engine, models: Path) -> Iterator[Guest]:
+    """A user who does not linger and is not logged in, with a site; no baseline runs."""
+    try:
+        with machine(engine, models) as made:
+            yield Guest(made, models / "tiny.gguf")
+    except Unavailable as error:
+        lacking(PREFIX + error.reason)
+
+
+def in_the_outage(guest: Guest, run: str) -> None:
+    assert guest.runners()
+    assert guest.engines(8081)
+    assert not guest.engines(8080)
+    assert guest.show(run)["state"] == "running"
+
+
+def ends_well(guest: Guest, run: str) -> None:
+    guest.machine.user("touch", str(GO))
+    assert guest.over(run)["state"] == "succeeded"
+    assert guest.serves()
+
+
+class Boot:
+    """The boot unit, installed for a user who lingers, or by root for one who need not."""
+
+    def __init__(self, guest: Guest, system: bool) -> None:
+        self.guest, self.system = guest, system
+        self.unit = "omni-console-boot-ann.service" if system else "omni-console-boot.service"
+        if not system:
+            guest.machine.linger()
+        install = ("boot", "install", *(["--system"] if system else []))
+        done = guest.sudo(*install) if system else guest.console(*install)
+        assert done.code == 0, done
+        status = guest.console("boot", "status", "--json")
+        assert (status.code, status.json["active"]) == (0, True), status
+
+    def reboot(self) -> None:
+        """A reboot in which nothing is asked, up to the end of the unit; nobody logs in."""
+        machine, before = self.guest.machine, self.guest.machine.boot_id
+        machine.power_off()
+        machine.power_on()
+        assert machine.boot_id != before
+        assert not self.guest.runners()
+        self.guest.until(self._ended, f"{self.unit} has ended")
+        assert not machine.root("loginctl", "list-sessions", "--no-legend").stdout
+
+    def _ended(self) -> bool:
+        told = self.told("Result", "ActiveState", "ExecMainExitTimestampMonotonic")
+        assert told.get("Result", "success") == "success", told
+        ended = told.get("ExecMainExitTimestampMonotonic", "0") != "0"
+        return ended and told["ActiveState"] == "inactive"
+
+    def told(self, *names: str) -> dict[str, str]:
+        return self.guest.machine.told(self.unit, *names, system=self.system)
+
+    def log(self) -> str:
+        field = "_SYSTEMD_UNIT" if self.system else "_SYSTEMD_USER_UNIT"
+        return self.guest.machine.root("journalctl", "-o", "cat", f"{field}={self.unit}").stdout
+
+
+# -- logouts -----------------------------------------------------------------------------------
+
+
+def test_with_linger_a_run_is_a_unit_of_its_own_that_outlives_the_logout(guest: Guest) -> None:
+    guest.machine.linger()
+    run = guest.detach()
+    guest.machine.logged_out()
+    in_the_outage(guest, run)
+    unit = f"omni-console-{run}.service"
+    told = guest.machine.told(unit, "ActiveState", "Transient", "KillMode", "MainPID", "Type")
+    [pid] = guest.runners()
+    assert told["MainPID"] == str(pid)
+    assert (told["ActiveState"], told["Transient"], told["KillMode"]) == (
+        "active",
+        "yes",
+        "process",
+    )
+    assert f"user@{UID}.service/app.slice/{unit}" in guest.cgroup(pid)
+    level, detail, _ = guest.doctor("login.logout")
+    assert level == "ok"
+    assert "linger is on" in detail
+    ends_well(guest, run)
+    guest.machine.logged_out()
+    assert guest.serves(), "the baseline outlives its unit"
+
+
+def test_without_linger_a_run_outlives_the_logout_but_not_by_a_unit(guest: Guest) -> None:
+    run = guest.detach()
+    guest.machine.logged_out()
+    in_the_outage(guest, run)
+    [pid] = guest.runners()
+    assert ".scope" in guest.cgroup(pid), "logind has abandoned the session's scope, and ended none"
+    level, detail, _ = guest.doctor("login.logout")
+    assert (level, detail) == ("ok", "a run is a session of its own and lives on")
+    ends_well(guest, run)
+
+
+def test_where_logind_ends_it_at_the_logout_the_console_says_so_before(guest: Guest) -> None:
+    guest.machine.kill_at_logout()
+    level, detail, hint = guest.doctor("login.logout")
+    assert level == "warning"
+    assert "KillUserProcesses=yes" in detail
+    assert "enable-linger ann" in hint
+    run = guest.detach()
+    assert "KillUserProcesses=yes" in guest.said
+    guest.machine.logged_out()
+    # SIGTERM comes first: the run is rolled back, and all the same nothing of it may live on
+    assert guest.over(run)["state"] == "rolled_back"
+    guest.machine.stop_timeout()
+    assert not guest.engines(8080)
+    back = guest.console("rollback", "--json")
+    assert (back.code, back.json["serving"]) == (0, True), back
+
+
+# -- reboots -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", [False, True], ids=["user unit", "system unit"])
+def test_after_a_reboot_in_an_outage_the_unit_brings_the_baseline_back(
+    guest: Guest, system: bool
+) -> None:
+    boot = Boot(guest, system)
+    run = guest.detach()
+    in_the_outage(guest, run)
+    boot.reboot()
+    log = boot.log()
+    assert f"this user's run, {run}" in log, log
+    assert re.search(r"completion ok +\d+ tokens", log), log
+    assert "the baseline serves" in log
+    assert guest.serves()
+    assert guest.over(run)["state"] == "rolled_back"
+    [pid] = guest.engines(8080)
+    assert boot.unit in guest.cgroup(pid), "KillMode=process: it outlives the unit that started it"
+    assert boot.told("ActiveState")["ActiveState"] == "inactive"
+    level, detail, _ = guest.doctor("login.boot")
+    assert (level, boot.unit in detail) == ("ok", True)
