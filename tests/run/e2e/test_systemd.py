@@ -4,7 +4,7 @@ stands in there for what): logins, logouts, linger, and a reboot in the middle o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,13 @@ from tests.run.e2e.guest import GO, Guest
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
-from tests.testbed.systemd import UID, machine
+from tests.testbed.systemd import UID, USER, machine
 
 KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
 """What systemd has to have understood of each unit: its end, and an OOM kill in it, take nobody
 along."""
+
+on_both = pytest.mark.parametrize("system", [False, True], ids=["user unit", "system unit"])
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def test_where_logind_ends_it_at_the_logout_the_console_says_so_before(guest: Gu
 # -- reboots -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("system", [False, True], ids=["user unit", "system unit"])
+@on_both
 def test_after_a_reboot_in_an_outage_the_unit_brings_the_baseline_back(
     guest: Guest, system: bool
 ) -> None:
@@ -157,3 +159,59 @@ def test_after_a_reboot_in_an_outage_the_unit_brings_the_baseline_back(
     assert boot.told("ActiveState")["ActiveState"] == "inactive"
     level, detail, _ = guest.doctor("login.boot")
     assert (level, boot.unit in detail) == ("ok", True)
+
+
+def ended_well(guest: Guest) -> None:
+    run = guest.detach()
+    ends_well(guest, run)
+
+
+def rolled_back(guest: Guest) -> None:
+    run = guest.detach()
+    assert guest.console("rollback").code == 0
+    assert guest.over(run)["state"] == "rolled_back"
+
+
+def stopped_on_purpose(guest: Guest) -> None:
+    """No run ever took it down: the operator did."""
+    assert guest.console("rollback").code == 0
+    assert guest.machine.user("pkill", "-f", "demo.engine").returncode == 0
+    guest.until(lambda: not guest.engines(8080), "the baseline has ended")
+
+
+@pytest.mark.parametrize("history", [ended_well, rolled_back, stopped_on_purpose])
+@on_both
+def test_where_no_run_left_the_baseline_down_the_unit_does_nothing(
+    guest: Guest, system: bool, history: Callable[[Guest], None]
+) -> None:
+    boot = Boot(guest, system)
+    history(guest)
+    boot.reboot()
+    assert "nothing to do: no run left the baseline down" in boot.log()
+    assert not guest.engines(8080)
+    assert not guest.pids("console")
+
+
+def test_a_unit_that_would_not_act_is_refused_and_what_is_removed_does_not_act(
+    guest: Guest,
+) -> None:
+    assert guest.doctor("login.boot")[2] == "omni-console boot install"
+    refused = guest.console("boot", "install")
+    assert (refused.code, "enable-linger ann" in refused.err) == (2, True), refused
+    assert guest.console("boot", "install", "--system").code == 2, "it takes root"
+    assert guest.console("boot", "status").code == 5
+    boot = Boot(guest, system=True)
+    enabled = boot.told("LoadState", "UnitFileState", "User", "Type", *KEPT)
+    assert enabled == {
+        "LoadState": "loaded", "UnitFileState": "enabled", "User": USER, "Type": "exec", **KEPT,
+    }  # fmt: skip
+    run = guest.detach()
+    assert guest.sudo("boot", "remove", "--system").code == 0
+    assert guest.console("boot", "status").code == 5
+    guest.machine.power_off()
+    guest.machine.power_on()
+    assert boot.told("LoadState") == {"LoadState": "not-found"}
+    assert guest.show(run)["state"] == "interrupted"
+    assert not guest.engines(8080)
+    assert guest.console("rollback").code == 0
+    assert guest.serves()
