@@ -67,7 +67,11 @@ else
 fi
 exec /sbin/init
 """
+MEMORY = "/run/omni-memory"
+CONFINED = f"{MEMORY}/confined"
 UP = ("running", "degraded")
+MEMORY = "/run/omni-memory"
+CONFINED = f"{MEMORY}/confined"
 Done = subprocess.CompletedProcess[str]
 
 
@@ -153,6 +157,22 @@ class Machine:
         for line in names.stdout.splitlines():
             self.root("systemctl", "kill", "--signal=KILL", line.split()[0])
         until(lambda: not self._state(), f"nothing of {USER} is left", where=self.where)
+
+    def confine(self, pid: int, memory_bytes: int) -> bool:
+        """Put a process into a memory group of its own, of cgroup version 1, with this limit; False
+        where the host's memory controller is of version 2."""
+        mount = f"mkdir -p {MEMORY} && mount -t cgroup -o memory memory {MEMORY}"
+        if self.root("sh", "-c", mount).returncode != 0:
+            return False
+        limit = 'mkdir "$1" && echo $2 > "$1/memory.limit_in_bytes" && echo $3 > "$1/cgroup.procs"'
+        done = self.root("sh", "-ec", limit, "limit", CONFINED, str(memory_bytes), str(pid))
+        assert done.returncode == 0, done
+        return True
+
+    def oom_kills(self) -> int:
+        """How many processes the kernel has killed in that group for want of memory."""
+        lines = self.root("cat", f"{CONFINED}/memory.oom_control").stdout.splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
 
     def told(self, unit: str, *names: str, system: bool = False) -> dict[str, str]:
         """Properties of a unit of the user's manager, or of the machine's, as systemd has them."""

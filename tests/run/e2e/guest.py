@@ -13,13 +13,27 @@ from typing import Any, TypeVar
 from console.common.paths import module_argv
 from tests.run.e2e.sites import UP, book, service
 from tests.run.world import ENDS, Outcome
-from tests.testbed.systemd import HOME, Done, Machine
+from tests.testbed.systemd import HOME, USER, Done, Machine
 from tests.waiting import LIMIT_S, until
 
 T = TypeVar("T")
 BASE, CAND = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
 HELD, GO = HOME / "held", HOME / "go"
 HOLD = f"id: hold, run: [sh, -c, 'touch {HELD}; until [ -e {GO} ]; do sleep 0.05; done']"
+EAT = HOME / "eat"
+HUNGRY = f"""
+import os, sys, threading, time
+from console.rehearsal.demo import engine
+def eat():
+    while not os.path.exists({str(EAT)!r}):
+        time.sleep(0.05)
+    held = []
+    while True:
+        held.append(b"x" * 2**24)
+threading.Thread(target=eat, daemon=True).start()
+raise SystemExit(engine.main(sys.argv[1:]))
+"""
+"""An engine that takes all the memory it gets, once told to."""
 COMPLETION = """
 import sys
 from console.runtime.probe import complete
@@ -34,19 +48,24 @@ class Guest:
     def __init__(self, machine: Machine, model: Path) -> None:
         self.machine, self.model = machine, model
         self.said = ""
+        self.site()
+        self.write(HOME / "trial.yaml", book(UP, HOLD))
+
+    def site(self, *candidate: str) -> None:
+        """The site file. `candidate`: how Python is told to run the candidate's engine."""
+        given = self.engine(8081, *candidate)
         site = {
             "schema": "omni.site/v1",
             "name": "local",
             "baseline": service(self.engine(8080), BASE),
-            "services": {"cand": service(self.engine(8081), CAND, exclusive=True)},
+            "services": {"cand": service(given, CAND, exclusive=True)},
         }
         self.write(HOME / ".config/omni-console/site.yaml", json.dumps(site, indent=1))
-        self.write(HOME / "trial.yaml", book(UP, HOLD))
 
-    def engine(self, port: int) -> list[str]:
+    def engine(self, port: int, *program: str) -> list[str]:
         return [
-            sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(self.model),
-            "--port", str(port), "--cache-ram", "0",
+            sys.executable, *(program or ("-m", "console.rehearsal.demo.engine")),
+            "--model", str(self.model), "--port", str(port), "--cache-ram", "0",
         ]  # fmt: skip
 
     def write(self, path: Path, text: str) -> None:
@@ -86,18 +105,20 @@ class Guest:
 
     def pids(self, words: str) -> list[int]:
         """Processes of the user with these words on their command line."""
-        return [
-            int(pid) for pid in self.machine.root("pgrep", "-u", "ann", "-f", words).stdout.split()
-        ]
+        found = self.machine.root("pgrep", "-u", USER, "-f", "--", words).stdout
+        return [int(pid) for pid in found.split()]
 
     def engines(self, port: int) -> list[int]:
-        return self.pids(f"demo.engine .*--port {port}")
+        return self.pids(f"--model .*--port {port}")
 
     def runners(self) -> list[int]:
         return self.pids("console.cli runner")
 
     def cgroup(self, pid: int) -> str:
         return self.machine.root("cat", f"/proc/{pid}/cgroup").stdout.splitlines()[-1]
+
+    def oom_score(self, pid: int) -> int:
+        return int(self.machine.root("cat", f"/proc/{pid}/oom_score_adj").stdout)
 
     def show(self, run: str) -> dict[str, Any]:
         return self.look("show", run, "--json").json

@@ -1,5 +1,10 @@
 """Runs and the boot unit on a machine that a real systemd runs (tests/testbed/systemd.py says what
-stands in there for what): logins, logouts, linger, and a reboot in the middle of an outage."""
+stands in there for what): logins, logouts, linger, an OOM kill, and a reboot in an outage.
+
+What cannot be seen there, as long as the host's memory controller is of cgroup version 1: systemd
+acts on an OOM kill (OOMPolicy) in version 2 alone. The test of it shows that the kernel's killer
+takes the candidate and that the runner goes on, and that systemd has the policy. There is no
+container engine in the machine: the baseline and the candidate are host processes."""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.guest import GO, Guest
+from tests.run.e2e.guest import EAT, GO, HUNGRY, Guest
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
@@ -135,6 +140,27 @@ def test_where_logind_ends_it_at_the_logout_the_console_says_so_before(guest: Gu
     assert not guest.engines(8080)
     back = guest.console("rollback", "--json")
     assert (back.code, back.json["serving"]) == (0, True), back
+
+
+# -- out of memory -----------------------------------------------------------------------------
+
+
+def test_the_kernel_kills_the_candidate_and_not_the_runner_of_its_unit(guest: Guest) -> None:
+    guest.machine.linger()
+    guest.site("-c", HUNGRY)
+    run = guest.detach()
+    [runner], [candidate] = guest.runners(), guest.engines(8081)
+    assert guest.oom_score(candidate) == 1000 > guest.oom_score(runner)
+    if not guest.machine.confine(candidate, 512 << 20):
+        pytest.skip("this host's memory controller is of cgroup version 2")
+    guest.machine.user("touch", str(EAT))
+    guest.until(lambda: not guest.engines(8081), "the candidate is killed")
+    assert guest.machine.oom_kills() == 1
+    assert guest.runners() == [runner]
+    unit = f"omni-console-{run}.service"
+    told = guest.machine.told(unit, "ActiveState", "Result", *KEPT)
+    assert told == {"ActiveState": "active", "Result": "success", **KEPT}
+    ends_well(guest, run)
 
 
 # -- reboots -----------------------------------------------------------------------------------
