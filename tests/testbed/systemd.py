@@ -145,10 +145,17 @@ class Machine:
         assert done.returncode == 0, done
 
     def kill_at_logout(self) -> None:
-        """logind from now on ends all processes of a login with it, as systemd does by default."""
-        place = f"{LOGIND}/60-kill.conf"
-        self.root("sh", "-c", 'cat > "$1"', "write", place, said="[Login]\nKillUserProcesses=yes\n")
-        done = self.root("systemctl", "restart", "systemd-logind")
+        """logind from now on ends all processes of a login with it, as systemd does by default.
+
+        The file that says so lies in the place of the least weight, and wins by its name.
+        """
+        script = """
+        mkdir -p /run/systemd/logind.conf.d
+        printf '[Login]\\nKillUserProcesses=no\\n' > "$1/60-lives.conf"
+        printf '[Login]\\nKillUserProcesses=yes\\n' > /run/systemd/logind.conf.d/70-ends.conf
+        systemctl restart systemd-logind
+        """
+        done = self.root("sh", "-ec", script, "logind", LOGIND)
         assert done.returncode == 0, done
 
     def stop_timeout(self) -> None:

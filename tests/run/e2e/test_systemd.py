@@ -8,18 +8,21 @@ container engine in the machine: the baseline and the candidate are host process
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from console.common.paths import module_argv
 from tests.run.e2e.guest import EAT, GO, HUNGRY, Guest
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
 from tests.testbed.systemd import UID, USER, machine
 
+DOCTOR = (*module_argv("console.cli"), "doctor", "--json")
 KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
 """What systemd has to have understood of each unit: its end, and an OOM kill in it, take nobody
 along."""
@@ -122,6 +125,11 @@ def test_without_linger_a_run_outlives_the_logout_but_not_by_a_unit(guest: Guest
     assert ".scope" in guest.cgroup(pid), "logind has abandoned the session's scope, and ended none"
     level, detail, _ = guest.doctor("login.logout")
     assert (level, detail) == ("ok", "a run is a session of its own and lives on")
+    guest.machine.linger()
+    # a plain `su` leaves the variables of whoever called it: root's runs are no units of theirs
+    told = guest.machine.root(*DOCTOR, USER=USER, XDG_RUNTIME_DIR=f"/run/user/{UID}").stdout
+    [logout] = [one for one in json.loads(told)["findings"] if one["id"] == "login.logout"]
+    assert logout["detail"] == detail
     ends_well(guest, run)
 
 
