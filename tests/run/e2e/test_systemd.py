@@ -17,10 +17,12 @@ import pytest
 
 from console.common.paths import module_argv
 from tests.run.e2e.guest import EAT, GO, HUNGRY, Guest
+from tests.run.e2e.sites import UP, book
+from tests.run.scenes import STAY
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
-from tests.testbed.systemd import UID, USER, machine
+from tests.testbed.systemd import HOME, UID, USER, machine
 
 DOCTOR = (*module_argv("console.cli"), "doctor", "--json")
 KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
@@ -74,10 +76,10 @@ class Boot:
         machine.power_on()
         assert machine.boot_id != before
         assert not self.guest.runners()
-        self.guest.until(self._ended, f"{self.unit} has ended")
+        self.guest.until(self.ended, f"{self.unit} has ended")
         assert not machine.root("loginctl", "list-sessions", "--no-legend").stdout
 
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
         told = self.told("Result", "ActiveState", "ExecMainExitTimestampMonotonic")
         assert told.get("Result", "success") == "success", told
         ended = told.get("ExecMainExitTimestampMonotonic", "0") != "0"
@@ -193,6 +195,39 @@ def test_after_a_reboot_in_an_outage_the_unit_brings_the_baseline_back(
     assert boot.told("ActiveState")["ActiveState"] == "inactive"
     level, detail, _ = guest.doctor("login.boot")
     assert (level, boot.unit in detail) == ("ok", True)
+
+
+def test_the_unit_tries_again_until_the_baseline_serves(guest: Guest) -> None:
+    """The disk with the model comes up late: the first try fails, a later one does not."""
+    model, away = HOME / "model.gguf", HOME / "away.gguf"
+    guest.machine.user("cp", str(guest.model), str(model))
+    guest.model = model
+    guest.site()
+    boot = Boot(guest, system=False)
+    run = guest.detach()
+    guest.machine.user("mv", str(model), str(away))
+    guest.machine.power_off()
+    guest.machine.power_on()
+    guest.until(lambda: "ROLLBACK FAILED" in boot.log(), "the first try has failed")
+    guest.machine.user("mv", str(away), str(model))
+    guest.until(guest.serves, "the baseline serves")
+    guest.until(boot.ended, f"{boot.unit} has ended")
+    assert int(boot.told("NRestarts")["NRestarts"]) >= 1
+    assert guest.over(run)["state"] == "rolled_back"
+
+
+def test_a_candidate_that_clients_stayed_at_is_followed_by_the_baseline(guest: Guest) -> None:
+    """Nobody has accepted it, and a reboot ends it: without the baseline nobody would serve."""
+    boot = Boot(guest, system=False)
+    guest.write(HOME / "stay.yaml", book(UP, STAY))
+    assert guest.console("rollback").code == 0
+    done = guest.console("run", "stay.yaml", "--json")
+    assert (done.code, done.json["state"]) == (0, "succeeded"), done
+    assert not guest.engines(8080)
+    assert guest.serves(), "by the candidate"
+    boot.reboot()
+    assert len(guest.engines(8080)) == 1
+    assert guest.serves()
 
 
 def ended_well(guest: Guest) -> None:
