@@ -70,8 +70,6 @@ exec /sbin/init
 MEMORY = "/run/omni-memory"
 CONFINED = f"{MEMORY}/confined"
 UP = ("running", "degraded")
-MEMORY = "/run/omni-memory"
-CONFINED = f"{MEMORY}/confined"
 Done = subprocess.CompletedProcess[str]
 
 

@@ -102,14 +102,10 @@ def test_with_linger_a_run_is_a_unit_of_its_own_that_outlives_the_logout(guest: 
     guest.machine.logged_out()
     in_the_outage(guest, run)
     unit = f"omni-console-{run}.service"
-    told = guest.machine.told(unit, "ActiveState", "Transient", "KillMode", "MainPID", "Type")
     [pid] = guest.runners()
-    assert told["MainPID"] == str(pid)
-    assert (told["ActiveState"], told["Transient"], told["KillMode"]) == (
-        "active",
-        "yes",
-        "process",
-    )
+    assert guest.machine.told(unit, "ActiveState", "Transient", "MainPID", *KEPT) == {
+        "ActiveState": "active", "Transient": "yes", "MainPID": str(pid), **KEPT,
+    }  # fmt: skip
     assert f"user@{UID}.service/app.slice/{unit}" in guest.cgroup(pid)
     level, detail, _ = guest.doctor("login.logout")
     assert level == "ok"
@@ -216,14 +212,19 @@ def test_the_unit_tries_again_until_the_baseline_serves(guest: Guest) -> None:
     assert guest.over(run)["state"] == "rolled_back"
 
 
-def test_a_candidate_that_clients_stayed_at_is_followed_by_the_baseline(guest: Guest) -> None:
-    """Nobody has accepted it, and a reboot ends it: without the baseline nobody would serve."""
+@pytest.mark.parametrize("promoted", [False, True])
+def test_a_candidate_that_clients_stayed_at_is_followed_by_the_baseline(
+    guest: Guest, promoted: bool
+) -> None:
+    """The reboot ended it: without the baseline of the site file nobody would serve."""
     boot = Boot(guest, system=False)
     guest.write(HOME / "stay.yaml", book(UP, STAY))
     assert guest.console("rollback").code == 0
     done = guest.console("run", "stay.yaml", "--json")
     assert (done.code, done.json["state"]) == (0, "succeeded"), done
     assert not guest.engines(8080)
+    if promoted:
+        assert guest.console("promote", "--why", "it is faster", "--yes").code == 0
     assert guest.serves(), "by the candidate"
     boot.reboot()
     assert len(guest.engines(8080)) == 1
