@@ -241,7 +241,8 @@ class Verbs(Base[None]):
             from console.frontends.tui.watch.actions import resume
 
             try:
-                resume(run)
+                if warning := resume(run):
+                    self.on_loop(self.console.say, clean(warning, 400), "warning")
             except ConsoleError as error:
                 self.on_loop(self.console.say, clean(str(error), 400), "error")
 

@@ -25,7 +25,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host import resident
+from console.host import privileges, resident
 from console.host.cgroups import scope
 
 COOKIE = "OMNI_RUN"
@@ -139,10 +139,10 @@ def exit_code(pid: int, start: int) -> int | None:
 
 def spawn(
     spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = (),
-    enclosed: bool = False,
+    enclosed: bool = False, oom_score: int | None = None,
 ) -> tuple[int, int]:  # fmt: skip
-    """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves);
-    returns its pid and start time.
+    """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves;
+    `oom_score`: with this oom_score_adj, where it may have it); returns its pid and start time.
 
     stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte.
     A thread waits for it, so that it never stays a zombie of a long-lived caller.
@@ -169,6 +169,8 @@ def spawn(
         os.close(out)
     # Not reaped yet: even a child that is dead already keeps its number until it is waited for.
     start = start_time(child.pid) or 0
+    if oom_score is not None:
+        privileges.set_oom_score(oom_score, child.pid)
     try:
         threading.Thread(target=_reap, args=(child, start), daemon=True).start()
     except RuntimeError:  # no thread left: a zombie at worst

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from pathlib import Path
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.host import children
+
+LOGIND = ("busctl", "--system", "get-property", "org.freedesktop.login1",
+          "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
+          "KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")  # fmt: skip
+LOGIND_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +36,38 @@ def detachment() -> Detachment:
     would end it at logout."""
     if not Path("/run/systemd/system").exists():
         return Detachment(False)
-    user = os.environ.get("USER") or str(os.getuid())
+    user = _user()
     linger = Path("/var/lib/systemd/linger", user).exists()
     if linger and os.environ.get("XDG_RUNTIME_DIR") and shutil.which("systemd-run"):
         return Detachment(True)
-    if os.getuid() != 0 and _kills_user_processes():
+    if os.getuid() != 0 and _ends_processes_of(user):
         return Detachment(
             False,
-            "logind ends this run when you log out (KillUserProcesses=yes); "
+            "logind ends this run, and what it started, when you log out (KillUserProcesses=yes); "
             f"`loginctl enable-linger {user}` lets it live",
         )
     return Detachment(False)
 
 
-def _kills_user_processes() -> bool:
-    files = [Path("/etc/systemd/logind.conf")]
-    for directory in ("/usr/lib/systemd/logind.conf.d", "/etc/systemd/logind.conf.d"):
-        files += sorted(Path(directory).glob("*.conf"))
-    answer = False
-    for file in files:
-        try:
-            lines = file.read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.strip().startswith("KillUserProcesses="):
-                answer = line.split("=", 1)[1].strip().lower() in ("yes", "true", "1", "on")
-    return answer
+def _user() -> str:
+    """By the uid: USER is another one's after a plain `su`, and may be missing."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _ends_processes_of(user: str) -> bool:
+    """As logind itself has it: its files lie in five places, and what they leave out was decided
+    when it was compiled. One that does not answer closes no session."""
+    try:
+        code, out, _ = children.run(LOGIND, LOGIND_S, env=os.environ)
+        kills, only, spared = (shlex.split(line) for line in out.decode().splitlines())
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+    if code != 0 or kills[1:] != ["true"] or user in spared[2:]:
+        return False
+    return not only[2:] or user in only[2:]
 
 
 SYSTEM_UNITS = Path("/etc/systemd/system")

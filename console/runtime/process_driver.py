@@ -10,7 +10,7 @@ from console.common.errors import ServiceError
 from console.common.logs.last_lines import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
-from console.runtime.spec import Handle, Launch, ServiceSpec, Status
+from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status
 
 
 class ProcessDriver:
@@ -42,8 +42,9 @@ class ProcessDriver:
         if running is not None:
             return running
         pid, start = process.spawn(
-            self.process, log=launch.log, cookie=launch.run_id, enclosed=True
-        )
+            self.process, log=launch.log, cookie=launch.run_id, enclosed=True,
+            oom_score=None if self.spec.name == "baseline" else OOM_SCORE,
+        )  # fmt: skip
         handle = self._handle(pid, start)
         launch.record(handle)
         try:

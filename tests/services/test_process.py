@@ -16,6 +16,7 @@ import pytest
 from console.common.clock import FakeClock, SystemClock
 from console.common.errors import ServiceError
 from console.host import process
+from console.host.privileges import oom_score
 from console.host.process import ProcessSpec
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import ExistingContainer, Handle, Launch, ServiceSpec
@@ -190,11 +191,21 @@ def test_driver_life(tmp_path: Path, log: Path) -> None:
         assert other.find() is None
         assert again.start(Launch("run-3", log, seen.append)) == handle
         assert driver.status(handle).alive
+        assert oom_score(handle.pid) == 1000, "the kernel takes it before everything else"
     finally:
         driver.stop(handle, 5)
     assert driver.find() is None
     until(lambda: driver.status(handle).exit_code == -signal.SIGTERM, "its exit code is known")
     assert "SIGTERM" in driver.status(handle).detail
+
+
+def test_a_baseline_is_no_candidate_to_the_kernels_killer(tmp_path: Path, log: Path) -> None:
+    driver = ProcessDriver(service("baseline", "sleep", "600"), tmp_path / "records")
+    handle = driver.start(Launch("run-2", log, lambda _: None))
+    try:
+        assert oom_score(handle.pid) == oom_score()
+    finally:
+        driver.stop(handle, 5)
 
 
 def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:

@@ -36,6 +36,9 @@ class _Recipe:
         return fingerprint(LAYOUT, self.tag, *self.packages)
 
 
+Fill = Callable[[_Recipe, Path], None]
+"""Writes an image's files to a tarball that is not there yet, in a directory of its own."""
+
 # curl is in the published llama.cpp server images too, for health checks.
 _LLAMA = _Recipe(LLAMA, ("llama.cpp", "dash", "curl", "busybox-static"), lambda: "sid", True)
 _BUSY = _Recipe(BUSY, ("busybox-static",), debian.codename, False)
@@ -51,10 +54,10 @@ def ensure_busy_image(engine: Engine) -> str:
     return _ensure(engine, _BUSY)
 
 
-def _ensure(engine: Engine, recipe: _Recipe) -> str:
+def _ensure(engine: Engine, recipe: _Recipe, fill: Fill | None = None) -> str:
     with locked(f"image-{recipe.tag.split('/')[-1].split(':')[0]}"):
         if not _present(engine, recipe):
-            tarball = _tarball(recipe)
+            tarball = _tarball(recipe, fill or _laid_out)
             engine.run(
                 *("import", "--change", f"ENV {SEARCH}", "--change", 'CMD ["sh"]'),
                 *("--change", f"LABEL {RECIPE}={recipe.key}", str(tarball), recipe.tag),
@@ -73,23 +76,26 @@ def _present(engine: Engine, recipe: _Recipe) -> bool:
     return label == recipe.key or not engine.private
 
 
-def _tarball(recipe: _Recipe) -> Path:
+def _tarball(recipe: _Recipe, fill: Fill) -> Path:
     name = recipe.tag.replace("/", "-").replace(":", "-")
     target = folder("images") / f"{name}-{recipe.key}.tar"
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=folder("work")) as work:
-        place = Path(work)
-        suite = recipe.suite()
-        packages = debian.fetch(suite, recipe.packages, place, depends=recipe.depends)
-        root = place / "root"
-        debian.unpack(packages, root)
-        _finish(root)
-        made = place / "image.tar"
-        owner = ("--owner=0", "--group=0", "--numeric-owner")
-        command(["tar", "-C", str(root), *owner, "-cf", str(made), "."])
+        made = Path(work) / "image.tar"
+        fill(recipe, made)
         made.replace(target)
     return target
+
+
+def _laid_out(recipe: _Recipe, made: Path) -> None:
+    """The packages without their scripts; everything in it is root's."""
+    root = made.with_name("root")
+    packages = debian.fetch(recipe.suite(), recipe.packages, made.parent, depends=recipe.depends)
+    debian.unpack(packages, root)
+    _finish(root)
+    owner = ("--owner=0", "--group=0", "--numeric-owner")
+    command(["tar", "-C", str(root), *owner, "-cf", str(made), "."])
 
 
 def _finish(root: Path) -> None:

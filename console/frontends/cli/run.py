@@ -95,7 +95,9 @@ def resume(args: Namespace) -> int:
     found = find_run(args.run)
     check_resume(found, args.from_step or "")
     _say(args, f"resuming run {found.id} …")
-    go_on(found, args.from_step or "")
+    how = go_on(found, args.from_step or "")
+    if how.warning:
+        _say(args, f"WARNING: {how.warning}")
     if args.detach:
         if args.json:
             print(json.dumps({"run": found.id, "path": str(found.path)}))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from console.host.linger import Detachment
+from console.runner import launch
 from tests.run.e2e.sites import UP, book
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
@@ -83,6 +87,17 @@ def test_resume_from_a_step_repeats_what_the_operator_asks_for_and_records_it(
     assert (verb["verb"], verb["step"]) == ("resume", "b")
     assert verb["who"]
     assert "from b" in verb["why"]
+
+
+def test_a_resume_says_where_logind_would_end_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = f'id: act, script: "echo act >> {world.effects}", idempotent: true'
+    world.detach(world.write("b.yaml", book(act)), OMNI_FAULT="after_effect@act")
+    world.dead()
+    monkeypatch.setattr(launch, "detachment", lambda: Detachment(False, "logind ends it"))
+    resumed = world.console("resume", "--json")
+    assert (resumed.code, "WARNING: logind ends it" in resumed.err) == (0, True), resumed
 
 
 def test_a_second_resume_of_a_live_run_is_refused(world: World) -> None:

@@ -83,14 +83,15 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
     return ""
 
 
-def resume(run: RunDir, from_step: str = "") -> None:
-    """Start a runner that goes on with this run; blocks until it has begun.
+def resume(run: RunDir, from_step: str = "") -> str:
+    """Start a runner that goes on with this run; blocks until it has begun. What the operator has
+    to know about how it is detached, if anything.
 
     Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
     """
     from console.runner.launch import resume as go_on
 
-    go_on(run, from_step)
+    return go_on(run, from_step).warning
 
 
 def bound(verb: str, state: RunState, desk: Mapping[str, Any]) -> dict[str, Any]:
