@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.host import bounded, linger
+from console.host import children, systemd
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_whose_processes_logind_ends(
     def run(argv: Sequence[str], seconds: float, **_: Any) -> tuple[int, bytes, bytes]:
         return 0, answer.encode(), b""
 
-    monkeypatch.setattr(bounded, "run", run)
-    assert linger._ends_processes_of("ann") == ends
+    monkeypatch.setattr(children, "run", run)
+    assert systemd._ends_processes_of("ann") == ends
 
 
 @pytest.mark.parametrize("refusal", [FileNotFoundError("busctl"), None])
@@ -42,5 +42,5 @@ def test_a_logind_that_does_not_answer_ends_nothing(
             raise refusal
         return 1, b"b true\nas 0\nas 0\n", b"no such service"
 
-    monkeypatch.setattr(bounded, "run", run)
-    assert not linger._ends_processes_of("ann")
+    monkeypatch.setattr(children, "run", run)
+    assert not systemd._ends_processes_of("ann")

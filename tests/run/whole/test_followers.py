@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from console.host.linger import Detachment
+from console.host.systemd import Detachment
 from console.runner import launch
 from tests.run.e2e.sites import UP, book
 from tests.run.world import LONGEST_S
