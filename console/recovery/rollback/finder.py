@@ -147,12 +147,13 @@ class Finder:
             return newest
 
     def _fresher(self, choice: Choice, site: str, seal: Seal | None) -> Choice:
-        """The plan, made anew where the site file was changed after it was sealed."""
+        """The plan, with the baseline of its site file where that was changed after the seal."""
         if not site or seal is None or not _changed(site, choice.plan.sealed_at):
             return choice
         self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
         try:
-            return Choice(seal(), "the site file")
+            made = seal()
+            return Choice(made if made.run_id else choice.plan.on(made), "the site file")
         except Exception as error:
             self.note(f"the changed site file gives no plan: {_words(error)}")
             return choice

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,6 +120,21 @@ class SealedPlan:
     def records_dir(self) -> Path:
         base = self.baseline.records_dir
         return Path(base) if base else paths.state_dir() / "services"
+
+    def on(self, site: SealedPlan) -> SealedPlan:
+        """The run of this plan with what its changed site file says by now: the baseline is the
+        file's, and all that the run may have left is still looked for."""
+        known = self.engine.socket or self.engine.docker_host
+        theirs = not known or site.baseline.kind == "container"
+        return replace(
+            self,
+            baseline=site.baseline,
+            site_path=site.site_path,
+            candidates=tuple(dict.fromkeys((*self.candidates, *site.candidates))),
+            engine=site.engine if theirs else self.engine,
+            protected=tuple(dict.fromkeys((*self.protected, *site.protected))),
+            gpus=tuple(dict.fromkeys((*self.gpus, *site.gpus))),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
