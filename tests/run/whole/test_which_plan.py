@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import book, host_site
-from tests.run.scenes import LONG
+from tests.run.scenes import LONG, roll_back
 from tests.run.world import WorldBase as World
 from tests.services.made_engine import IMAGE, Refused, made_engine
 
@@ -39,3 +41,13 @@ def test_a_changed_site_file_forgets_no_candidate_container(bare: World) -> None
         assert (done.code, done.json["nothing_to_do"]) == (0, False), done
         assert not [one.name for one in engine.containers.values() if one.job.running]
         assert bare.baseline() is not None
+
+
+@pytest.mark.parametrize("ladder", ["warm", "dead"])
+def test_a_run_in_its_outage_whose_plan_and_script_are_lost(outage: World, ladder: str) -> None:
+    if ladder == "dead":
+        outage.kill("ladder")
+        outage.until(lambda: not outage.pids("ladder"), "the ladder is dead")
+    outage.run.sealed.unlink()
+    outage.run.script.unlink()
+    roll_back(outage, OMNI_SITE="")
