@@ -322,7 +322,8 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     site, now = paths.default_site(), time.time() + 60
     site.parent.mkdir(parents=True, exist_ok=True)
     site.write_text("site")
-    fresh = replace(stage.plan, run_id="", run_dir="", site_name="fresh")
+    named = replace(stage.plan.baseline, name="new")
+    fresh = replace(stage.plan, run_id="", run_dir="", site_name="fresh", baseline=named)
 
     def refuses() -> SealedPlan:
         raise ConsoleError("the site file cannot be used")
@@ -338,7 +339,9 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     old_plan(stage, "ours", str(site), now)
     assert chosen(lambda: fresh) == "ours"
     os.utime(site, (now + 5, now + 5))
-    assert chosen(lambda: fresh) == "fresh", "the site file changed since"
+    found = Finder(lambda: fresh, False, print).find()
+    assert found is not None
+    assert (found.plan.run_id, found.plan.baseline) == ("ours", named), "the file changed since"
     assert chosen(refuses) == "ours"
     site.unlink()
     assert chosen(lambda: fresh) == "demo", "no site file: the newest run"

@@ -14,7 +14,7 @@ from console.common import paths
 from console.recovery.rollback import finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.finder import Finder
-from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from tests.rollback.conftest import Stage
 from tests.rollback.test_command import NOBODY, as_root, open_up
 from tests.services.serving import in_child
@@ -84,14 +84,16 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     stage.seal(site_path=str(site), sealed_at=9e9)
     stage.point()
     records.keep(stage.plan.run_id)
-    again = Finder(lambda: other, False, print, lambda path: replace(stage.plan, run_id=path))
+    made = replace(stage.plan.baseline, name="made")
+    now = replace(stage.plan, run_id="", run_dir="", baseline=made, candidates=())
+    again = Finder(lambda: other, False, print, lambda path: replace(now, site_path=path))
     choice = again.find()
     assert choice is not None
-    assert choice.plan.run_id == stage.plan.run_id
-    stage.seal(sealed_at=1.0)
+    assert choice.plan == stage.plan
+    stage.seal(sealed_at=1.0, candidates=(Candidate("cand", "process"),))
     choice = again.find()
     assert choice is not None
-    assert choice.plan.run_id == str(site)
+    assert choice.plan == replace(stage.plan, baseline=made), "what the run has left is known"
 
 
 def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(stage: Stage) -> None:

@@ -83,6 +83,27 @@ def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
     assert not process.alive(*step)
 
 
+@pytest.mark.parametrize("known_by", ["copy", "ladder", "warm.json"])
+def test_a_run_whose_script_is_lost_too_had_begun_all_the_same(stage: Stage, known_by: str) -> None:
+    """No plan and no script is what a run has that is just starting: one that has begun says so
+    in more than these."""
+    runner, step, ladder = stage.sleeper("no"), stage.sleeper(), stage.sleeper("no")
+    stage.point(pid=runner[0], start=runner[1])
+    lose(stage, "plan")
+    copy = stage.root / "state/omni-console/rollback/s.json"
+    if known_by == "copy":
+        sealed.write(stage.plan, copy)
+    elif known_by == "ladder":
+        stage.record("ladder", "warm", ladder)
+    else:
+        (stage.plan.rollback_dir / known_by).touch()
+    plan = replace(stage.plan, run_id="", run_dir="")
+    result = rollback(None if copy.exists() else lambda: plan, True, stage.lines.append)
+    assert (result.serving, result.nothing_to_do, result.exit_code) == (True, False, Exit.OK)
+    assert not process.alive(*runner)
+    assert not process.alive(*step)
+
+
 def lose(stage: Stage, what: str) -> None:
     run = Path(stage.plan.run_dir)
     if what == "garbage":

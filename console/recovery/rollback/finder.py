@@ -19,11 +19,12 @@ from pathlib import Path
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.host import process
+from console.recovery.rollback import live
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback import trigger as wake
 from console.recovery.rollback.records import Pointer, live_others, roll_back_first
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
+from console.recovery.rollback.trigger import WARM
 
 RUNNER_S = 3.0
 """How long a killed runner may take to be gone."""
@@ -147,12 +148,13 @@ class Finder:
             return newest
 
     def _fresher(self, choice: Choice, site: str, seal: Seal | None) -> Choice:
-        """The plan, made anew where the site file was changed after it was sealed."""
-        if not site or seal is None or not _changed(site, choice.plan.sealed_at):
+        """The plan, with the baseline of its site file where that was changed after the seal."""
+        if not site or seal is None or not choice.plan.is_older_than(Path(site)):
             return choice
         self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
         try:
-            return Choice(seal(), "the site file")
+            made = seal()
+            return Choice(made if made.run_id else choice.plan.on(made), "the site file")
         except Exception as error:
             self.note(f"the changed site file gives no plan: {_words(error)}")
             return choice
@@ -161,17 +163,22 @@ class Finder:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
         if os.path.exists(path) and (choice := self._plan(path, source)):
             return self._of_ended(choice) if pointer.over else choice
-        never = os.path.isdir(path.parent) and not os.path.exists(path.parent / SCRIPT)
+        never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
         self._end_runner(pointer, "is just starting" if never else "has lost its plan")
         if os.path.exists(path) and (choice := self._plan(path, source)):
             return choice
         if not never:
             return self._of_lost(pointer)
-        wake.trigger(
-            path.parent, wake.QUIT
-        )  # its ladder would look in a minute whether it is needed
         earlier = pointers.put_back(os.getuid(), path.parent)
         return self._pointed(earlier, source) if earlier is not None else None
+
+    def _was_sealed(self, pointer: Pointer) -> bool:
+        """Whether a run has sealed its plan, by all that comes after it: a lost plan alone, or with
+        its script, is no sign that nothing is down."""
+        place = Path(pointer.run_dir) / ROLLBACK
+        later = any(os.path.exists(place / name) for name in (SCRIPT, WARM))
+        laddered = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
+        return later or laddered or self._copy_of(pointer) is not None
 
     def _of_ended(self, choice: Choice) -> Choice:
         """A run that is over and left the baseline down: its site file may say by now what is to
@@ -297,13 +304,6 @@ def _is_of(plan: SealedPlan, site: str) -> bool:
 def _is_rehearsed(plan: SealedPlan) -> bool:
     """A rehearsal's baseline is nobody's baseline; its plan counts where it is asked for alone."""
     return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
-
-
-def _changed(site: str, sealed_at: float) -> bool:
-    try:
-        return os.stat(site).st_mtime > sealed_at
-    except OSError:
-        return False
 
 
 def _words(error: Exception) -> str:

@@ -39,13 +39,13 @@ from console.recovery.rollback.trigger import (
     LEAVE,
     QUIT,
     SENTINEL,
+    WARM,
     is_warm,
     trigger,
 )
 from console.runtime import probe
 from console.runtime import proxy as relay
 
-WARM = "warm.json"
 OOM_SCORE = -900
 LOOK_S = 60.0
 """How often a ladder that nobody speaks to looks whether it is needed."""

@@ -96,6 +96,8 @@ def _opened(directory: Path, flags: int) -> int:
 
 
 FIFO = "trigger"
+WARM = "warm.json"
+"""Written by the warm ladder once it waits."""
 EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
 
 

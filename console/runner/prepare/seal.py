@@ -59,7 +59,7 @@ def sealed_plan(
     specs = list(plan.services.values()) if plan is not None else []
     run_id = os.path.basename(run_dir)
     finish = (*module_argv("console.cli"), "runner", run_dir, "--close") if run_dir else ()
-    engine = engine_address(site) if _uses_engine(baseline, plan) else EngineAddress()
+    engine = _engine(site, baseline, specs)
     return SealedPlan(
         run_id=run_id,
         run_dir=run_dir,
@@ -120,17 +120,17 @@ def _switched(site: Site) -> SealedPlan | None:
         plan, owner = sealed.read_owned(run.sealed)
         if plan.site_name != site.name or owner != os.getuid():
             return None
-        fresh = site.path.stat().st_mtime <= plan.sealed_at
-    except (ConsoleError, OSError):
+    except ConsoleError:
         return None
-    if fresh and os.path.realpath(plan.site_path) == os.path.realpath(site.path):
+    if not plan.is_older_than(site.path) and os.path.realpath(plan.site_path) == os.path.realpath(
+        site.path
+    ):
         return plan
     try:
         now = facts(site, lambda: _client(site))
     except (EngineError, ServiceError, BaselineNotReady):
         now = written(site)
-    protected = tuple(dict.fromkeys((*plan.protected, *site.model.protected)))
-    return replace(plan, baseline=now, site_path=str(site.path), protected=protected)
+    return plan.on(sealed_plan(site, now))
 
 
 def _client(site: Site) -> DockerClient:
@@ -139,16 +139,15 @@ def _client(site: Site) -> DockerClient:
     return connect(site.model.engine.host or None)
 
 
-def _uses_engine(baseline: Baseline, plan: Plan | None) -> bool:
-    """Whether a rollback may have to do with containers: else a missing engine is no news."""
-    if baseline.kind == "container":
-        return True
-    if plan is None:
-        return False
-    steps = [step for _, step in plan.playbook.steps()]
-    return any(s.where is not None for s in steps) or any(
-        not isinstance(spec.runs, ProcessSpec) for spec in plan.services.values()
-    )
+def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:
+    """The engine where one is known, for what was left by a step or an earlier run is known by its
+    labels alone. Where there is none and none is needed, a missing engine is no news."""
+    address = engine_address(site)
+    named = site.model.engine.host or os.environ.get("DOCKER_HOST")
+    needed = any(not isinstance(spec.runs, ProcessSpec) for spec in specs)
+    if named or needed or baseline.kind == "container" or os.path.exists(address.socket):
+        return address
+    return EngineAddress()
 
 
 def engine_address(site: Site) -> EngineAddress:

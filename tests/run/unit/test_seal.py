@@ -12,6 +12,7 @@ from console.common.errors import EngineError
 from console.recovery.rollback import sealed_plan as sealed
 from console.runner.prepare import seal
 from console.runner.prepare.seal import sealed_plan
+from console.runtime.docker import client
 from console.runtime.engine_api import NoSuchContainer
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import BASE, META, Bench
@@ -82,3 +83,25 @@ def test_the_grace_is_the_longest_of_the_services(plan: MakePlan) -> None:
     for asked, grace in (([1.0], 1.0), ([1.0, 20.0], 20.0), ([], 10.0)):
         services = {f"s{n}": replace(known, grace_s=g) for n, g in enumerate(asked)}
         assert sealed_plan(made.site, BASE, replace(made, services=services)).grace_s == grace
+
+
+@pytest.mark.parametrize("known_by", ["socket", "DOCKER_HOST", "site", ""])
+@pytest.mark.parametrize("run", [True, False])
+def test_an_engine_that_is_known_is_sealed(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch, known_by: str, run: bool
+) -> None:
+    """Baseline and candidates are processes: a step, or an earlier run, may leave a container."""
+    path = tmp_path / "engine.sock"
+    monkeypatch.setattr(client, "DEFAULT_HOST", f"unix://{path}")
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    made = replace(plan("{id: imp, imports: {image: img, modules: [json]}}"), services={})
+    if known_by == "socket":
+        path.touch()
+    elif known_by == "DOCKER_HOST":
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    elif known_by == "site":
+        host = made.site.model.engine.model_copy(update={"host": f"unix://{path}"})
+        monkeypatch.setitem(made.site.model.__dict__, "engine", host)
+    expected = str(path) if known_by else ""
+    base = replace(BASE, kind="process")
+    assert sealed_plan(made.site, base, made if run else None).engine.socket == expected
