@@ -55,6 +55,7 @@ def test_with_the_playbook_and_site_files_deleted(outage: World) -> None:
     outage.run.playbook.unlink()
     roll_back(outage)
     assert outage.console("runs").code == 0
+    outage.until(lambda: not outage.pids("ladder"), "its ladder leaves though no closer can")
 
 
 def test_with_the_journal_deleted(outage: World) -> None:
