@@ -84,14 +84,15 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     stage.seal(site_path=str(site), sealed_at=9e9)
     stage.point()
     records.keep(stage.plan.run_id)
-    again = Finder(lambda: other, False, print, lambda path: replace(stage.plan, run_id=path))
+    again = Finder(lambda: other, False, print, lambda path: replace(other, site_path=path))
     choice = again.find()
     assert choice is not None
     assert choice.plan.run_id == stage.plan.run_id
     stage.seal(sealed_at=1.0)
     choice = again.find()
     assert choice is not None
-    assert choice.plan.run_id == str(site)
+    assert (choice.plan.run_id, choice.plan.site_path) == (stage.plan.run_id, str(site))
+    assert choice.anew, "the run's waiting ladder has the plan of before"
 
 
 def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(stage: Stage) -> None:

@@ -36,6 +36,8 @@ class Choice:
 
     plan: SealedPlan
     source: str
+    anew: bool = False
+    """The plan was made just now: the run's waiting ladder has another one, and is not woken."""
 
 
 class Finder:
@@ -175,10 +177,17 @@ class Finder:
 
     def _of_ended(self, choice: Choice) -> Choice:
         """A run that is over and left the baseline down: its site file may say by now what is to
-        come back, where a candidate was promoted."""
-        site = choice.plan.site_path
+        come back, where a candidate was promoted. The climb is the run's: its ladder leaves then,
+        and its journal says what became of it."""
+        old, site = choice.plan, choice.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        return self._fresher(choice, site, seal)
+        fresh = self._fresher(choice, site, seal)
+        if fresh is choice:
+            return choice
+        plan = replace(
+            fresh.plan, run_id=old.run_id, run_dir=old.run_dir, finish_argv=old.finish_argv
+        )
+        return Choice(plan, fresh.source, anew=True)
 
     def _end_runner(self, pointer: Pointer, why: str) -> None:
         """A run that has nothing sealed has taken nothing down: without its runner it never was.
