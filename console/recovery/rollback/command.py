@@ -90,8 +90,8 @@ def rollback(
 
     `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
     site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
-    to roll back where no run is pointed at. Raises ConsoleError when that fails, KeyboardInterrupt
-    when Ctrl-C is pressed twice; nothing else.
+    to roll back where another one or none is pointed at. Raises ConsoleError when that fails,
+    KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")

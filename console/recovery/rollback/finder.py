@@ -53,7 +53,7 @@ class Finder:
     ) -> None:
         """`site_seal` makes a plan from the site that is asked for, or from the usual one if there
         is one: that is asked when the user is known whose it is. `seal_at` makes one from a site
-        file. `run_dir` is the run to roll back where no run is pointed at."""
+        file. `run_dir` is the run to roll back where another one or none is pointed at."""
         self.seal_at = seal_at
         self.run_dir = run_dir
         self.site_seal = site_seal
@@ -62,9 +62,9 @@ class Finder:
 
     def find(self) -> Choice | None:
         """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
-        found = self._as_root() if os.getuid() == 0 else self._as_user()
-        if found is None and self.run_dir:
-            found = self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
+        found = self._interrupted()
+        if found is None:
+            found = self._as_root() if os.getuid() == 0 else self._as_user()
         if found is not None:
             return found
         if self.explicit_site and self.site_seal is not None:
@@ -76,6 +76,13 @@ class Finder:
         mine = pointers.read(os.getuid())
         known = choice.plan.run_id if choice is not None else ""
         return mine is not None and mine.run_id != known and process.alive(mine.pid, mine.start)
+
+    def _interrupted(self) -> Choice | None:
+        """The run that is asked for, where another one or none is pointed at."""
+        mine = pointers.read(os.getuid())
+        if not self.run_dir or (mine is not None and mine.run_dir == self.run_dir):
+            return None
+        return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
     def _as_user(self) -> Choice | None:
         """One's own run; another user's is named, never acted on."""
@@ -172,7 +179,7 @@ class Finder:
         wake.trigger(
             path.parent, wake.QUIT
         )  # its ladder would look in a minute whether it is needed
-        earlier = pointers.put_back(os.getuid(), path.parent)
+        earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
         return self._pointed(earlier, source) if earlier is not None else None
 
     def _of_ended(self, choice: Choice) -> Choice:
