@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from console.journal.state import Cause
 from console.recovery.guard import config as sheets
 from console.recovery.guard.config import METRICS, NAMES, Limit
 from console.recovery.guard.record.read import open_newest
+from console.recovery.rollback.trigger import say
 
 MOST_REASONS = 8
 MOST_BYTES = 4 << 20
@@ -107,18 +107,8 @@ def breach_of(run: RunDir) -> Breach | None:
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
     """One message into the sentinel's inbox; False when nobody reads, or it is full."""
-    try:
-        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(run.guard / sheets.INBOX, flags)
-    except OSError:
-        return False
-    try:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, line) > 0
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return say(run.guard / sheets.INBOX, line)
 
 
 def killed_row(one: object) -> dict[str, Any]:

@@ -48,6 +48,15 @@ def view_of(run: RunDir) -> tuple[RunView, str]:
     return view, word_of(run, view, alive)
 
 
+def left_down(run: RunDir, *, unknown: bool) -> bool:
+    """Whether a run took the baseline down and never saw it back; `unknown` where nobody can tell:
+    whatever the disk or the journal is like, the way back does not die of it."""
+    try:
+        return view_of(run)[0].outage
+    except Exception:
+        return unknown
+
+
 def served_since(view: RunView, alive: bool) -> float:
     """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0:
     what a journal cannot know whose runner is dead. Reads one small file."""

@@ -17,7 +17,7 @@ from console.common.text import one_line
 from console.host.systemd import LINGER, SYSTEMD, Unit
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_read import view_of
+from console.journal.run_read import left_down as outage_of
 from console.recovery.rollback import records
 from console.recovery.rollback.sealed_plan import write_atomically
 from console.rehearsal.workspace import MAPPING
@@ -54,24 +54,19 @@ After=network-online.target local-fs.target docker.service podman.socket
 def left_down() -> RunDir | None:
     """This user's run that took the baseline down and never saw it back; None where there is none.
 
-    A rollback that failed takes the pointer away, so the newest run counts beside it. A run that
-    is pointed at and whose journal cannot be read counts: a rollback does no harm.
+    Runs that the one which is pointed at has set aside count with it, and the newest where none
+    is. A run that is pointed at and whose journal cannot be read counts: a rollback does no harm.
     """
     mine = records.read(os.getuid())
     if mine is not None:
         run = RunDir(Path(mine.run_dir))
-        return run if not runner_alive(run) and _outage(run, unknown=True) else None
+        pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.before(mine.uid, run.rollback))]
+        down = (one for one in pointed if outage_of(one, unknown=True))
+        return None if runner_alive(run) else next(down, None)
     newest = next((run for run in all_runs() if not (run.path / MAPPING).exists()), None)
     if newest is None or runner_alive(newest):
         return None
-    return newest if _outage(newest, unknown=False) else None
-
-
-def _outage(run: RunDir, *, unknown: bool) -> bool:
-    try:
-        return view_of(run)[0].outage
-    except Exception:  # whatever the disk or the journal is like: the way back does not die of it
-        return unknown
+    return newest if outage_of(newest, unknown=False) else None
 
 
 def install(one: Unit, site: str | None) -> None:

@@ -18,6 +18,7 @@ from console.common.errors import HostBusy
 from console.host import process
 from console.journal.lock import HostLock, refuse_others
 from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_read import left_down
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.trigger import is_held
@@ -81,7 +82,16 @@ def withdraw(run: RunDir) -> None:
     dismiss(run)
     records.clear(run.id)
     if records.read(os.getuid()) is None:
-        records.put_back(os.getuid(), run.rollback)
+        records.put_back(records.before(os.getuid(), run.rollback)[:1])
+
+
+def leave(run: RunDir) -> None:
+    """It is over and owes nothing; an interrupted run that was pointed at before is again the one
+    that a rollback finds, unless its baseline is back."""
+    records.clear(run.id)
+    if records.read(os.getuid()) is None:
+        earlier = records.before(os.getuid(), run.rollback)
+        records.put_back(p for p in earlier if left_down(RunDir(Path(p.run_dir)), unknown=True))
 
 
 def myself() -> live.Live:

@@ -35,7 +35,7 @@ from console.recovery.rollback import standby as warm
 from console.recovery.rollback.procedure import Ladder
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
-from console.runner.claim import announce, host_lock, myself, withdraw
+from console.runner.claim import announce, host_lock, leave, myself, withdraw
 from console.runner.context import Context
 from console.runner.control import Desk, Server, Verb
 from console.runner.fault import point
@@ -355,7 +355,7 @@ def _end(context: Context, server: Server) -> None:
     if context.view.over and (failed or context.view.outage):
         pointer.keep(context.run.id)  # the next rollback is of this run's baseline
     elif context.view.over:
-        pointer.clear(context.run.id)
+        leave(context.run)
     if context.view.over and not failed:
         warm.trigger(context.run.rollback, warm.QUIT)
     context.journal.close()

@@ -21,7 +21,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
-from console.recovery.rollback.finder import Finder
+from console.recovery.rollback.finder import Choice, Finder
 from console.recovery.rollback.progress import Result, asked
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import Stage
@@ -245,8 +245,8 @@ def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
     site = replace(stage.plan, run_id="", run_dir="", site_name="mine")
     climbed: list[str] = []
 
-    def climb(plan: SealedPlan, *_: object) -> Result:
-        climbed.append(plan.run_id or plan.site_name)
+    def climb(choice: Choice, *_: object) -> Result:
+        climbed.append(choice.plan.run_id or choice.plan.site_name)
         if len(climbed) == 1:
             stage.point(alive=True)
         else:

@@ -94,12 +94,18 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     choice = again.find()
     assert choice is not None
     assert choice.plan == replace(stage.plan, baseline=made), "what the run has left is known"
+    assert choice.anew, "the run's waiting ladder has the plan of before"
 
 
-def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(stage: Stage) -> None:
-    """Its pointer is gone, and another run is newer."""
+@pytest.mark.parametrize("points", [False, True])
+def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(
+    stage: Stage, points: bool
+) -> None:
+    """Its pointer is gone, or another run's; and another run is newer."""
     other = replace(stage.plan, run_id="newer")
     sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
+    if points:
+        stage.point(run_id="newer", run_dir=str(paths.runs_dir() / "newer"))
     choice = Finder(never, False, print, run_dir=stage.plan.run_dir).find()
     assert choice is not None
     assert choice.plan.run_id == stage.plan.run_id

@@ -64,7 +64,7 @@ def done(stage: Stage, count: int = 1) -> list[Line]:
 
 
 def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: Warm) -> None:
-    """It is on record, stays warm, and keeps for itself what protection it got."""
+    """It is on record, keeps for itself what protection it got, and leaves when it is through."""
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child, directory = start_warm(), stage.plan.rollback_dir
     fifo = os.stat(directory / "trigger")
@@ -78,12 +78,10 @@ def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: 
     assert standby.trigger(directory)
     assert done(stage)[-1]["serving"] is True
     assert not process.alive(*runner)
-    assert child.poll() is None, "it stays warm"
+    assert child.wait(60) == 0, "nobody needs a way back any more"
     running = stage.baseline_process()
     assert running is not None
     assert score(running[0]) == score(os.getpid())
-    assert standby.trigger(directory)
-    assert done(stage, 2)[-1]["nothing_to_do"] is True, "a second press"
 
 
 def score(pid: int) -> str:
@@ -112,10 +110,11 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child = start_warm()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
-    assert standby.trigger(stage.plan.rollback_dir, standby.EMERGENCY)
+    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
     assert child.poll() is None
-    assert not process.alive(*runner)
+    kill_now(runner)
+    until(lambda: not process.alive(*runner), "it is dead")
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert child.wait(60) == 0
 
@@ -123,7 +122,7 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
 def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: Warm) -> None:
     child = start_warm()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
-    assert standby.trigger(stage.plan.rollback_dir, standby.EMERGENCY)
+    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True
     assert child.poll() is None
 
@@ -202,6 +201,7 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.seal(lease_s=2.5 * standby.LOOK_S)
+    stage.point()
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     climbed: list[int] = []
 
@@ -224,15 +224,21 @@ def test_the_lease_counts_again_after_a_restore_of_this_run(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, earlier: str
 ) -> None:
     stage.seal(lease_s=2.5 * standby.LOOK_S)
+    stage.point()
     (stage.plan.rollback_dir / LADDER).write_text(earlier)
     in_silence(stage, monkeypatch, lambda number: None)
     assert done(stage)[-1]["trigger"].split("-")[0] == "lease"
 
 
-@pytest.mark.parametrize("why", ["no lease", "it was climbed meanwhile", "a sentinel lives"])
+IDLE = ["no lease", "it was climbed meanwhile", "a sentinel lives", "it is over", "another is on"]
+
+
+@pytest.mark.parametrize("why", IDLE)
 def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * standby.LOOK_S)
     ladder, sentinel = stage.plan.rollback_dir / LADDER, stage.sleeper()
+    run_id = "another" if why == "another is on" else stage.plan.run_id
+    stage.point(run_id=run_id, over=why == "it is over")
     if why == "a sentinel lives":
         stage.record("sentinel", "sentinel", sentinel)
     before = '{"rung": "done"}\n' if why == "it was climbed meanwhile" else ""
@@ -324,7 +330,10 @@ def test_command_goes_through_the_warm_ladder_or_helps_itself(
     assert stage.lines[-1]["rung"] == "done"
     who = "command-" if stuck else "warm-"
     assert any(str(x["trigger"]).startswith(who) for x in stage.lines)
-    assert child.poll() is None, "another ladder is no stray"
+    if stuck:
+        assert child.poll() is None, "another ladder is no stray"
+        os.kill(child.pid, signal.SIGCONT)
+    assert child.wait(60) == 0
 
 
 def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:

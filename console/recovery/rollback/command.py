@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.recovery.rollback import trigger as wake
-from console.recovery.rollback.finder import Finder, name_of
+from console.recovery.rollback.finder import Choice, Finder, name_of
 from console.recovery.rollback.progress import (
     LADDER,
     Emit,
@@ -90,8 +90,8 @@ def rollback(
 
     `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
     site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
-    to roll back where no run is pointed at. Raises ConsoleError when that fails, KeyboardInterrupt
-    when Ctrl-C is pressed twice; nothing else.
+    to roll back where another one or none is pointed at. Raises ConsoleError when that fails,
+    KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -113,21 +113,21 @@ def rollback(
             else:
                 note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
                 asked(choice.plan.rollback_dir, who, clock.now())
-                result = _climb(choice.plan, emit, clock, trigger)
+                result = _climb(choice, emit, clock, trigger)
             if not finder.has_begun(choice):
                 break
             note("a run has begun meanwhile")
     return result
 
 
-def _climb(plan: SealedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
-    followed = _through_warm(plan, emit, clock)
+def _climb(choice: Choice, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
+    followed = None if choice.anew else _through_warm(choice.plan, emit, clock)
     if followed is not None:
         return followed
     # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
     from console.recovery.rollback.procedure import Ladder
 
-    return Ladder(plan, clock=clock, trigger=trigger, emit=emit).run()
+    return Ladder(choice.plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
 def _say(

@@ -37,6 +37,8 @@ class Choice:
 
     plan: SealedPlan
     source: str
+    anew: bool = False
+    """The plan was made just now: the run's waiting ladder has another one, and is not woken."""
 
 
 class Finder:
@@ -52,7 +54,7 @@ class Finder:
     ) -> None:
         """`site_seal` makes a plan from the site that is asked for, or from the usual one if there
         is one: that is asked when the user is known whose it is. `seal_at` makes one from a site
-        file. `run_dir` is the run to roll back where no run is pointed at."""
+        file. `run_dir` is the run to roll back where another one or none is pointed at."""
         self.seal_at = seal_at
         self.run_dir = run_dir
         self.site_seal = site_seal
@@ -61,9 +63,9 @@ class Finder:
 
     def find(self) -> Choice | None:
         """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
-        found = self._as_root() if os.getuid() == 0 else self._as_user()
-        if found is None and self.run_dir:
-            found = self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
+        found = self._interrupted()
+        if found is None:
+            found = self._as_root() if os.getuid() == 0 else self._as_user()
         if found is not None:
             return found
         if self.explicit_site and self.site_seal is not None:
@@ -75,6 +77,13 @@ class Finder:
         mine = pointers.read(os.getuid())
         known = choice.plan.run_id if choice is not None else ""
         return mine is not None and mine.run_id != known and process.alive(mine.pid, mine.start)
+
+    def _interrupted(self) -> Choice | None:
+        """The run that is asked for, where another one or none is pointed at."""
+        mine = pointers.read(os.getuid())
+        if not self.run_dir or (mine is not None and mine.run_dir == self.run_dir):
+            return None
+        return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
     def _as_user(self) -> Choice | None:
         """One's own run; another user's is named, never acted on."""
@@ -169,7 +178,7 @@ class Finder:
             return choice
         if not never:
             return self._of_lost(pointer)
-        earlier = pointers.put_back(os.getuid(), path.parent)
+        earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
         return self._pointed(earlier, source) if earlier is not None else None
 
     def _was_sealed(self, pointer: Pointer) -> bool:
@@ -182,10 +191,12 @@ class Finder:
 
     def _of_ended(self, choice: Choice) -> Choice:
         """A run that is over and left the baseline down: its site file may say by now what is to
-        come back, where a candidate was promoted."""
+        come back, where a candidate was promoted. The climb is the run's: its ladder leaves then,
+        and its journal says what became of it."""
         site = choice.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        return self._fresher(choice, site, seal)
+        fresh = self._fresher(choice, site, seal)
+        return fresh if fresh is choice else replace(fresh, anew=True)
 
     def _end_runner(self, pointer: Pointer, why: str) -> None:
         """A run that has nothing sealed has taken nothing down: without its runner it never was.

@@ -19,6 +19,7 @@ from console.host import process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import proof
+from console.recovery.rollback import trigger as wake
 from console.recovery.rollback.context import Scene
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
@@ -132,6 +133,8 @@ class Ladder:
             self.settle()
         report.done(result)
         if self.trigger.emergency:
+            if result.serving:
+                _dismiss(self.plan, self.trigger)
             _finish(self.plan)
         if result.serving and self.plan.site_name:
             file = proof.proof_file(self.plan.site_name)
@@ -253,6 +256,15 @@ def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
     except EngineError as error:
         report.note("stop", f"{error}; using the docker command")
         return None
+
+
+def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
+    """Nobody needs a way back any more: ladder and sentinel leave though no closer may be able to
+    say so, for their lease would count the outage of the next run. A sentinel that called is still
+    writing down what it did; it leaves by itself."""
+    wake.trigger(plan.rollback_dir, wake.QUIT)
+    if plan.run_dir and not trigger.id.startswith("sentinel-"):
+        wake.say(Path(plan.run_dir, *wake.INBOX), b'{"do": "quit"}\n')
 
 
 def _finish(plan: SealedPlan) -> None:

@@ -31,7 +31,7 @@ from console.common import paths
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
-from console.recovery.rollback.sealed_plan import write_atomically
+from console.recovery.rollback.sealed_plan import ROLLBACK, write_atomically
 from console.recovery.rollback.trigger import holders
 
 SIZE_LIMIT = 65536
@@ -88,14 +88,27 @@ def set_aside(uid: int, directory: Path) -> None:
         write_atomically(directory / BEFORE, json.dumps(asdict(before)) + "\n", 0o600)
 
 
-def put_back(uid: int, directory: Path) -> Pointer | None:
-    """The pointer that a run which never was had set aside counts again. Never raises."""
-    try:
-        before = _parsed(json.loads((directory / BEFORE).read_bytes()), uid)
-        write(before)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return before
+def before(uid: int, directory: Path) -> list[Pointer]:
+    """What the run of this rollback directory has set aside, and what that one had, the newest
+    first. Never raises."""
+    found: dict[Path, Pointer] = {}
+    while directory not in found:
+        try:
+            pointer = _parsed(json.loads((directory / BEFORE).read_bytes()), uid)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            break
+        found[directory] = pointer
+        directory = Path(pointer.run_dir) / ROLLBACK
+    return [*found.values()]
+
+
+def put_back(pointers: Iterable[Pointer]) -> Pointer | None:
+    """The first of these pointers, of runs that were set aside, counts again. Never raises."""
+    for pointer in pointers:
+        with contextlib.suppress(OSError):
+            write(pointer)
+            return pointer
+    return None
 
 
 def clear(run_id: str, uid: int | None = None) -> None:

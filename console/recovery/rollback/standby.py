@@ -7,7 +7,7 @@ keeps its pages in memory where it may, and reads one byte from the FIFO `trigge
 emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
 `q` quit, `l` quit if nobody needs a way back any more: no runner lives, and the baseline serves.
 It asks itself that now and then, for where a runner died before there was a sentinel to ask; and
-where both are dead it counts the lease.
+where both are dead it counts the lease. After an emergency that ended well it leaves.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from console.host import process
 from console.host.ports import foreign
 from console.host.privileges import lock_memory
 from console.recovery.rollback import live as livelog
+from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import LIVE, Live
 from console.recovery.rollback.procedure import Ladder
@@ -138,15 +139,22 @@ class Warm:
 
     def _overdue(self) -> bool:
         """Whether the lease ran out with neither runner nor sentinel to count it: asked in every
-        silence, and true only where nobody has climbed since the baseline was seen down."""
+        silence, and true only where this run is the one that is on, and nobody has climbed since
+        the baseline was seen down."""
         now, lease_s = self.clock.monotonic(), self.plan.lease_s
-        if not lease_s or self._lives("runner", "sentinel") or self._serves():
+        if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
             self.down_since = None
             return False
         climbed = size_of(self.directory / LADDER)
         if self.down_since is None:
             self.down_since, self.climbed = now, climbed
         return now - self.down_since >= lease_s and climbed == self.climbed
+
+    def _is_on(self) -> bool:
+        """Whether this user's pointer names this run, and it is not over: the outage of another
+        run is not this one's to end."""
+        on = records.read(os.getuid())
+        return on is not None and on.run_id == self.plan.run_id and not on.over
 
     def _climb(self, who: str) -> None:
         clock, emergency = self.clock, who != "runner"

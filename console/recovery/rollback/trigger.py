@@ -98,18 +98,26 @@ def _opened(directory: Path, flags: int) -> int:
 FIFO = "trigger"
 WARM = "warm.json"
 """Written by the warm ladder once it waits."""
+INBOX = ("guard", "inbox")
+"""The sentinel's FIFO in a run's directory, as `recovery.guard.config` has it, a floor above."""
 EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
 
 
 def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
     """Wake the warm ladder; False when nobody reads (or this user may not)."""
+    return say(rollback_dir / FIFO, byte)
+
+
+def say(fifo: Path, words: bytes) -> bool:
+    """Write into a FIFO and never wait; False when nobody reads, or it is full."""
     try:
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(rollback_dir / FIFO, flags)
+        descriptor = os.open(fifo, flags)
     except OSError:
         return False
     try:
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.write(descriptor, byte) == 1
+        is_fifo = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        return is_fifo and os.write(descriptor, words) == len(words)
     except OSError:
         return False
     finally:

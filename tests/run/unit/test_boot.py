@@ -48,6 +48,18 @@ def test_only_an_outage_that_never_ended_counts(told: Told, points: bool, down: 
     assert (boot.left_down() is not None) == down
 
 
+def test_a_run_that_the_one_pointed_at_has_set_aside_counts() -> None:
+    first = shelved(DOWN)
+    second = shelved(BEGUN[:2], "20260102-000000-x-1a2b")
+    pointed(first)
+    second.rollback.mkdir()
+    records.set_aside(os.getuid(), second.rollback)
+    pointed(second)
+    found = boot.left_down()
+    assert found is not None
+    assert found.path == first.path
+
+
 def test_no_run_at_all_and_a_broken_journal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rollback", "--if-interrupted", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["nothing_to_do"] is True

@@ -18,6 +18,7 @@ from console.runner import claim
 from console.runner.recover import refuse_rolled_back
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench
+from tests.run.unit.journals import BEGUN, shelved
 
 
 @pytest.fixture
@@ -58,6 +59,22 @@ def test_a_run_that_never_was_leaves_the_pointer_of_an_interrupted_one(bench: Be
     assert [one.run_id for one in records.find_all()] == ["earlier"]
     claim.withdraw(run)
     assert [one.run_id for one in records.find_all()] == ["earlier"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_an_interrupted_run_is_pointed_at_again_after_one_in_between(
+    bench: Bench, back: bool
+) -> None:
+    """Through two runs that are over, and not where its baseline is back."""
+    first = shelved([*BEGUN, ("outage", "", 0, {"down": not back})])
+    second = shelved([*BEGUN, ("outage", "", 0, {"down": False})], "20260102-000000-x-1a2b")
+    records.write(records.Pointer(first.id, str(first.path), "me", os.getuid(), 2, 2))
+    second.rollback.mkdir()
+    records.set_aside(os.getuid(), second.rollback)
+    records.write(records.Pointer(second.id, str(second.path), "me", os.getuid(), 2, 2))
+    claim.announce(bench.context.run)
+    claim.leave(bench.context.run)
+    assert [one.run_id for one in records.find_all()] == ([] if back else [first.id])
 
 
 @pytest.mark.parametrize("whose", ["the run's", "the site's", "an earlier run's"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from console.host import process
+from tests.ports import free_port
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.scenes import LONG, closed, points, restored, roll_back
 from tests.run.world import LONGEST_S
@@ -55,6 +56,7 @@ def test_with_the_playbook_and_site_files_deleted(outage: World) -> None:
     outage.run.playbook.unlink()
     roll_back(outage)
     assert outage.console("runs").code == 0
+    outage.until(lambda: not outage.pids("ladder"), "its ladder leaves though no closer can")
 
 
 def test_with_the_journal_deleted(outage: World) -> None:
@@ -93,6 +95,23 @@ def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World
     finally:
         blocker.close()
     roll_back(outage)
+
+
+def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: World) -> None:
+    """The old plan's ladder, which stays after a failure, starts no second baseline later."""
+    with socket.create_server(("127.0.0.1", outage.base_port)):
+        assert outage.console("rollback").code == 7
+        assert str(outage.over().state) == "rollback_failed"
+        site = json.loads(outage.site.read_text())
+        port = free_port()
+        site["baseline"]["process"]["argv"] = outage.engine(outage.model, port)
+        site["baseline"]["url"] = url = f"http://127.0.0.1:{port}"
+        outage.site.write_text(json.dumps(site))
+        assert outage.console("rollback").code == 0
+    assert outage.serves(url)
+    outage.until(lambda: not outage.pids("ladder"), "the ladder of the old plan leaves", 20.0)
+    outage.until(lambda: str(outage.view().state) == "rolled_back", "it is on record", 20.0)
+    outage.until(lambda: not points(outage), "no rollback is owed any more", 20.0)
 
 
 @pytest.fixture

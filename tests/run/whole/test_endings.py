@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.host import process
+from console.journal.run_read import read_view
 from console.recovery.rollback import live
 from console.runner.loop import Runner
+from tests.ports import free_port
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World
 
@@ -27,6 +30,35 @@ def crash(world: World, path: Path, fault: str) -> None:
     world.detach(path, OMNI_FAULT=fault)
     world.dead()
     assert world.show()["state"] == "interrupted"
+
+
+def another_site(world: World) -> Path:
+    """A site of the same user whose baseline serves at a port of its own."""
+    port = free_port()
+    site = json.loads(world.site.read_text()) | {"name": "other"}
+    site["baseline"] |= {"url": f"http://127.0.0.1:{port}"}
+    site["baseline"]["process"]["argv"] = world.engine(world.model, port)
+    path = world.write("other.yaml", json.dumps(site))
+    done = world.console("rollback", OMNI_SITE=str(path))
+    assert done.code == 0, done
+    return path
+
+
+@pytest.mark.parametrize("how", ["--json", "--if-interrupted"])
+def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how: str) -> None:
+    other = another_site(world)
+    first = world.detach(world.write("b.yaml", book(UP, "id: long, run: [sleep, '600']")))
+    world.step("long", "running")
+    world.kill("runner")
+    world.dead()
+    world.kill("ladder")
+    check = world.write("c.yaml", book("id: n, note: hello", name="check"))
+    assert world.console("run", str(check), OMNI_SITE=str(other)).code == 0
+    assert not world.serves()
+    assert world.console("rollback", how).code == 0
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+    world.until(lambda: read_view(first).state == "rolled_back", "it is on record", 20.0)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,10 @@ from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
-from console.recovery.rollback.trigger import FIFO
+from console.recovery.rollback.trigger import FIFO, INBOX
 from console.runtime import proxy as relay
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
-SENTINEL = ("guard", "inbox")
-"""The sentinel's FIFO in a run's directory, as `recovery.guard.config` has it, a floor above."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -73,7 +71,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LIVE": str(plan.rollback_dir / LIVE),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
-        "SENTINEL": str(Path(plan.run_dir, *SENTINEL)) if plan.run_dir else "",
+        "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,
         "BASE_ID": base.container_id,
