@@ -1,9 +1,7 @@
-"""One streamed completion (chat or plain) over a connection of its own, every event stamped.
+"""One streamed completion over a connection of its own, each of its events stamped with the time.
 
-A fresh connection for each stream: after a streamed reply llama-server announces keep-alive
-and then drops the connection, so a pooled one fails now and then.
-
-Says that no token comes while one request is out, for whoever waits before a terminal.
+A fresh connection for each stream: after a streamed reply llama-server announces keep-alive and
+then drops the connection, so a pooled one fails now and then.
 """
 
 from __future__ import annotations
@@ -34,10 +32,22 @@ LOOK_S = 1.0
 LOOKED_AT = 8
 """Of the newest events: parsing all of them would take time from the stamps of the next."""
 
+CONNECT_S = 2.0
+POLL_S = 0.05
+REPLY_LIMIT = 256 * 2**20
+BODY_LIMIT = 65_536
+
+ClockNs = Callable[[], int]
+OnEvent = Callable[[str], None]
+"""Called with the data of each event as it arrives, in the thread that reads; has to be quick."""
+Endpoint = Literal["chat", "completions"]
+PATHS: dict[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
 
 class Waiting:
-    """`say` is called with the seconds of a silence, from a thread of its own, while a request is
-    out (`with waiting:`): after 5 s, then each 10 s until a token comes."""
+    """Tells whoever waits before a terminal that no token comes: `say` is called with the seconds
+    of a silence, from a thread of its own, while a request is out (`with waiting:`): after 5 s,
+    then each 10 s until a token comes."""
 
     def __init__(
         self, say: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic
@@ -93,18 +103,6 @@ class Waiting:
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
             self.look()
-
-
-CONNECT_S = 2.0
-POLL_S = 0.05
-REPLY_LIMIT = 256 * 2**20
-BODY_LIMIT = 65_536
-
-ClockNs = Callable[[], int]
-OnEvent = Callable[[str], None]
-"""Called with the data of each event as it arrives, in the thread that reads; has to be quick."""
-Endpoint = Literal["chat", "completions"]
-PATHS: dict[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 @dataclass(frozen=True, slots=True)

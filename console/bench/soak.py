@@ -1,6 +1,6 @@
 """A soak: one request after another for a long time, paced, watched for silence.
 
-Only observed time counts. Everything that happens becomes a line first (see `soak_figures`), so
+Only observed time counts. Everything that happens becomes a line first (see `soak_stats`), so
 that a soak whose runner died goes on from its lines.
 """
 

@@ -1,4 +1,4 @@
-"""A soak as its lines, added up: figures, drift, growth, what is shown live. Pure.
+"""The lines of a soak added up: figures, normal waits, drift, growth, what is shown live. Pure.
 
 A line is what `STEP.ATTEMPT.soak.jsonl` holds; `t` is in seconds since the soak began. Time in
 which nobody looked (no runner lived, or it stood still) is a gap on that axis; every figure is over
@@ -13,8 +13,6 @@ observed time, which has no gaps:
   moments while the last request was out), `end`.
 
 The same lines read back give the same figures: that is how a soak goes on under a new runner.
-
-How long a server under a soak may be silent: what is normal for it, and what is a hang.
 """
 
 from __future__ import annotations
@@ -48,14 +46,27 @@ LONGEST = 2.0
 """Of the longest answer so far: so long may one that goes on after the soak's end still take."""
 KNOWN_TIMES = 10.0
 
+Line = dict[str, Any]
+
+UNITS = {
+    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
+    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+}  # fmt: skip
+CRITICAL_KEPT = 20
+MOST_SAMPLES = 400
+"""Of single requests' figures in the journal, where a gate may resample them."""
+LONGEST_GAP_S = 60.0
+"""Looks come every 5 s, those at /metrics every 30: what was not seen for longer may have changed
+unseen, and is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a silence may be: `times` the median so far, at least `floor_s` seconds.
-
-    Before `enough` answers nothing is known to be normal, and the bound is `cold_s`; in a process
-    that is a new one it is `anew_s`: its model has to be paged in while requests wait.
-    """
+    """How long a silence may be before it is a hang: `times` the median so far, at least `floor_s`
+    seconds. Before `enough` answers nothing is known to be normal, and the bound is `cold_s`; in a
+    process that is a new one it is `anew_s`: its model has to be paged in while requests wait."""
 
     times: float = 20.0
     floor_s: float = 10.0
@@ -118,22 +129,6 @@ class Normal:
     def rest(self, heard: int) -> float:
         """How long after the soak's end a request that still brings tokens is waited for."""
         return max(self.limit(heard), LONGEST * self._longest)
-
-
-Line = dict[str, Any]
-
-UNITS = {
-    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
-    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
-    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
-    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
-}  # fmt: skip
-CRITICAL_KEPT = 20
-MOST_SAMPLES = 400
-"""Of single requests' figures in the journal, where a gate may resample them."""
-LONGEST_GAP_S = 60.0
-"""Looks come every 5 s, those at /metrics every 30: what was not seen for longer may have changed
-unseen, and is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Plain statistics over a few samples; nothing to compute is None, never NaN.
+"""Statistics of a benchmark's samples, and of what a soak's figures do over time. Pure.
 
-What a soak's figures do over time: drift, growth, and how they look in a line. Pure.
+What cannot be computed is None, never NaN.
 """
 
 from __future__ import annotations
@@ -20,6 +20,20 @@ RESAMPLES = 2000
 OUTSIDE = 0.025
 """Of the resampled figures, the share left out at each end: a 95 % interval."""
 SEED = 1979
+
+DRIFT_PART = 6
+"""Drift compares the last sixth with the first: of one hour the last ten minutes."""
+DRIFT_SAMPLES = 5
+"""Rates in each of the two parts, at least."""
+MOST_RESAMPLED = 200
+"""Rates of a part, so that an interval takes no more than half a second."""
+GROWTH_PART = 10
+GROWTH_LOOKS = 3
+ROLLING_S = 60.0
+SPARK = "▁▂▃▄▅▆▇█"
+
+Part = Sequence[tuple[float, float]]
+"""(observed seconds, figure), in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +168,6 @@ def summarise(samples: Sequence[Sample]) -> Summary:
         if sample.void:
             voids[sample.void] = voids.get(sample.void, 0) + 1
     return Summary(metrics, len(valid), len(samples) - len(valid), voids)
-
-
-DRIFT_PART = 6
-"""Drift compares the last sixth with the first: of one hour the last ten minutes."""
-DRIFT_SAMPLES = 5
-"""Rates in each of the two parts, at least."""
-MOST_RESAMPLED = 200
-"""Rates of a part, so that an interval takes no more than half a second."""
-GROWTH_PART = 10
-GROWTH_LOOKS = 3
-ROLLING_S = 60.0
-SPARK = "▁▂▃▄▅▆▇█"
-
-Part = Sequence[tuple[float, float]]
-"""(observed seconds, figure), in order."""
 
 
 def drift(rates: Part, observed_s: float) -> tuple[float | None, int]:

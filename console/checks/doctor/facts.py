@@ -1,8 +1,8 @@
-"""What several checks need, asked once and waited for with a limit: site, cards, engine, runs.
+"""What a doctor's check is and says, and the facts that several checks share.
 
-What a doctor's check says: plain values, clean text, groups in a fixed order.
-
-Calls that may hang: each in a daemon thread, waited for as long as anybody cares.
+The site, the cards, the container engine and the runs are asked once for all checks. A call that
+may hang has a daemon thread, which is waited for with a limit and then left behind. Every text that
+a finding holds is clean.
 """
 
 from __future__ import annotations
@@ -49,6 +49,17 @@ GROUPS = {
     "console": "Console",
 }
 """First part of a check's id → the heading it stands under, in the order of the page."""
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+
+ASK_S = 2.0
+"""How long one question to an engine, a server, a program or a disk may take, seconds."""
+SHARED_S = 2.7
+"""How long a check waits for a shared answer: a question that follows another, and a bit."""
+RUNS = 8
+"""Newest runs that are looked at."""
+RUNS_S = 1.5
 
 
 class Level(StrEnum):
@@ -122,10 +133,6 @@ class Answer:
     findings: tuple[Finding, ...]
 
 
-T = TypeVar("T")
-Key = TypeVar("Key")
-
-
 def begun(name: str, call: Callable[[], T]) -> Future[T]:
     """Start `call` in a daemon thread; what it returns or raises arrives in the future."""
     future: Future[T] = Future()
@@ -154,15 +161,6 @@ def each(
     futures = [(item, begun(name, partial(call, item))) for item in items]
     done, _ = wait([future for _, future in futures], seconds)
     return [(item, future.result() if future in done else None) for item, future in futures]
-
-
-ASK_S = 2.0
-"""How long one question to an engine, a server, a program or a disk may take, seconds."""
-SHARED_S = 2.7
-"""How long a check waits for a shared answer: a question that follows another, and a bit."""
-RUNS = 8
-"""Newest runs that are looked at."""
-RUNS_S = 1.5
 
 
 class Silent(ConsoleError):

@@ -1,7 +1,6 @@
-"""What the machine has at this moment: memory, disks, kernel.
+"""The doctor's checks of the machine: memory, disks, kernel, and what the site declares of them.
 
-What the site says of the machine against what the machine says: a declared figure wins in every
-verdict, so a wrong one has to be seen.
+A declared figure wins in every verdict, so a wrong one has to be seen.
 """
 
 from __future__ import annotations
@@ -35,6 +34,9 @@ FULL_DISK = 50 << 20
 OLDEST_KERNEL = (5, 3)
 LADDER_SCORE = -900
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
+
+NEAR = 0.05
+"""Of what was declared: the kernel keeps some of the memory, and figures are rounded."""
 
 
 def memory(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -217,10 +219,6 @@ CHECKS = (
     Check("machine.kernel", "kernel", kernel, Level.WARNING),
     Check("machine.numa", "NUMA", numa, Level.NOTE),
 )
-
-
-NEAR = 0.05
-"""Of what was declared: the kernel keeps some of the memory, and figures are rounded."""
 
 
 def declared(facts: Facts, check: Check) -> Iterator[Finding]:

@@ -1,8 +1,6 @@
-"""The container engine: there, open to this login, new enough, with compose and GPUs.
+"""The doctor's checks of the container engine, the cards, and what verdicts of `check` rest on.
 
-The cards, asked through NVML in a process of its own, and those the site names.
-
-What verdicts of `check` rest on, as the machine has it: processor, limits, driver and cards.
+Cards are asked through NVML in a process of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +36,24 @@ NO_LIMIT = (
     "only the sentinel stops a load; a rootless engine needs cgroup v2 and a systemd user unit"
 )
 RUNTIME = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+
+_HINTS = (
+    ("library not found", "is the NVIDIA driver installed? `nvidia-smi` comes with it"),
+    ("mismatch", "the driver was updated under a running kernel: reboot, then `nvidia-smi`"),
+    ("lost", "`dmesg | grep -i xid` tells why; a reboot brings the card back"),
+    ("no answer", "`nvidia-smi` hangs too? `dmesg | grep -i -e xid -e nvrm`, then a reboot"),
+    ("permission", "this login may not use the driver: `ls -l /dev/nvidia*`"),
+    (
+        "not loaded",
+        "sudo modprobe nvidia; `dkms status` shows whether it was built for this kernel",
+    ),
+    ("unknown error", "inside a container? start it again; else `nvidia-smi`, then a reboot"),
+)
+_UNSURE = ("mig mode", "not supported")
+"""Not known by design: MIG instances, unified memory."""
+
+SCARCE = 0.05
+LEVELS = {"ok": Level.OK, "warn": Level.WARNING, "fail": Level.FAILED, "unknown": Level.NOTE}
 
 
 def answers(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -169,22 +185,6 @@ CHECKS = (
 )
 
 
-_HINTS = (
-    ("library not found", "is the NVIDIA driver installed? `nvidia-smi` comes with it"),
-    ("mismatch", "the driver was updated under a running kernel: reboot, then `nvidia-smi`"),
-    ("lost", "`dmesg | grep -i xid` tells why; a reboot brings the card back"),
-    ("no answer", "`nvidia-smi` hangs too? `dmesg | grep -i -e xid -e nvrm`, then a reboot"),
-    ("permission", "this login may not use the driver: `ls -l /dev/nvidia*`"),
-    (
-        "not loaded",
-        "sudo modprobe nvidia; `dkms status` shows whether it was built for this kernel",
-    ),
-    ("unknown error", "inside a container? start it again; else `nvidia-smi`, then a reboot"),
-)
-_UNSURE = ("mig mode", "not supported")
-"""Not known by design: MIG instances, unified memory."""
-
-
 def cards(facts: Facts, check: Check) -> Iterator[Finding]:
     """Each card with its memory, or the words of the driver."""
     answer = facts.cards()
@@ -252,10 +252,6 @@ GPU_CHECKS = (
     Check("gpu.cards", "cards", cards),
     Check("gpu.named", "site's cards", named),
 )
-
-
-SCARCE = 0.05
-LEVELS = {"ok": Level.OK, "warn": Level.WARNING, "fail": Level.FAILED, "unknown": Level.NOTE}
 
 
 def processor(facts: Facts, check: Check) -> Iterator[Finding]:

@@ -1,7 +1,4 @@
-"""What this login can do: interpreter, terminal, text, and whether a run outlives it.
-
-The console's own things: its directories, the host lock, pointers, runs, the waiting ladder.
-"""
+"""The doctor's checks of this login and of the console's own directories, lock, runs and ladder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Scripts and argvs into a unit: each command, and the commands inside it.
+"""Shell scripts and argvs as the commands of a unit, with the commands inside other commands.
 
-Commands that run other commands: sudo, env, timeout, `sh -c`, ssh, docker run and exec.
+Others run inside sudo, env, timeout and their like, `sh -c`, ssh, docker run and docker exec.
 """
 
 from __future__ import annotations
@@ -28,6 +28,28 @@ DETACHED = "docker exec -d"
 
 DEEPEST = 6
 """Shells inside shells that are looked into."""
+
+_VALUED = {
+    "sudo": "-u -g -h -p -C -r -t -T -U --user --group", "doas": "-u -C", "nohup": "", "exec": "-a",
+    "time": "-f -o", "command": "", "builtin": "", "env": "-u -C --unset --chdir", "nice": "-n",
+    "ionice": "-c -n -p", "timeout": "-k -s --kill-after --signal", "stdbuf": "-i -o -e",
+    "setsid": "", "taskset": "", "numactl": "-N -m -C -i -p", "tini": "-p -e", "dumb-init": "-r",
+    "catchsegv": "", "unbuffer": "", "chrt": "-T -P -D", "gosu": "", "su-exec": "",
+    "xargs": "-n -P -I -L -d -a -s -E",
+}  # fmt: skip
+"""Each program that starts what stands behind it, and its options that take a value."""
+_FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "gosu": 1, "su-exec": 1}
+"""How many words of its own it takes before the command."""
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+ENGINES = ("docker", "podman", "nerdctl")
+_BARE = frozenset(
+    {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--publish-all",
+     "--read-only", "--quiet", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--no-deps",
+     "--build", "--service-ports", "--no-TTY", "--use-aliases", "--remove-orphans", "--help",
+     "--no-color", "--dry-run", "--compatibility", "--verbose", "--debug", "--tls", "--tlsverify"}
+)  # fmt: skip
+_LETTERS = "ditPqTD"
+_SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,29 +194,6 @@ def _container(place: Place, image: str, call: EngineCall) -> Container:
         name or image, place, image, runtime=runtimes[0][0] if runtimes else "",
         runtime_place=runtimes[0][1].place if runtimes else None, gpus=gpus, env=env, mounts=mounts,
     )  # fmt: skip
-
-
-_VALUED = {
-    "sudo": "-u -g -h -p -C -r -t -T -U --user --group", "doas": "-u -C", "nohup": "", "exec": "-a",
-    "time": "-f -o", "command": "", "builtin": "", "env": "-u -C --unset --chdir", "nice": "-n",
-    "ionice": "-c -n -p", "timeout": "-k -s --kill-after --signal", "stdbuf": "-i -o -e",
-    "setsid": "", "taskset": "", "numactl": "-N -m -C -i -p", "tini": "-p -e", "dumb-init": "-r",
-    "catchsegv": "", "unbuffer": "", "chrt": "-T -P -D", "gosu": "", "su-exec": "",
-    "xargs": "-n -P -I -L -d -a -s -E",
-}  # fmt: skip
-"""Each program that starts what stands behind it, and its options that take a value."""
-_FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "gosu": 1, "su-exec": 1}
-"""How many words of its own it takes before the command."""
-SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
-ENGINES = ("docker", "podman", "nerdctl")
-_BARE = frozenset(
-    {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--publish-all",
-     "--read-only", "--quiet", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--no-deps",
-     "--build", "--service-ports", "--no-TTY", "--use-aliases", "--remove-orphans", "--help",
-     "--no-color", "--dry-run", "--compatibility", "--verbose", "--debug", "--tls", "--tlsverify"}
-)  # fmt: skip
-_LETTERS = "ditPqTD"
-_SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
 
 
 def name_of(word: Word) -> str:

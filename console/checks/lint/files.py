@@ -1,6 +1,6 @@
-"""What a file is, by its name and content; and its text, bounded and never blocking.
+"""The files that lint looks at: which they are, of what kind, and their text.
 
-Paths as given → files to look at: a directory gives the files in it that may be of a kind.
+A kind is told by name and content. Reading is bounded and never blocks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ _NOT_DOCKERFILE = (".md", ".txt", ".yaml", ".yml", ".json", ".dockerignore", ".p
 _SHEBANG = re.compile(r"#!\s*\S*/(?:env\s+(?:-S\s+)?)?(?:ba|da|z|k)?sh\b")
 SHELL_ENDS = (".sh", ".bash", ".zsh", ".ksh")
 YAML_ENDS = (".yaml", ".yml")
+
+MOST_FILES = 20_000
+_PASSED = frozenset(
+    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache",
+     ".pytest_cache", ".ruff_cache", "site-packages"}
+)  # fmt: skip
 
 
 class Unreadable(Exception):
@@ -79,22 +85,13 @@ def kind_by_text(text: str) -> Kind | None:
     return None
 
 
-MOST_FILES = 20_000
-_PASSED = frozenset(
-    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache",
-     ".pytest_cache", ".ruff_cache", "site-packages"}
-)  # fmt: skip
-
-
 class TooMany(Exception):
     """More files than anybody wants to have looked at."""
 
 
 def walk(given: Path) -> Iterator[tuple[Path, str]]:
-    """(file, what is wrong with a directory on the way, else ""); in order, links not followed.
-
-    Raises TooMany.
-    """
+    """(file, what is wrong with a directory on the way, else "") for paths as given; a directory
+    gives the files in it that may be of a kind. In order, links not followed. Raises TooMany."""
     failed: list[tuple[Path, str]] = []
 
     def note(error: OSError) -> None:

@@ -1,7 +1,4 @@
-"""Findings as lines for a person, as values for a program, and the rules as a document.
-
-Findings as SARIF 2.1.0 (OASIS), for editors and code hosts.
-"""
+"""What lint found as text, JSON and SARIF 2.1.0 (OASIS), and its rules as a document."""
 
 from __future__ import annotations
 
@@ -33,6 +30,11 @@ NOT_RULES = (
     ("P-001 … P-004", "what was replaced by what", "decisions, no text to find"),
 )  # fmt: skip
 """Lessons that cannot be told from a file, and why."""
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+FORMAT, UNREAD = "format", "unread"
+"""Rules of their own: what the strict reader refuses, and what could not be looked at."""
 
 
 def lines(found: Iterable[Finding]) -> Iterator[str]:
@@ -149,16 +151,10 @@ def _not_rules() -> Iterator[str]:
         yield f"| {lesson} | {what} | {why} |"
 
 
-SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-FORMAT, UNREAD = "format", "unread"
-"""Rules of their own: what the strict reader refuses, and what could not be looked at."""
-
-
 def sarif(
     version: str, found: Iterable[Finding], problems: Iterable[Problem], refused: Iterable[Problem]
 ) -> dict[str, Any]:
-    """One run of one tool."""
+    """One run of one tool, as editors and code hosts read it."""
     plain = (FORMAT, UNREAD, BROKEN, CUT, BAD, UNUSED)
     ids = [*rules(), *plain]
     results = [_result(one, ids) for one in found]

@@ -1,11 +1,6 @@
-"""A rule: a fault with a name, the lessons it was learnt from, and a function that looks for it.
+"""Rules of lint, the facts of a machine that they use, and comments that suppress a finding.
 
-What is known of the machine a file is written for: from the site, or nothing.
-
-`# omni: ignore RULE LESSON reason`: a finding that somebody has judged, and says why.
-
-On the line itself, or in a comment of its own above it. Without the lesson or the reason it counts
-for nothing and is itself found; so is one that nothing needs.
+A rule is a fault with a name, the lessons it was learnt from, and a function that looks for it.
 """
 
 from __future__ import annotations
@@ -25,11 +20,21 @@ if TYPE_CHECKING:
 
 BLACKWELL = (12, 0)
 
+MODULES = ("build", "gpu", "engine", "image", "host")
+"""Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
+
+MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
+FORM = "# omni: ignore RULE LESSON reason"
+MOST = 500
+"""Suppressions of one file that are looked at."""
+BAD, UNUSED = "suppression-without-reason", "suppression-unused"
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Memory of the cards in bytes, their compute capabilities, RAM and swap in bytes, the CPU's
-    name; what the site does not say is empty or None."""
+    """What is known of the machine a file is written for: memory of the cards in bytes, their
+    compute capabilities, RAM and swap in bytes, the CPU's name; what the site does not say is empty
+    or None."""
 
     memory: tuple[int, ...] = ()
     compute: tuple[tuple[int, int], ...] = ()
@@ -79,9 +84,6 @@ def facts_of(site: Site) -> Facts:
 
 
 Check = Callable[[Unit, Facts], Iterable[Hit]]
-
-MODULES = ("build", "gpu", "engine", "image", "host")
-"""Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +136,12 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
-FORM = "# omni: ignore RULE LESSON reason"
-MOST = 500
-"""Suppressions of one file that are looked at."""
-BAD, UNUSED = "suppression-without-reason", "suppression-unused"
-
-
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """`lines`: first and last line that it covers."""
+    """`# omni: ignore RULE LESSON reason`: a finding that somebody has judged, and says why. It
+    stands on the line itself, or in a comment of its own above it. Without the lesson or the reason
+    it counts for nothing and is itself found; so is one that nothing needs. `lines`: first and last
+    line that it covers."""
 
     rule: str
     reason: str

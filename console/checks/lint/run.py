@@ -1,6 +1,7 @@
-"""Files → findings. A file that cannot be looked at is said, and the next one is looked at.
+"""Lint run over files: each is read, every rule is applied, by as many processes as there are CPUs.
 
-The same work on many files, by as many processes as there are CPUs; results in their order.
+A file that cannot be looked at is said, and the next one is looked at. Results are in the order of
+the files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _MOST, _CHUNK = 8, 8
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+CUT = "text-too-long"
+BROKEN = "text-not-readable"
+NO_KIND = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
+SCHEMA_HINT = "a playbook begins with `schema: omni.playbook/v1`"
+_SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
 
 
 def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
@@ -53,13 +60,6 @@ def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_
 def _quiet() -> None:
     """Ctrl-C is for the process that waits, which ends these."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-CUT = "text-too-long"
-BROKEN = "text-not-readable"
-NO_KIND = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
-SCHEMA_HINT = "a playbook begins with `schema: omni.playbook/v1`"
-_SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""Shell text → simple commands, assignments and comments, by tree-sitter's grammar of bash.
+"""Shell text read into simple commands, assignments and comments, by tree-sitter's grammar of bash.
 
-What bash itself says of a text: the judge where a grammar does not understand it.
+Where the grammar does not understand a text, bash itself is the judge (`complaint`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _INPUT = re.compile(r"\$\{\{[^{}\n]*\}\}")
 _CONDITIONS = ("if_statement", "elif_clause", "while_statement")
 _LOOPS = ("while_statement", "until_statement", "for_statement", "c_style_for_statement")
 _QUIET = ("heredoc_redirect", "file_redirect", "herestring_redirect")
+
+LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +244,6 @@ def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
     else:
         kept = tolerated and parent.type in ("pipeline", "redirected_statement", "negated_command")
         yield from ((child, kept) for child in children)
-
-
-LIMIT_S = 5.0
 
 
 def complaint(text: str) -> str:

@@ -1,10 +1,7 @@
 """What rules look at: a file as commands, variables, images and containers, each with its place.
 
-Dockerfile, compose file, playbook and shell all become this; a rule is written once.
-
-A text inside a file, and where each of its characters stands there.
-
-What lint says: a rule, how grave, where, and what to do; one clean line each.
+Dockerfile, compose file, playbook and shell all become a `Unit`; a rule is written once, and says
+what it found as a `Finding`.
 """
 
 from __future__ import annotations
@@ -21,11 +18,16 @@ from console.common.text import one_line
 Segment = tuple[int, int, int]
 """From this offset of the text on, the characters stand at (line, column) and to the right."""
 
+WORDS_LIMIT = 400
+BLOCKER = "known-blocker"
+"""No rule of a text: what a run is asked about lessons that its playbook names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """`segments` are in the order of their offsets; the first is at 0. `exact` is False where a
-    quoted form hides the places: everything is then said to stand at the beginning."""
+    """A text inside a file, and where each of its characters stands there. `segments` are in the
+    order of their offsets; the first is at 0. `exact` is False where a quoted form hides the
+    places: everything is then said to stand at the beginning."""
 
     text: str
     segments: Sequence[Segment]
@@ -60,11 +62,6 @@ def spot(text: str, place: Place) -> Snippet:
     return Snippet(text, [(0, place.line, place.column)], exact=False)
 
 
-WORDS_LIMIT = 400
-BLOCKER = "known-blocker"
-"""No rule of a text: what a run is asked about lessons that its playbook names."""
-
-
 class Severity(StrEnum):
     """`error` stops a run, `warning` is told before it, `info` is worth knowing."""
 
@@ -96,7 +93,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A hit of a rule in a file. `suppressed` is the reason a comment gives, "" where none does."""
+    """A hit of a rule in a file, every text one clean line. `suppressed` is the reason a comment
+    gives, "" where none does."""
 
     file: str
     line: int

@@ -1,7 +1,4 @@
-"""A compose file → a unit: what each service runs, with what, and how its health is asked.
-
-A playbook → a unit: what its steps run on the host and in containers, and its services.
-"""
+"""Compose files and playbooks as units: what they run, with what, and how health is asked."""
 
 from __future__ import annotations
 
@@ -29,6 +26,14 @@ from console.checks.lint.unit import (
 )
 from console.checks.lint.yaml_tree import Node, Tree
 
+_INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
+_KINDS = (
+    "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual", "note",
+    "report", "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
+)  # fmt: skip
+
+_COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+
 
 def looks_like_one(root: Node) -> bool:
     """A mapping with `services:`, each of which is a mapping with a compose key."""
@@ -40,6 +45,7 @@ def looks_like_one(root: Node) -> bool:
 
 
 def compose_unit(source: Source, tree: Tree) -> Unit:
+    """What each service runs, with what, and how its health is asked."""
     unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
     services = tree.root.get("services")
     for name, service in services.pairs() if services is not None else ():
@@ -160,18 +166,9 @@ def _mounts(volumes: Node | None) -> tuple[Word, ...]:
     return tuple(found)
 
 
-_INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
-_KINDS = (
-    "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual", "note",
-    "report", "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
-)  # fmt: skip
-
-
-_COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
-
-
 def playbook_unit(source: Source, tree: Tree, given: Mapping[str, str] | None = None) -> Unit:
-    """`given`: inputs of a run; without them their defaults stand in."""
+    """What the steps run on the host and in containers, and the services. `given`: inputs of a run;
+    without them their defaults stand in."""
     return _Build(source, tree, dict(given or {})).unit
 
 

@@ -1,8 +1,6 @@
-"""What this machine has for a model, one function a question; each gives findings and never raises.
+"""`check host`: what this machine has for a model, one function a question, answered by findings.
 
-Facts are handed in where they were asked already (`look()`, `cards.ask()`).
-
-`check host`: the questions that were asked, each answered by a finding.
+None of them raises. Facts are handed in where they were asked already (`look()`, `cards.ask()`).
 """
 
 from __future__ import annotations
@@ -46,6 +44,8 @@ _FEATURES = (
     ("avx512_bf16", "AVX-512 BF16"), ("amx_tile", "AMX"), ("amx_int8", "AMX INT8"),
     ("amx_bf16", "AMX BF16"),
 )  # fmt: skip
+
+Connect = Callable[[], "docker.DockerClient"]
 
 
 def processor(machine: Machine, method: str = "") -> tuple[Finding, ...]:
@@ -217,9 +217,6 @@ def compose_file(
         return (Finding(Level.FAIL, title, words, "a service behind a profile needs that profile"),)
     warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(said))
     return warned or (Finding(Level.OK, title, "is valid"),)
-
-
-Connect = Callable[[], "docker.DockerClient"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,4 @@
-"""Images as the engine has them: there or not, for which platform, with which CUDA.
-
-A full import-chain check inside an image: does `import sglang.launch_server` come to an end?
-
-A one-off with no GPU and no network imports the modules one by one and says how far each came.
-Kernels that import prove little; a server whose chain ends in a missing module serves nothing.
-"""
+"""Images as the engine has them: there or not, for which platform, with which CUDA and modules."""
 
 from __future__ import annotations
 
@@ -34,6 +28,29 @@ if TYPE_CHECKING:
 ONLY_ARM = ("F-006",)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _SAME = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64"}
+
+IMPORT_S = 180.0
+"""PyTorch and an engine, read from a cold disk, seconds."""
+MEMORY = 8 << 30
+SCRIPT = "omni_imports.py"
+PYTHONS = ("python3", "python")
+WRITABLE = {
+    "PYTHONDONTWRITEBYTECODE": "1", "TRITON_CACHE_DIR": "/tmp/triton", "HF_HOME": "/tmp/hf",
+    "NUMBA_CACHE_DIR": "/tmp/numba", "XDG_CACHE_HOME": "/tmp/cache", "HF_HUB_OFFLINE": "1",
+}  # fmt: skip
+CHAIN = ("F-018",)
+SCHED_EXT = ("F-018", "F-023", "F-027")
+ABI = ("F-027", "F-023")
+NOT_INSTALLED = ("F-011", "F-016")
+NO_CARD = ("F-014",)
+_NO_PYTHON = ("executable file not found", "no such file or directory", "not a directory")
+_NO_GPU = (
+    "libcuda.so", "libnvidia-ml.so", "no nvidia driver", "no cuda gpus are available",
+    "no cuda-capable device", "cuda driver version is insufficient", "cuda driver initialization",
+    "cuda unknown error", "torch not compiled with cuda", "0 active drivers",
+)  # fmt: skip
+_LIBRARY = re.compile(r"(\S+\.so[\w.]*): cannot open shared object file")
+_SYMBOL = re.compile(r"(\S+): undefined symbol: (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,30 +143,6 @@ def _platform(image: Image, platform: str, title: str) -> Finding:
     return Finding(Level.FAIL, title, words, hint, ONLY_ARM)
 
 
-IMPORT_S = 180.0
-"""PyTorch and an engine, read from a cold disk, seconds."""
-MEMORY = 8 << 30
-SCRIPT = "omni_imports.py"
-PYTHONS = ("python3", "python")
-WRITABLE = {
-    "PYTHONDONTWRITEBYTECODE": "1", "TRITON_CACHE_DIR": "/tmp/triton", "HF_HOME": "/tmp/hf",
-    "NUMBA_CACHE_DIR": "/tmp/numba", "XDG_CACHE_HOME": "/tmp/cache", "HF_HUB_OFFLINE": "1",
-}  # fmt: skip
-CHAIN = ("F-018",)
-SCHED_EXT = ("F-018", "F-023", "F-027")
-ABI = ("F-027", "F-023")
-NOT_INSTALLED = ("F-011", "F-016")
-NO_CARD = ("F-014",)
-_NO_PYTHON = ("executable file not found", "no such file or directory", "not a directory")
-_NO_GPU = (
-    "libcuda.so", "libnvidia-ml.so", "no nvidia driver", "no cuda gpus are available",
-    "no cuda-capable device", "cuda driver version is insufficient", "cuda driver initialization",
-    "cuda unknown error", "torch not compiled with cuda", "0 active drivers",
-)  # fmt: skip
-_LIBRARY = re.compile(r"(\S+\.so[\w.]*): cannot open shared object file")
-_SYMBOL = re.compile(r"(\S+): undefined symbol: (\S+)")
-
-
 @dataclass(frozen=True, slots=True)
 class Imported:
     """How far one module came. `chain` are the modules from the one asked for down to where it
@@ -184,10 +177,11 @@ def check_imports(
     cancelled: threading.Event | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """One finding a module. `python` is the image's interpreter (default: the first there is).
-
-    Raises Cancelled; what the engine raises becomes a finding.
-    """
+    """One finding a module: does `import sglang.launch_server` come to an end? A one-off with no
+    GPU and no network imports the modules one by one and says how far each came. Kernels that
+    import prove little; a server whose chain ends in a missing module serves nothing. `python` is
+    the image's interpreter (default: the first there is). Raises Cancelled; what the engine raises
+    becomes a finding."""
     title = f"imports in {one_line(ref, 50)}"
     try:
         ended, nonce = _run(

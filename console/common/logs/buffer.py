@@ -1,8 +1,6 @@
-"""The lines a log pane keeps: bounded, numbered for good, filtered and searched in slices.
+"""The lines a log pane keeps: bounded, numbered for good, filtered and searched in slices of time.
 
-What an operator searches or filters for, and a guard against patterns that never end.
-
-The numbers of the lines that a pattern accepts, found a slice of time at a time.
+What an operator searches or filters for is a `Pattern`; one that would never end is given up.
 """
 
 from __future__ import annotations
@@ -26,6 +24,16 @@ from console.common.logs.line import LogLine
 MATCHED = 2000
 """Characters of a line that a pattern sees."""
 _ESCAPED = re.compile(r"\\.")
+
+SLOW_CPU_S = 0.15
+"""CPU seconds beyond its slice after which a pattern is given up."""
+SLOW_LINE_S = 0.0005
+"""Seconds a line on average, over SLOW_OVER_S of matching, that make a pattern too slow."""
+SLOW_OVER_S = 0.5
+_LOOK_AT_CLOCK = 32
+
+MOST_LINES = 10_000
+MOST_BYTES = 8 * 1024 * 1024
 
 
 class TooSlow(Exception):
@@ -114,14 +122,6 @@ def at_most(cpu_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-SLOW_CPU_S = 0.15
-"""CPU seconds beyond its slice after which a pattern is given up."""
-SLOW_LINE_S = 0.0005
-"""Seconds a line on average, over SLOW_OVER_S of matching, that make a pattern too slow."""
-SLOW_OVER_S = 0.5
-_LOOK_AT_CLOCK = 32
-
-
 class Numbers:
     """Line numbers in rising order: added at the end, pruned at the front."""
 
@@ -198,10 +198,6 @@ class Sieve(Numbers):
         self.all.clear()
         self._spent = 0.0
         self._looked = 0
-
-
-MOST_LINES = 10_000
-MOST_BYTES = 8 * 1024 * 1024
 
 
 class LogBuffer:

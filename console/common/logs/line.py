@@ -1,7 +1,4 @@
-"""One line of a log: what it says, when, and whether it is a bad sign.
-
-Bytes of a log file, as they come, into lines.
-"""
+"""Bytes of a log file cut into lines; what a line says, when, and whether it is a bad sign."""
 
 from __future__ import annotations
 
@@ -15,6 +12,18 @@ from console.common import redact
 from console.common.text import LINE_LIMIT, clean, decode
 
 Kind = Literal["plain", "error", "warning", "marker"]
+
+_STAMP = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)(?: |$)", re.ASCII
+)
+
+KEPT = LINE_LIMIT * 8
+"""Bytes kept of one line: more than what `clean` looks at, in any encoding of it."""
+HOLD_S = 1.0
+"""Seconds for which a line without its newline is held back."""
+STAMP_LIMIT = 64
+"""Bytes kept of a line's beginning, where its stamp is, whatever overwrites the line later."""
+_STAMPED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ \r]{0,24} ")
 
 
 @dataclass(slots=True)
@@ -36,9 +45,6 @@ _HINTS = (
     "panic", "segfault", "segmentation fault", "core dumped", "abort", "ggml_assert", "failed to",
     "terminate called", "no such file",
 )  # fmt: skip
-_STAMP = re.compile(
-    r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)(?: |$)", re.ASCII
-)
 # glog (`E0512 12:00:00`), and llama.cpp with its clock in front (`0.00.035.060 E srv`).
 _LETTER = re.compile(
     r"(?:\d+\.\d\d\.\d{3}\.\d{3} )?([EWF])(?:\d{4} \d| +[A-Za-z_]\w*[ :])", re.ASCII
@@ -149,15 +155,6 @@ def _local(minute: str) -> str:
     import calendar
 
     return time.strftime("%H:%M", time.localtime(calendar.timegm(when)))
-
-
-KEPT = LINE_LIMIT * 8
-"""Bytes kept of one line: more than what `clean` looks at, in any encoding of it."""
-HOLD_S = 1.0
-"""Seconds for which a line without its newline is held back."""
-STAMP_LIMIT = 64
-"""Bytes kept of a line's beginning, where its stamp is, whatever overwrites the line later."""
-_STAMPED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ \r]{0,24} ")
 
 
 class Splitter:

@@ -1,7 +1,4 @@
-"""Follows a log file in a thread of its own and hands over clean lines.
-
-A log file that grows, is cut or is replaced, read as one stream of bytes.
-"""
+"""A log file followed in a thread of its own, which hands over clean lines."""
 
 from __future__ import annotations
 
@@ -27,9 +24,18 @@ _NEEDLE = 4096
 _OVERLAP = 64
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
 
+BATCH = 2000
+"""Lines handed over at once, at most."""
+_PATIENCE_S = 0.02
+QUIET = 20
+"""After so many looks that found nothing a log is looked at a quarter as often."""
+_AFTER_FAILURE_S = 1.0
+Deliver = Callable[[list[LogLine]], bool]
+
 
 class Source:
-    """An open log file and how far it was read. Missing or unreadable files are waited for."""
+    """An open log file and how far it was read: whether it grows, is cut or is replaced, it reads
+    as one stream of bytes. Missing or unreadable files are waited for."""
 
     def __init__(self, path: Path, lines: int) -> None:
         """`lines`: how many of a file's last lines are read where it cannot be read on."""
@@ -193,15 +199,6 @@ def _find(descriptor: int, needle: bytes) -> int:
         at += len(block)
         carried = (carried + block)[-len(needle) + 1 :] if len(needle) > 1 else b""
     return -1
-
-
-BATCH = 2000
-"""Lines handed over at once, at most."""
-_PATIENCE_S = 0.02
-QUIET = 20
-"""After so many looks that found nothing a log is looked at a quarter as often."""
-_AFTER_FAILURE_S = 1.0
-Deliver = Callable[[list[LogLine]], bool]
 
 
 class Tail:

@@ -1,6 +1,6 @@
-"""A lesson as its file has it: what was seen, why, what was done, on what evidence.
+"""Lessons, and their registry read from files strictly: every problem is told with its line.
 
-The registry from its files, strictly: every problem with its line, one bad file costs itself.
+A lesson is what was seen, why, what was done, on what evidence. A bad file costs only itself.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ Severity = Literal[
     "critical", "blocking", "major", "minor", "operational", "informational", "high", "medium",
     "low",
 ]  # fmt: skip
+
+TITLE = "the lesson cannot be used"
+HINT = "docs/lessons.md describes the format"
 
 
 def _day(value: object) -> str:
@@ -166,10 +169,6 @@ class Lesson(NamedTuple):
 def due_by(lesson: Lesson, today: date) -> bool:
     """Whether its day of review is today or over."""
     return lesson.model.due is not None and date.fromisoformat(lesson.model.due) <= today
-
-
-TITLE = "the lesson cannot be used"
-HINT = "docs/lessons.md describes the format"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Searching the registry: every word has to be found, the more telling the place the earlier.
-
-Which lessons bear on a step, from what it would do: by the words in its effects.
-"""
+"""Which lessons apply: those a search finds, and those that bear on a step by its effects."""
 
 from __future__ import annotations
 
@@ -21,9 +18,16 @@ from console.config.yaml import parse, read_text
 
 _FOLD = str.maketrans("", "", "_-., ")
 
+TITLE = "the table of what lessons bear on cannot be used"
+
+ACTING = ("run", "script", "build", "service", "manual", "cutover")
+"""Kinds of steps that change something: what a row without kinds bears on. A step that only looks
+is what a lesson asks for, not what it warns of."""
+
 
 def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
-    """Lessons with every word of the query in them, best first; all of them for an empty one."""
+    """Lessons with every word of the query in them, the earlier the more telling the place it was
+    found in; all of them for an empty one."""
     words = query.casefold().split()
     scored = [(_score(one.model, words), at, one) for at, one in enumerate(lessons)]
     return [one for score, _, one in sorted(scored, key=_rank) if score]
@@ -62,11 +66,7 @@ def _places(model: LessonModel) -> Iterator[tuple[int, str]]:
     yield 1, " ".join(one.words for one in model.contradictions)
 
 
-TITLE = "the table of what lessons bear on cannot be used"
 TABLE = Path(__file__).with_name("bearing.yaml")
-ACTING = ("run", "script", "build", "service", "manual", "cutover")
-"""Kinds of steps that change something: what a row without kinds bears on. A step that only looks
-is what a lesson asks for, not what it warns of."""
 
 
 class Row(Strict):

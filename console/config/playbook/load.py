@@ -1,8 +1,7 @@
 """A playbook file → Playbook, strictly: every problem in one pass, nothing ignored.
 
-Old names of services, replaced by today's before a playbook is checked.
-
-What still stands in a broken playbook, so that one pass can report every problem of it.
+Old names of services are replaced by today's before the check. What still stands in a broken
+playbook is checked all the same, so that one pass reports every problem of it.
 """
 
 from __future__ import annotations
@@ -39,6 +38,17 @@ _NAMED = {
     "imports": ("service",), "cutover": ("to",),
 }  # fmt: skip
 """Where a step names a service."""
+
+_HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}
+_STAND_IN = {"process": {"argv": ["x"]}, "url": "http://127.0.0.1:1"}
+
+TITLE = "the playbook cannot be used"
+HINT = "docs/playbooks.md describes the format; `omni-console schema` prints the JSON Schema"
+
+_PLACEHOLDER: dict[str, InputValue] = {
+    "string": "x", "int": 1, "float": 1.0, "bool": True, "path": "x", "duration": "1s",
+    "bytes": "1GiB",
+}  # fmt: skip
 
 
 def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
@@ -103,10 +113,6 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-_HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}
-_STAND_IN = {"process": {"argv": ["x"]}, "url": "http://127.0.0.1:1"}
-
-
 def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None, frozenset[str]]:
     """A model with the same steps and services at the same places, and the ids of broken steps.
 
@@ -160,15 +166,6 @@ def _is_playbook(document: Document, services: dict[str, Any]) -> bool:
     phases = [{"title": "x", "steps": [{"id": "x", "note": "x"}]}]
     parts = {"schema": "omni.playbook/v1", "name": "x", "title": "x", "phases": phases}
     return validate(PlaybookModel, document, {**parts, "services": services})[0] is not None
-
-
-TITLE = "the playbook cannot be used"
-HINT = "docs/playbooks.md describes the format; `omni-console schema` prints the JSON Schema"
-
-_PLACEHOLDER: dict[str, InputValue] = {
-    "string": "x", "int": 1, "float": 1.0, "bool": True, "path": "x", "duration": "1s",
-    "bytes": "1GiB",
-}  # fmt: skip
 
 
 def load_playbook(

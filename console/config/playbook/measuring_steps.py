@@ -1,12 +1,7 @@
-"""Steps that measure a server, as they are written, and every metric a gate can name.
+"""Steps that measure, look ahead or download, as written, and every metric that a gate can name.
 
-A number in a command's output, read with what stands around it.
-
-A pattern takes out digits and is blind to their neighbours: `([0-9.]+)GB` in bytes makes 12 bytes
-of an image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`. Half a
-number, and a number in another unit than it was declared in, are no figures.
-
-Step kinds that look before anything is paid for, and the download, as they are written.
+Steps that look ahead do so before anything is paid for. Numbers captured from a command's output
+are read here too (`read_output`).
 """
 
 from __future__ import annotations
@@ -53,6 +48,60 @@ _BEGUN = re.compile(r"(?:[0-9](?:[,'’_\u00a0\u202f]|[eE][+-]?)?|(?:^|[^.A-Za-z
 _SIGN = re.compile(r"(?:\A|[\s=:(\[|,])[-−]\Z")
 _NEAR = 40
 
+Count = Annotated[int, Field(ge=0)]
+
+BENCHMARK_METRICS = {
+    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
+    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "stall_s": "s", "error_rate": "ratio",
+}  # fmt: skip
+"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
+
+FIGURES = {
+    "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
+    "sweep-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
+}
+"""What a command's output holds where `figures:` names its form; `tg` generates, `pp` reads."""
+
+SOAK_METRICS = {
+    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
+    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+}  # fmt: skip
+"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
+against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
+
+GAUGE_METRICS = {
+    "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
+    "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
+}  # fmt: skip
+"""Peaks of the whole run so far, over every card (`of: sum` or `of: max`) and of the host."""
+
+FROM_ZERO = (0.0, math.inf)
+BOUNDS: dict[str, tuple[float, float]] = {
+    "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
+    "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
+    "host.pressure": (0.0, 100.0),
+}  # fmt: skip
+"""What a metric can be at least and at most; the others begin at zero and have no end."""
+
+LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
+"""Samples that a criterion needs where it does not say `min_samples`, by what measures it: runs, or
+requests of a soak. What is captured, and a peak, is a single figure by nature: 1."""
+BY_LOOKS = frozenset({
+    "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
+})  # fmt: skip
+"""Metrics of a soak whose samples are looks at the server; it is the requests that load it."""
+DRIFT_PART, DRIFT_SAMPLES = 6, 5
+"""`tok_s_drift` needs so many rates in the first sixth and in the last."""
+
+LOOKS = ("checkpoint", "gguf", "host", "imports")
+"""They judge as a gate does: GO, NO-GO, HOLD."""
+
+Loader = Literal["mmap", "resident", "convert"]
+Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
 
 def base_unit(unit: str) -> str:
     """The unit that a figure declared in `unit` is recorded and judged in."""
@@ -60,11 +109,14 @@ def base_unit(unit: str) -> str:
 
 
 def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float | None:
-    """The last match's first group in the base unit; None where it is no finite number. `^` and `$`
-    are those of a line, as in every other pattern over what a program says.
+    """The last match's first group in the base unit; None where it is no finite number.
 
-    Raises ValueError, in words, where nothing matches, and where the number goes on beyond what
-    was captured or stands beside another unit.
+    A pattern takes out digits and is blind to their neighbours: `([0-9.]+)GB` in bytes makes 12
+    bytes of an image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`.
+    Half a number, and a number in another unit than it was declared in, are no figures: raises
+    ValueError, in words, where nothing matches, and where the number goes on beyond what was
+    captured or stands beside another unit. `^` and `$` are those of a line, as in every other
+    pattern over what a program says.
     """
     [last] = find(pattern, [text], lines=True)
     if last is None:
@@ -129,56 +181,6 @@ def _check_unit(number: str, unit: str, before: str, after: str, within: int) ->
             f"{number} is followed by {one_line(word, 20)}, and the unit declared is "
             f"{declared}{hint}"
         )
-
-
-Count = Annotated[int, Field(ge=0)]
-
-BENCHMARK_METRICS = {
-    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
-    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "stall_s": "s", "error_rate": "ratio",
-}  # fmt: skip
-"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
-
-FIGURES = {
-    "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
-    "sweep-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
-}
-"""What a command's output holds where `figures:` names its form; `tg` generates, `pp` reads."""
-
-SOAK_METRICS = {
-    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
-    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
-    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
-    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
-}  # fmt: skip
-"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
-against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
-
-GAUGE_METRICS = {
-    "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
-    "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
-}  # fmt: skip
-"""Peaks of the whole run so far, over every card (`of: sum` or `of: max`) and of the host."""
-
-
-FROM_ZERO = (0.0, math.inf)
-BOUNDS: dict[str, tuple[float, float]] = {
-    "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
-    "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
-    "host.pressure": (0.0, 100.0),
-}  # fmt: skip
-"""What a metric can be at least and at most; the others begin at zero and have no end."""
-
-
-LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
-"""Samples that a criterion needs where it does not say `min_samples`, by what measures it: runs, or
-requests of a soak. What is captured, and a peak, is a single figure by nature: 1."""
-BY_LOOKS = frozenset({
-    "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
-})  # fmt: skip
-"""Metrics of a soak whose samples are looks at the server; it is the requests that load it."""
-DRIFT_PART, DRIFT_SAMPLES = 6, 5
-"""`tok_s_drift` needs so many rates in the first sixth and in the last."""
 
 
 class BenchmarkStep(Strict):
@@ -249,14 +251,6 @@ class SoakStep(Strict):
 
     def _fit(self, seconds: float) -> int | None:
         return int(seconds / self.every + 1e-9) + 1 if self.every > 0 else None
-
-
-LOOKS = ("checkpoint", "gguf", "host", "imports")
-"""They judge as a gate does: GO, NO-GO, HOLD."""
-
-Loader = Literal["mmap", "resident", "convert"]
-Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
-Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def _texts(value: object) -> object:

@@ -1,8 +1,6 @@
-"""A playbook: typed inputs, services, phases of steps, and what always runs at the end.
+"""A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema.
 
-What has to be true around a cutover, as the steps of a playbook are ordered.
-
-The JSON Schema of a playbook, for editors (`# yaml-language-server: $schema=…`).
+What has to be true around a cutover depends on the order of the steps (`cutover_problems`).
 """
 
 from __future__ import annotations
@@ -145,7 +143,8 @@ def _used(step: Step) -> str:
 
 
 def playbook_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of `omni.playbook/v1`; a `${{ }}` hole is text anywhere."""
+    """JSON Schema 2020-12 of `omni.playbook/v1`, for editors (`# yaml-language-server: $schema=…`);
+    a `${{ }}` hole is text anywhere."""
     schema = PlaybookModel.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "omni-console playbook"

@@ -1,6 +1,6 @@
-"""Thresholds of gates and guards: `>= 20 tok/s`, `<= 117GB`, `>= 1.15 x baseline`.
+"""Thresholds of gates and guards (`>= 20 tok/s`, `>= 1.15 x baseline`), and figures told by them.
 
-A figure, and what is said between it and a threshold, as an operator would write it.
+A figure is told as an operator would write it: in the unit of the threshold it is held against.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _NEEDS_UNIT = {
     "B": "bytes with a unit, like 24GiB or 117GB",
     "B/s": "bytes per second with a unit, like 400MiB/s",
 }
+
+_DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,6 @@ def compatible(threshold: Threshold, metric_unit: str) -> str | None:
     have = _NAMES.get(threshold.unit, threshold.unit)
     metric = _NAMES.get(wanted, wanted) if wanted else "a plain number"
     return f"{threshold} is {have}, but the metric is {metric}"
-
-
-_DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True, slots=True)

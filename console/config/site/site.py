@@ -1,6 +1,6 @@
-"""The site: this machine's baseline, GPUs, protected services and named services.
+"""The site: this machine's baseline, GPUs, protected and named services, and declared figures.
 
-What the site says of its machine: what cannot be measured, or another one to plan for.
+Declared is what cannot be measured, or another machine to plan for.
 """
 
 from __future__ import annotations

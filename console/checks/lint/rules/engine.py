@@ -1,6 +1,6 @@
-"""Faults of what an engine is started or fed with.
+"""Rules on what an engine is started or fed with, and on downloads that are lost, slow or useless.
 
-Faults of downloads: lost, slow, or of what no engine here can load.
+Useless is a download that no engine here can load.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _WHOLE = re.compile(
     r"|meituan/deepseek-r1-(?:block|channel)-int8", re.IGNORECASE,
 )  # fmt: skip
 _CHAIN = ("ktransformers.local_chat", "ktransformers.server", "ktransformers.models.custom_cache")
+
+_EXPERIMENTAL = re.compile(r"v\d(?:\.\d)?-exp\b|v3\.2\S*mxfp4|mxfp4\S*v3\.2", re.IGNORECASE)
 
 
 @rule(
@@ -177,9 +179,6 @@ def exllama(unit: Unit, facts: Facts) -> Iterator[Hit]:
         line = command.line.lower()
         if "exllamav3" in line and re.search(r"deepseek[-_/.]*(?:v[234]|r1)(?!.*distill)", line):
             yield Hit(command.place, "exllamav3 with a DeepSeek model")
-
-
-_EXPERIMENTAL = re.compile(r"v\d(?:\.\d)?-exp\b|v3\.2\S*mxfp4|mxfp4\S*v3\.2", re.IGNORECASE)
 
 
 @rule(

@@ -1,7 +1,4 @@
-"""Faults of image names.
-
-Faults of health checks: a program or a shell that the image does not have.
-"""
+"""Rules on image names, and on health checks whose program or shell the image does not have."""
 
 from __future__ import annotations
 
@@ -15,6 +12,30 @@ from console.checks.lint.unit import Health, Hit, Image, Kind, Severity, Source,
 
 _GENERIC = ("nightly", "final", "dev", "test", "new", "main", "master", "edge", "wip", "current")
 _ONE_PLATFORM = {"mem0/mem0-api-server": "linux/arm64"}
+
+_WITHOUT = re.compile(
+    r"qdrant/qdrant|arizephoenix/phoenix|letta/letta|postgres|redis|valkey/valkey|mysql|mariadb"
+    r"|mongo|memcached|ollama/ollama|debian|ubuntu|alpine|busybox|scratch|traefik|caddy"
+    r"|prom/[\w-]+|nvidia/cuda|gcr\.io/distroless/.*|cgr\.dev/chainguard/.*|keycloak/keycloak"
+    r"|quay\.io/keycloak/keycloak|neo4j|rabbitmq"
+)
+_WITH = re.compile(
+    r"nginx|curlimages/curl|buildpack-deps|php|wordpress|nextcloud|elasticsearch|kibana"
+    r"|docker\.elastic\.co/.*|opensearchproject/.*|grafana/grafana|jenkins/jenkins|gitlab/.*"
+    r"|ghcr\.io/ggml-org/llama\.cpp|vllm/vllm-openai|lmsysorg/sglang"
+)
+_NO_WGET = re.compile(
+    r"qdrant/qdrant|arizephoenix/phoenix|debian|ubuntu|nvidia/cuda|scratch|gcr\.io/distroless/.*"
+)
+_FULL = ("python", "node", "golang", "ruby", "rust", "openjdk", "perl", "gcc")
+"""Official images whose plain tags have curl and whose slim and alpine tags have not."""
+_DISTROLESS = re.compile(
+    r"gcr\.io/distroless/.*|cgr\.dev/chainguard/(?!wolfi-base).*|arizephoenix/phoenix|scratch"
+)
+_FOLDERS = frozenset({"/", "/usr", "/usr/", "/usr/bin", "/usr/bin/", "/usr/local", "/usr/local/",
+                      "/usr/local/bin", "/usr/local/bin/", "/bin", "/bin/"})  # fmt: skip
+"""Directories that may bring curl along when another stage's are copied."""
+_LIKE_DEBUG = re.compile(r"debug|-dev$|busybox|shell")
 
 
 def split(ref: str) -> tuple[str, str]:
@@ -64,31 +85,6 @@ def single_platform(unit: Unit, facts: Facts) -> Iterator[Hit]:
         only = _ONE_PLATFORM.get(split(image.ref)[0].removeprefix("docker.io/"))
         if only and not image.made:
             yield Hit(image.place, f"{image.ref} was published for {only} alone")
-
-
-_WITHOUT = re.compile(
-    r"qdrant/qdrant|arizephoenix/phoenix|letta/letta|postgres|redis|valkey/valkey|mysql|mariadb"
-    r"|mongo|memcached|ollama/ollama|debian|ubuntu|alpine|busybox|scratch|traefik|caddy"
-    r"|prom/[\w-]+|nvidia/cuda|gcr\.io/distroless/.*|cgr\.dev/chainguard/.*|keycloak/keycloak"
-    r"|quay\.io/keycloak/keycloak|neo4j|rabbitmq"
-)
-_WITH = re.compile(
-    r"nginx|curlimages/curl|buildpack-deps|php|wordpress|nextcloud|elasticsearch|kibana"
-    r"|docker\.elastic\.co/.*|opensearchproject/.*|grafana/grafana|jenkins/jenkins|gitlab/.*"
-    r"|ghcr\.io/ggml-org/llama\.cpp|vllm/vllm-openai|lmsysorg/sglang"
-)
-_NO_WGET = re.compile(
-    r"qdrant/qdrant|arizephoenix/phoenix|debian|ubuntu|nvidia/cuda|scratch|gcr\.io/distroless/.*"
-)
-_FULL = ("python", "node", "golang", "ruby", "rust", "openjdk", "perl", "gcc")
-"""Official images whose plain tags have curl and whose slim and alpine tags have not."""
-_DISTROLESS = re.compile(
-    r"gcr\.io/distroless/.*|cgr\.dev/chainguard/(?!wolfi-base).*|arizephoenix/phoenix|scratch"
-)
-_FOLDERS = frozenset({"/", "/usr", "/usr/", "/usr/bin", "/usr/bin/", "/usr/local", "/usr/local/",
-                      "/usr/local/bin", "/usr/local/bin/", "/bin", "/bin/"})  # fmt: skip
-"""Directories that may bring curl along when another stage's are copied."""
-_LIKE_DEBUG = re.compile(r"debug|-dev$|busybox|shell")
 
 
 def has(image: str, program: str) -> bool | None:

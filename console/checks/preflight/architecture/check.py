@@ -1,8 +1,7 @@
-"""Whether a file's architecture is one the installed build accepts: before the download.
+"""Whether the installed build accepts a file's architecture, asked before the download.
 
-The build behind a service: what the oracle asks, and the arguments it is run with.
-
-What a preflight takes from the site: machine, loader, build, and what serves there today.
+The build is the one behind a service, an image or a binary. What else a preflight takes from the
+site is here too: the machine, the loader, and what was measured of the baseline.
 """
 
 from __future__ import annotations
@@ -42,10 +41,13 @@ if TYPE_CHECKING:
 
 
 DEMO = {"console.rehearsal.demo.engine", "console.demo.engine"}
-"""Its name, and the one that site files of earlier versions have."""
-"""The embedded demo's server: its name table lies in a Python package."""
+"""The embedded demo's server, whose name table lies in a Python package: its name, and the one that
+site files of earlier versions have."""
 
 Connect = Callable[[], "docker.DockerClient"]
+
+MAPS = ("", "mmap")
+LLAMA = ("", "llama.cpp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +237,6 @@ def _local(path: Path) -> tuple[str, tuple[str, ...]]:
         return str(path), ()
     first = path.parent / mine.name
     return str(first if first.exists() else path), mine.problems
-
-
-MAPS = ("", "mmap")
-LLAMA = ("", "llama.cpp")
 
 
 def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = False) -> Machine:

@@ -1,12 +1,8 @@
-"""Whether the build the operator runs accepts an architecture: asked of that very build.
+"""Whether the operator's own build accepts an architecture: asked of that build, then remembered.
 
 The first witness is its loader, given a probe; the second is a scan of its library. The `gguf`
 package's list, which lags behind engines, is named only where neither can be had. What no witness
 settles stays None.
-
-Verdicts that were given before, one small file each, by build and architecture.
-
-A build is its digest, so nothing here grows stale. A file that is not whole is as good as none.
 """
 
 from __future__ import annotations
@@ -34,9 +30,16 @@ FORM = 1
 """Raised by hand when what is kept changes its meaning."""
 MOST_BYTES = 64 * 1024
 
+DOWNLOADED = ("F-008",)
+"""342 GB were downloaded, then: unknown model architecture."""
+PROJECTOR = "cannot be used as main model"
+CONFIRMED = 4
+"""Names like the refused one that the loader is asked about."""
+
 
 def place() -> Path:
-    """Where verdicts are kept."""
+    """Where verdicts are kept: one small file each, by build and architecture. A build is its
+    digest, so nothing there grows stale."""
     return paths.cache_dir() / "architectures"
 
 
@@ -101,13 +104,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not text")
     return clean(value)
-
-
-DOWNLOADED = ("F-008",)
-"""342 GB were downloaded, then: unknown model architecture."""
-PROJECTOR = "cannot be used as main model"
-CONFIRMED = 4
-"""Names like the refused one that the loader is asked about."""
 
 
 class Witness(StrEnum):
