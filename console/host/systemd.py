@@ -1,7 +1,4 @@
-"""Whether what outlives its terminal also outlives the logout of its user, as logind is set.
-
-The systemd unit that brings the baseline back after a reboot: where it lies, whether it acts.
-"""
+"""What systemd does for the console: whether a run outlives a logout, what acts after a reboot."""
 
 from __future__ import annotations
 
@@ -15,6 +12,11 @@ from pathlib import Path
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.host import children
+
+SYSTEM_UNITS = Path("/etc/systemd/system")
+LINGER = Path("/var/lib/systemd/linger")
+SYSTEMCTL_S = 60.0
+SYSTEMD = Path("/run/systemd/system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,10 @@ def _kills_user_processes() -> bool:
     return answer
 
 
-SYSTEM_UNITS = Path("/etc/systemd/system")
-LINGER = Path("/var/lib/systemd/linger")
-SYSTEMCTL_S = 60.0
-SYSTEMD = Path("/run/systemd/system")
-
-
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Where the unit lies; `system`: started at boot as `user` by the machine's own systemd."""
+    """The systemd unit that brings the baseline back after a reboot: where it lies; `system`:
+    started at boot as `user` by the machine's own systemd."""
 
     system: bool
     user: str
