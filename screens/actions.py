@@ -1,7 +1,4 @@
-"""The operator's verbs: said why not, asked for what they need, sent off the UI loop.
-
-They are on their way to the runner one at a time, in the order of the keys.
-"""
+"""The operator's verbs: said why not, asked for what they need, sent off the UI loop."""
 
 from __future__ import annotations
 
@@ -21,9 +18,13 @@ from widgets.bars import KeyLine
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
 
+READ_S = 0.5
+"""An approval that appeared less than this ago has not been read: its key was meant for before."""
+
 
 class Outbox:
-    """A daemon thread that does one piece of work after the other; started with the first."""
+    """Verbs on their way to the runner, in the order of the keys: a daemon thread that does one
+    piece of work after the other; started with the first."""
 
     def __init__(self, trouble: Callable[[str], None]) -> None:
         """`trouble` gets the words of a failure that nobody foresaw, in the thread."""
@@ -45,10 +46,6 @@ class Outbox:
                 work()
             except Exception as error:  # the thread's entry: the next verb counts
                 self._trouble(f"{type(error).__name__}: {error}")
-
-
-READ_S = 0.5
-"""An approval that appeared less than this ago has not been read: its key was meant for before."""
 
 
 class Verbs(Base[None]):

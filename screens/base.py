@@ -1,8 +1,4 @@
-"""What screens and dialogs start from: only changed cells are sent to the terminal.
-
-`Page` has what every screen beside the run has: the baseline above, the keys below, Esc back. A
-question is plain data, so that a screen can ask without loading the dialog that shows it.
-"""
+"""What screens, pages and dialogs start from: only changed cells are sent to the terminal."""
 
 from __future__ import annotations
 
@@ -32,10 +28,14 @@ EAGER_S = 0.5
 TURNS = 8
 """Turns of the event loop in which nothing new was laid out, before a first frame is painted."""
 
+LEAST = 20
+"""Columns; narrower is not laid out for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked. `confirm`: the very word to be typed; `required`: an empty answer is none."""
+    """What a dialog asks, as plain data, so that a screen can ask without loading the dialog.
+    `confirm`: the very word to be typed; `required`: an empty answer is none."""
 
     title: str
     lines: list[str] = field(default_factory=list)
@@ -162,7 +162,8 @@ class RunDialog(Dialog[T]):
 
 
 class Page(Base[None]):
-    """Compose `BaselineBadge()`, the content and `KeyLine()`; the rest is here."""
+    """What every screen beside the run has: the baseline above, keys below, Esc back. Compose
+    `BaselineBadge()`, the content and `KeyLine()`; the rest is here."""
 
     SCOPE = "page"
 
@@ -214,12 +215,9 @@ class Page(Base[None]):
         self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)
 
 
-LEAST = 20
-"""Columns; narrower is not laid out for."""
-
-
 class ReadingPage(Page):
-    """`rows` gives the text; it is asked again when the width changes."""
+    """One text to read on a page of its own, laid out for the width there is. `rows` gives the
+    text; it is asked again when the width changes."""
 
     DEFAULT_CSS = "ReadingPage TextView { padding: 0 1; }"
 

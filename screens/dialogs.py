@@ -1,6 +1,6 @@
-"""A question with one typed answer: a reason, or the word that confirms. Esc answers nothing.
+"""Dialogs with typed answers: a reason, the word that confirms, inputs to fill in.
 
-Inputs to fill in, checked as they are typed. Leads to a plan or a retry; starts nothing.
+Esc answers nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from widgets.step_text import wrapped
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
 
+MOST = 2000
+"""Characters of a value that can be edited here."""
+
 
 class AskScreen(RunDialog[str | None]):
-    """Answers the typed text, or None. Enter alone never confirms."""
+    """A question with one typed answer: answers the text, or None. Enter alone never confirms."""
 
     BINDINGS = [Binding("escape", "back", "Back", show=False)]
 
@@ -74,10 +77,6 @@ class AskScreen(RunDialog[str | None]):
 
     def action_back(self) -> None:
         self.dismiss(None)
-
-
-MOST = 2000
-"""Characters of a value that can be edited here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,8 @@ LOSES = "Esc again leaves, and what was typed is lost"
 
 
 class FormScreen(Dialog[dict[str, str] | None]):
-    """Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong."""
+    """Inputs to fill in, checked as they are typed; leads to a plan or a retry, and starts nothing.
+    Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong."""
 
     BINDINGS = [
         Binding("escape", "back", "Back", show=False),

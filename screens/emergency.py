@@ -1,7 +1,4 @@
-"""What the run's screen shows of its guard: one line, and the page of a breach.
-
-The rungs of a rollback as they are climbed. Esc leaves the view, never the rollback.
-"""
+"""A run's guard on its screen (one line, the page of a breach), and a rollback as it is climbed."""
 
 from __future__ import annotations
 
@@ -32,9 +29,13 @@ if TYPE_CHECKING:
 NEWS_S = 30.0
 """A breach that is older when it is first seen does not open its page by itself."""
 
+POLL_S = 0.1
+TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}
+
 
 class Guarded(Verbs):
-    """A screen with a `Rows(id="guard")` for the guard of the run on show."""
+    """A screen that shows the guard of the run on show in a `Rows(id="guard")`, and opens the page
+    of a breach."""
 
     breach_shown: tuple[object, ...] = ()
 
@@ -74,12 +75,8 @@ class Guarded(Verbs):
         self.app.push_screen(BreachScreen(snapshot.run if snapshot is not None else None))
 
 
-POLL_S = 0.1
-TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}
-
-
 class RollbackScreen(Dialog[None]):
-    """Follows one climb to its end."""
+    """Follows one climb to its end, rung by rung. Esc leaves the view, never the rollback."""
 
     BINDINGS = [Binding("escape,q,enter,1", "back", "Back", show=False)]
 

@@ -1,7 +1,4 @@
-"""What every key does, from the registry; and the command line's way to do the same.
-
-Textual's palette without two of its traps: keys that come in one burst, and an empty list.
-"""
+"""What every key does, from the registry; and Textual's palette without two of its traps."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ SHELL = (
 
 
 class HelpScreen(ReadingPage):
-    """The keys."""
+    """The keys, and the command line's way to do the same."""
 
     SCOPE = "help"
 
@@ -64,7 +61,8 @@ def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
 
 
 class Palette(CommandPalette):
-    """Left once; page keys wait until there is something to page through."""
+    """Left once, whatever keys come in one burst; page keys wait until there is something to page
+    through."""
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """A second Enter of the same burst would pop the screen below."""

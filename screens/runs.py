@@ -1,9 +1,4 @@
-"""Every run, newest first; Enter shows one, marked ones are compared.
-
-The report of a run, to read; the file's path stands above it.
-
-Marked runs side by side: what differs, what was measured, what went wrong.
-"""
+"""The runs: every one in a list, marked ones side by side, and the report of one to read."""
 
 from __future__ import annotations
 
@@ -34,9 +29,11 @@ MARKS = re.compile(r"(?<!\\)(?:\*\*|`)")
 ESCAPED = re.compile(r"\\([\\|`*<(])")
 PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
 
+REFRESH_S = 2.0
+
 
 class ReportScreen(Page):
-    """report.md as it was written, or why there is none."""
+    """report.md as it was written, the file's path above it, or why there is none."""
 
     SCOPE = "report"
     DEFAULT_CSS = """
@@ -131,7 +128,8 @@ def _table(block: list[list[str]], width: int) -> list[Row]:
 
 
 class CompareScreen(Page):
-    """The table of attempts, or one block each where it is too wide."""
+    """Marked runs side by side: what differs, what was measured, what went wrong. The table of
+    attempts, or one block each where it is too wide."""
 
     SCOPE = "compare"
     DEFAULT_CSS = """
@@ -192,11 +190,9 @@ def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Ro
     return [*rows, *(((clean(words), "bad"),) for words in broken)]
 
 
-REFRESH_S = 2.0
-
-
 class RunsScreen(Page):
-    """The history; a live run stands first."""
+    """The history, newest first, but a live run stands first. Enter shows one, marked ones are
+    compared."""
 
     SCOPE = "runs"
     BINDINGS = bindings("runs")

@@ -80,6 +80,15 @@ def test_classes_and_functions_are_short_and_modules_say_what_they_are() -> None
     assert [name(path) for path in public if not shape(path).documented] == []
 
 
+def test_a_module_that_is_run_begins_at_its_end() -> None:
+    """What stands below `if __name__ …` is not defined yet when the module is run."""
+    runs = re.compile(r"^if __name__ == .*\n(?:[ ].*\n|\n)*", re.MULTILINE)
+    for path in sources(*ROOMS):
+        text = path.read_text("utf-8")
+        found = runs.search(text)
+        assert found is None or found.end() == len(text), name(path)
+
+
 def test_the_floors_hold() -> None:
     script = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([script], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,10 +1,6 @@
-"""The registry's actions as Textual bindings.
+"""The lines around a screen: the baseline, the run, the keys, and what can be done now.
 
-What can be done now, in words and keys: from the run's state and the one registry of actions.
-
-The baseline in one line, and the emergency key in the same: always in view.
-
-The run in one line: state, where it is, decision, elapsed time.
+Words and keys come from the run's state and the one registry of actions.
 """
 
 from __future__ import annotations
@@ -29,6 +25,29 @@ from widgets.step_text import progress_words, short, wrapped
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline import BaselineView
 
+SAY_S = 5.0
+_KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
+_WORDS = {
+    "approve": "approve", "reject": "turn it down", "next": "run the next step",
+    "auto": "run to the next gate", "pause": "pause after this step",
+    "retry": "try again, an input may be changed", "skip": "skip, with a reason",
+    "abort": "abort and roll back",
+}  # fmt: skip
+
+TONE = {
+    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
+    "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
+}  # fmt: skip
+
+STATE_TONE = {
+    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
+    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
+    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
+}  # fmt: skip
+STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
+TENS = 10
+DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
+
 
 def bindings(scope: str) -> list[BindingType]:
     """The bindings of one scope, for a BINDINGS class variable."""
@@ -41,16 +60,6 @@ def binding(action: Action, *, priority: bool = False) -> Binding:
         ",".join(action.keys), action.id, action.title, show=action.footer,
         key_display=action.first, priority=priority, tooltip=action.help, id=action.id,
     )  # fmt: skip
-
-
-SAY_S = 5.0
-_KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
-_WORDS = {
-    "approve": "approve", "reject": "turn it down", "next": "run the next step",
-    "auto": "run to the next gate", "pause": "pause after this step",
-    "retry": "try again, an input may be changed", "skip": "skip, with a reason",
-    "abort": "abort and roll back",
-}  # fmt: skip
 
 
 def verbs_now(view: RunView, word: str, at: str = "") -> list[str]:
@@ -163,12 +172,6 @@ class KeyLine(Rows):
         return self._words
 
 
-TONE = {
-    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
-    "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
-}  # fmt: skip
-
-
 def badge(view: BaselineView | None, now: float, width: int) -> Row:
     """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end."""
     if view is None:
@@ -228,23 +231,13 @@ def emergency(
 
 
 class BaselineBadge(Rows):
-    """Badge and emergency line: one row where both fit, two where they do not."""
+    """Badge and emergency line, always in view: one row where both fit, two where they do not."""
 
     def draw(self, left: Row, right: Row, width: int) -> None:
         if width_of(left) + width_of(right) + 2 <= width:
             self.show([spread(left, right, width)])
         else:
             self.show([left, right])
-
-
-STATE_TONE = {
-    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
-    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
-    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
-}  # fmt: skip
-STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
-TENS = 10
-DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
 
 def status(
@@ -300,4 +293,4 @@ MODES = {
 
 
 class StatusLine(Rows):
-    """One row."""
+    """The run in one row: state, where it is, decision, elapsed time."""

@@ -1,7 +1,4 @@
-"""The gauges in a few rows: drawn from samples, and only the cells that changed.
-
-A sample as the strip's rows, with the signs this terminal can show. Pure.
-"""
+"""The gauges in a few rows: drawn from samples, and only the cells that changed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The steps of a run: one row each, a cursor that follows the run until somebody moves it.
-
-A list to pick from: rows, a cursor, `/` nothing, Enter picks.
-"""
+"""Lists with a cursor (the steps of a run, rows to pick from), and text to read."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from widgets.step_text import list_rows
 
 
 class StepList(RowsView):
-    """`j`/`k` look at another step, `home`… nothing here starts or approves anything."""
+    """The steps of a run, one row each; the cursor follows the run until somebody moves it. `j`/`k`
+    look at another step, `home`… nothing here starts or approves anything."""
 
     BINDINGS = [
         Binding("j,down", "move(1)", "Down", show=False),

@@ -1,9 +1,4 @@
-"""A line to type into that holds nothing a terminal could act on.
-
-The line above a log: which one, where the reader is, what is filtered and searched.
-
-The line where a search or a filter is typed.
-"""
+"""The line above a log, the line where a search or filter is typed, and inputs for clean text."""
 
 from __future__ import annotations
 
@@ -22,6 +17,9 @@ from console.common.text import clean
 from console.render.cells import glyphs
 
 MOST_TYPED = 4000
+
+MOST = 200
+"""Characters of a pattern."""
 
 
 class Still(Input):
@@ -96,7 +94,8 @@ def _words(sieve: Sieve) -> str:
 
 
 class LogTitle(Static):
-    """Holds the title; it is drawn again only when its words changed."""
+    """Which log it is, where the reader is, what is filtered and searched; it is drawn again only
+    when its words changed."""
 
     DEFAULT_CSS = """
     LogTitle { height: 1; width: 1fr; background: $panel; color: $text; }
@@ -112,10 +111,6 @@ class LogTitle(Static):
         if words != self._shown:
             self._shown = words
             self.update(words, layout=False)
-
-
-MOST = 200
-"""Characters of a pattern."""
 
 
 class Words(Still):
@@ -145,7 +140,8 @@ class Words(Still):
 
 
 class LogPrompt(Horizontal):
-    """Hidden until `ask`; says `Answered` once, with None where it was left without Enter."""
+    """The line where a search or a filter is typed. Hidden until `ask`; says `Answered` once, with
+    None where it was left without Enter."""
 
     DEFAULT_CSS = """
     LogPrompt { height: 1; width: 1fr; display: none; background: $boost; }

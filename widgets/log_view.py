@@ -1,7 +1,4 @@
-"""The body of the log pane: it draws the rows on show and nothing else.
-
-One line of a log as rows of the screen: sign, time, text, matches; never wider than asked.
-"""
+"""The body of the log pane: it draws the rows on show and nothing else."""
 
 from __future__ import annotations
 
@@ -25,6 +22,12 @@ GUTTER = 2
 """Cells for the sign in front of a line."""
 _CUT_FROM = 6
 """Characters kept for each cell when a line is cut: marks take none, and there may be a few."""
+
+_SIDEWAYS = 16
+_PARTS = (
+    "log--error", "log--warning", "log--marker", "log--stamp", "log--match", "log--current",
+)  # fmt: skip
+_MATCH_CPU_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,8 @@ def row_count(line: LogLine, look: Look) -> int:
 
 
 def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here: bool) -> Strip:
-    """One row of a line, exactly as wide as the look says.
-
-    `spans`: matches, in characters of the text. `here`: whether it is the match or error last
-    gone to.
-    """
+    """One row of a line: sign, time, text, matches; exactly as wide as the look says. `spans`:
+    matches, in characters of the text. `here`: whether it is the match or error last gone to."""
     prefix = _prefix(line, look)
     text = prefix + line.text
     start, shift = 0, look.left
@@ -139,13 +139,6 @@ def _pieces(text: str, room: int) -> tuple[str, ...]:
         return tuple(text[at : at + room] for at in range(0, len(text), room))
     # A room of one cell cannot hold a wide character; it is cropped when it is drawn.
     return tuple(piece for piece in chop_cells(text, max(2, room)) if piece) or ("",)
-
-
-_SIDEWAYS = 16
-_PARTS = (
-    "log--error", "log--warning", "log--marker", "log--stamp", "log--match", "log--current",
-)  # fmt: skip
-_MATCH_CPU_S = 0.1
 
 
 class LogView(Widget):

@@ -1,18 +1,7 @@
 """Lines of parts, drawn as they stand: the base of every widget that shows plain data.
 
-A part is a text and a tone; the tone is a word, its colour the theme's. Only cells that changed
-are sent to the terminal.
-
-What a tone looks like: a colour of the theme, mixed once for each background.
-
-Not component classes: eight of them for every widget are a hundred style sheets' work before the
-first frame, and a component's muted colour is half transparent besides.
-
-A compositor that sends changed cells only.
-
-Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate` crops
-a span at its right end and not at its left. A clock at the right edge of a line would cost the
-whole line each second. The names used here are Textual's own private ones; its version is pinned.
+A part is a text and a tone; the tone is a word, its colour the theme's. Only cells that changed are
+sent to the terminal.
 """
 
 from __future__ import annotations
@@ -41,9 +30,18 @@ _COLOURS = {
 _BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
 _BOLD = ("warn", "bad", "bold", "alarm", "cursor")
 
+Part = tuple[str, str]
+"""Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
+Row = tuple[Part, ...]
+
 
 def tones(widget: Widget) -> dict[str, Style]:
-    """Styles by tone, to be laid over the widget's own; without colour a background is reverse."""
+    """Styles by tone, to be laid over the widget's own, mixed once for each background; without
+    colour a background is reverse.
+
+    Not component classes: eight of them for every widget are a hundred style sheets' work before
+    the first frame, and a component's muted colour is half transparent besides.
+    """
     app = widget.app
     variables = app.theme_variables
     names = (*_COLOURS.values(), *_BACKGROUNDS.values())
@@ -97,7 +95,13 @@ class FineUpdate(ChopsUpdate):
 
 
 class FineCompositor(Compositor):
-    """A screen's compositor, set after the screen's own `__init__`."""
+    """A screen's compositor, set after the screen's own `__init__`, that sends changed cells only.
+
+    Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate`
+    crops a span at its right end and not at its left. A clock at the right edge of a line would
+    cost the whole line each second. The names used here are Textual's own private ones; its version
+    is pinned.
+    """
 
     _dirty: list[Region] | None = None
     """The regions of a partial update while it is rendered."""
@@ -122,11 +126,6 @@ class FineCompositor(Compositor):
             if seen and any(seen.overlaps(dirty) for dirty in self._dirty):
                 part = seen.translate((-region.x, -region.y))
                 yield region, clip, widget.render_lines(part)
-
-
-Part = tuple[str, str]
-"""Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
-Row = tuple[Part, ...]
 
 
 def width_of(row: Iterable[Part]) -> int:

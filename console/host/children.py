@@ -1,16 +1,6 @@
-"""A child that may hang or die and hurts nobody: its lines are read without waiting.
+"""Calls, commands and children that may hang: each is waited for with a limit, then left behind.
 
-It ends with its stdin. One that dies is started anew, each time later, up to MOST_BACKOFF_S.
-
-Total deadlines for calls that only know how to wait.
-
-A timeout of the engine's library counts from one received byte to the next, so a reply that drips
-outlasts it, and building a client hangs on a frozen engine. Here the whole call has one deadline.
-
-Running a command that may never end: what does not end in time is killed and left behind.
-
-`subprocess.run` waits without bound for a child that SIGKILL does not end (state D: a driver, a
-dead file system). Standard library only; the emergency side uses this.
+Standard library only; the emergency side uses this.
 """
 
 from __future__ import annotations
@@ -30,6 +20,14 @@ from console.common.units import format_duration
 T = TypeVar("T")
 
 HINT = "is the engine frozen, or the machine out of memory? `docker ps` shows whether it answers"
+
+_unwatched: list[subprocess.Popen[bytes]] = []
+
+MOST_BACKOFF_S = 30.0
+LIVED_S = 10.0
+"""A child that lived for less did not get to work: the next start waits longer."""
+_CHUNK = 1 << 16
+_MOST_LINE = 1 << 20
 
 
 class Cancelled(Exception):
@@ -61,8 +59,10 @@ class _Outcome(Generic[T]):
 def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
     """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
 
-    Each call has a daemon thread of its own: a stuck one blocks neither the others nor the exit.
-    The stuck call is abandoned, not undone; its effect may still happen.
+    For calls that only know how to wait: a timeout of the engine's library counts from one received
+    byte to the next, so a reply that drips outlasts it, and building a client hangs on a frozen
+    engine. Each call has a daemon thread of its own: a stuck one blocks neither the others nor the
+    exit. The stuck call is abandoned, not undone; its effect may still happen.
     """
     outcome = _Outcome(call)
     threading.Thread(target=outcome.run, name=f"within: {what}"[:60], daemon=True).start()
@@ -73,17 +73,16 @@ def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -
     return outcome.value[0]
 
 
-_unwatched: list[subprocess.Popen[bytes]] = []
-
-
 def run(
     argv: Sequence[str], seconds: float, *, env: Mapping[str, str], merge: bool = False,
     given: bytes | None = None,
 ) -> tuple[int, bytes, bytes]:  # fmt: skip
     """Exit code, stdout and stderr (`merge`: all in stdout) of a command in a session of its own.
-    `given`: what it reads from stdin.
 
-    Raises OSError when it cannot be run, subprocess.TimeoutExpired at the deadline, at once.
+    What does not end in time is killed and left behind: `subprocess.run` waits without bound for a
+    child that SIGKILL does not end (state D: a driver, a dead file system). `given`: what it reads
+    from stdin. Raises OSError when it cannot be run, subprocess.TimeoutExpired at the deadline, at
+    once.
     """
     child = subprocess.Popen(
         list(argv),
@@ -114,18 +113,11 @@ def _abandon(child: subprocess.Popen[bytes]) -> None:
         _unwatched.append(child)
 
 
-MOST_BACKOFF_S = 30.0
-LIVED_S = 10.0
-"""A child that lived for less did not get to work: the next start waits longer."""
-_CHUNK = 1 << 16
-_MOST_LINE = 1 << 20
-
-
 class Child:
-    """One child process. `tend()` at every tick; nothing here waits, a start (2 to 5 ms) apart.
-
-    `died`: how often it ended by itself; `how`: how it ended last, in words, "" while all is well.
-    """
+    """One child process that may hang or die and hurts nobody: its lines are read without waiting.
+    It ends with its stdin; one that dies is started anew, each time later, up to MOST_BACKOFF_S.
+    `tend()` at every tick; nothing here waits, a start (2 to 5 ms) apart. `died`: how often it
+    ended by itself; `how`: how it ended last, in words, "" while all is well."""
 
     def __init__(self, argv: Sequence[str], clock: Clock) -> None:
         self._argv = list(argv)

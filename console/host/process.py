@@ -2,8 +2,6 @@
 
 Standard library only; the emergency side uses these. A pid alone names nobody after a while, so
 everything here takes the start time too (field 22 of /proc/PID/stat, clock ticks since boot).
-
-What a host process is started with, and the marks in its environment that tell whose it is.
 """
 
 from __future__ import annotations
@@ -37,21 +35,20 @@ STEP_COOKIE = "OMNI_STEP"
 """The same for the children of one step: they end with it, whatever session they went to. A
 baseline process carries its mark there (`process.mark`)."""
 
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    """A host process; `env` is added to the allow-listed environment."""
-
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
-    cwd: str = ""
-
-
 KEPT_ENVIRONMENT = (
     "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
     "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSL_CERT_FILE",
 )  # fmt: skip
 KEPT_PREFIXES = ("LC_", "XDG_")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What a host process is started with; `env` is added to the allow-listed environment."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
 
 
 @dataclass(frozen=True, slots=True)

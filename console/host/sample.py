@@ -1,14 +1,7 @@
-"""What a gauge shows: plain values, frozen, with the time they were taken. Nothing is guessed.
+"""What gauges show and verdicts use: figures of cards, memory and disks, and how bad they are.
 
-A value that is not known is None, and `why` says so in words; never a zero.
-
-How bad a figure is: four levels, and the thresholds of each gauge as data.
-
-Where a guard acts, in the figures that gauges show: a mark in a bar, and what is left to it.
-
-The machine a verdict is about: measured now, or declared by the site for planning elsewhere.
-
-The last minute of one figure, bounded, as a few averages for a short trend.
+Plain values, frozen, with the time they were taken. Nothing is guessed: a value that is not known
+is None, and `why` says so in words; never a zero.
 """
 
 from __future__ import annotations
@@ -21,7 +14,8 @@ MIB = 1024 * 1024
 
 
 class Level(IntEnum):
-    """From harmless to bad, so that `max()` is the worst; UNKNOWN says nothing either way."""
+    """How bad a figure is, from harmless to bad, so that `max()` is the worst; UNKNOWN says nothing
+    either way."""
 
     UNKNOWN = 0
     OK = 1
@@ -162,9 +156,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The nearest limits in bytes; None or absent where there is none. `vram_free` and `vram_used`
-    go by the UUID of a card, "" for any; `disk_free` by path, "" for any. `swap_growth` counts from
-    what was in use when the run's first load began: it has no place in a bar."""
+    """Where a guard acts, in the figures that gauges show: the nearest limits in bytes; None or
+    absent where there is none. `vram_free` and `vram_used` go by the UUID of a card, "" for any;
+    `disk_free` by path, "" for any. `swap_growth` counts from what was in use when the run's first
+    load began: it has no place in a bar."""
 
     ram_available: int | None = None
     swap_used: int | None = None
@@ -226,7 +221,8 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a model may use. Bytes, bytes per second; None is "not known", never zero.
+    """The machine a verdict is about: what a model may use, measured now, or declared by the site
+    for planning elsewhere. Bytes, bytes per second; None is "not known", never zero.
 
     `ram_available` is what a new process can have: min(MemAvailable, the cgroup's limit less its
     anonymous and active file memory). `disk_read_bps` and `line_bps` are measured or declared.
@@ -250,7 +246,8 @@ class Machine:
 
 
 class Trend:
-    """The last `most` values, oldest first; None where there was none."""
+    """The last minute of one figure, for a short trend: its last `most` values, oldest first; None
+    where there was none."""
 
     def __init__(self, most: int = 60) -> None:
         self._values: deque[float | None] = deque(maxlen=most)

@@ -1,7 +1,4 @@
-"""Whether what outlives its terminal also outlives the logout of its user, as logind is set.
-
-The systemd unit that brings the baseline back after a reboot: where it lies, whether it acts.
-"""
+"""What systemd does for the console: whether a run outlives a logout, what acts after a reboot."""
 
 from __future__ import annotations
 
@@ -21,6 +18,10 @@ LOGIND = ("busctl", "--system", "get-property", "org.freedesktop.login1",
           "/org/freedesktop/login1", "org.freedesktop.login1.Manager",
           "KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")  # fmt: skip
 LOGIND_S = 5.0
+SYSTEM_UNITS = Path("/etc/systemd/system")
+LINGER = Path("/var/lib/systemd/linger")
+SYSTEMCTL_S = 60.0
+SYSTEMD = Path("/run/systemd/system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,10 @@ class Detachment:
 def detachment() -> Detachment:
     """A user unit when linger is on, a session of its own otherwise; a warning where logind
     would end it at logout."""
-    if not Path("/run/systemd/system").exists():
+    if not SYSTEMD.exists():
         return Detachment(False)
     user = _user()
-    linger = Path("/var/lib/systemd/linger", user).exists()
+    linger = (LINGER / user).exists()
     if linger and os.environ.get("XDG_RUNTIME_DIR") and shutil.which("systemd-run"):
         return Detachment(True)
     if os.getuid() != 0 and _ends_processes_of(user):
@@ -70,15 +71,10 @@ def _ends_processes_of(user: str) -> bool:
     return not only[2:] or user in only[2:]
 
 
-SYSTEM_UNITS = Path("/etc/systemd/system")
-LINGER = Path("/var/lib/systemd/linger")
-SYSTEMCTL_S = 60.0
-SYSTEMD = Path("/run/systemd/system")
-
-
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Where the unit lies; `system`: started at boot as `user` by the machine's own systemd."""
+    """The systemd unit that brings the baseline back after a reboot: where it lies; `system`:
+    started at boot as `user` by the machine's own systemd."""
 
     system: bool
     user: str

@@ -1,6 +1,6 @@
-"""What a sentinel leaves to be read, and the pipe into it: plain reads that never block.
+"""What a sentinel leaves to be read, the pipe into it, and the curve of a breach with its limit.
 
-The curve of the figure that made a breach, and where its limit lies on it. Pure.
+Reads are plain and never block.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ MOST_POINTS = 400
 FAST_FIELDS = 4
 FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
 HELD = ("ram", "swap", "age_s")
+
+RAM, SWAP, FULL = 1, 2, 3
+COLUMNS = {
+    RAM: ("RAM available", "B"), SWAP: ("swap used", "B"),
+    FULL: (NAMES["host.pressure"], "%"),
+}  # fmt: skip
+"""What the window's rows hold behind their Unix second: names and units."""
+DROPS = frozenset({"host.ram_available", "host.time_to_full"})
+Points = tuple[tuple[float, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +191,6 @@ def _table(path: os.PathLike[str]) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
     return value if isinstance(value, dict) else {}
-
-
-RAM, SWAP, FULL = 1, 2, 3
-COLUMNS = {
-    RAM: ("RAM available", "B"), SWAP: ("swap used", "B"),
-    FULL: (NAMES["host.pressure"], "%"),
-}  # fmt: skip
-"""What the window's rows hold behind their Unix second: names and units."""
-DROPS = frozenset({"host.ram_available", "host.time_to_full"})
-Points = tuple[tuple[float, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True)

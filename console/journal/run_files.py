@@ -1,8 +1,7 @@
-"""Reading one run's files, each only when it changed: journal, live list, ladder, sealed plan.
+"""One run's files, each read only when it changed, and which log files the run has.
 
-Foreign values made harmless: whoever can write a journal or a ladder's file can forge one.
-
-Which log files a run has, in the order in which they matter now.
+Journal, live list, ladder and sealed plan. Whoever can write a journal or a ladder's file can forge
+one: foreign values are made harmless first (`cleaned`).
 """
 
 from __future__ import annotations
@@ -36,6 +35,18 @@ LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
 DEEPEST = 12
 """No real value is nested deeper; what is, is cut off."""
 
+AT_LEAST_S = 2.0
+"""The journal is asked this often whatever its files look like: a change may leave no mark."""
+LOGS_S = 1.0
+"""How often it is looked which logs there are, at most."""
+
+Line = dict[str, Any]
+Stamp = tuple[int, ...]
+
+STEP, SERVICE, CONSOLE = "step", "service", "console"
+WRITERS = ("run", "script", "build", "check")
+"""Kinds of step whose own output matters more than the services' logs."""
+
 
 def cleaned(value: Any, depth: int = 0) -> Any:
     """The same JSON value with every string in it clean, keys too."""
@@ -67,15 +78,6 @@ def _typed(table: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     return "" if value is None else clean(value if isinstance(value, str) else str(value))
-
-
-AT_LEAST_S = 2.0
-"""The journal is asked this often whatever its files look like: a change may leave no mark."""
-LOGS_S = 1.0
-"""How often it is looked which logs there are, at most."""
-"""How the trigger of a ladder begins that the runner itself asked for: no emergency."""
-Line = dict[str, Any]
-Stamp = tuple[int, ...]
 
 
 def stamp(*paths: Path) -> Stamp:
@@ -217,17 +219,10 @@ def copy_of(view: RunView) -> RunView:
     )
 
 
-STEP, SERVICE, CONSOLE = "step", "service", "console"
-WRITERS = ("run", "script", "build", "check")
-"""Kinds of step whose own output matters more than the services' logs."""
-
-
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log; `name` is clean. `kind`: step, service or console (the runner's own).
-
-    `step`: the id of the step whose output it is, "" for another. `filled`: something is in it.
-    """
+    """One log; `name` is clean. `kind`: step, service or console (the runner's own). `step`: the id
+    of the step whose output it is, "" for another. `filled`: something is in it."""
 
     name: str
     path: Path

@@ -1,10 +1,4 @@
-"""Files that a playbook expects to find: put into the rehearsal's work directory as stand-ins.
-
-A small made-up checkpoint for `source=stand-in`: what a preflight can read where no hub is.
-
-Names, config.json and headers are true to their kind; the weights are holes. What a preflight says
-of it says nothing of a real one.
-"""
+"""Stand-in files in a rehearsal's work directory: what a playbook expects, a made-up checkpoint."""
 
 from __future__ import annotations
 
@@ -22,6 +16,16 @@ from console.rehearsal import workspace as place
 from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import HOLDS, VARIABLE, packed
 from console.rehearsal.workspace import Mapping
+
+GGUF_ENGINES = ("llama.cpp", "ik_llama.cpp")
+WIDTH, EXPERT_WIDTH, LAYERS, EXPERTS, VOCABULARY, HEADS, HEAD = 512, 128, 6, 64, 8192, 8, 64
+CONFIG = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "torch_dtype": "bfloat16",
+    "hidden_size": WIDTH, "intermediate_size": 4 * WIDTH, "moe_intermediate_size": EXPERT_WIDTH,
+    "num_hidden_layers": LAYERS, "num_experts": EXPERTS, "num_experts_per_tok": 8,
+    "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": HEAD,
+    "vocab_size": VOCABULARY, "max_position_embeddings": 32_768, "tie_word_embeddings": False,
+}  # fmt: skip
 
 
 def put_expected(path: Path, least: Any, mapping: Mapping) -> None:
@@ -70,19 +74,15 @@ def _in_a_container(name: str, mapping: Mapping) -> str:
 
 CHECKPOINT_WORD = "stand-in"
 """A checkpoint step's repository that means this."""
-GGUF_ENGINES = ("llama.cpp", "ik_llama.cpp")
-WIDTH, EXPERT_WIDTH, LAYERS, EXPERTS, VOCABULARY, HEADS, HEAD = 512, 128, 6, 64, 8192, 8, 64
-CONFIG = {
-    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "torch_dtype": "bfloat16",
-    "hidden_size": WIDTH, "intermediate_size": 4 * WIDTH, "moe_intermediate_size": EXPERT_WIDTH,
-    "num_hidden_layers": LAYERS, "num_experts": EXPERTS, "num_experts_per_tok": 8,
-    "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": HEAD,
-    "vocab_size": VOCABULARY, "max_position_embeddings": 32_768, "tie_word_embeddings": False,
-}  # fmt: skip
 
 
 def put_checkpoint(gguf: bool) -> Path:
-    """Its directory, made where it is not there. Raises OSError."""
+    """A small made-up checkpoint for `source=stand-in`: what a preflight can read where no hub is.
+    Its directory, made where it is not there. Raises OSError.
+
+    Names, config.json and headers are true to their kind; the weights are holes. What a preflight
+    says of it says nothing of a real one.
+    """
     where = workspace.work() / "checkpoint" / ("gguf" if gguf else "bf16")
     where.mkdir(parents=True, exist_ok=True)
     if gguf:

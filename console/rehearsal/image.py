@@ -2,8 +2,6 @@
 
 One base image, and for every image of a playbook a tag of its own on top of it that says what it
 stands in for and what goes wrong in it. Tags lie under `omni-rehearsal/`: no real one is touched.
-
-The files an image needs to run this very interpreter: itself, its libraries, a few tools.
 """
 
 from __future__ import annotations
@@ -50,6 +48,37 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 Files = dict[str, Path]
 """Path inside the image → file of this machine."""
 
+PREFIX = "omni-rehearsal/"
+LABEL = "omni.rehearsal"
+LAYOUT = "3"
+"""Raised by hand when the image's layout changes."""
+IMPORT_S = 300.0
+_SERVER = (
+    "import torch\nfrom console.rehearsal.inside.server import main\n"
+    "if __name__ == '__main__':\n    raise SystemExit(main('{name}'))\n"
+)
+MODULES = {
+    "torch/__init__.py": "from console.rehearsal.inside.torch import *\n"
+    "from console.rehearsal.inside.torch import __version__, cuda, version\n",
+    "kt_kernel/__init__.py": "from console.rehearsal.inside.kt_kernel import *\n"
+    "from console.rehearsal.inside.kt_kernel import __version__\n",
+    "kt_kernel/tools/__init__.py": "",
+    "kt_kernel/tools/convert_cpu_weights.py": "from console.rehearsal.inside.kt_kernel import "
+    "convert\nif __name__ == '__main__':\n    raise SystemExit(convert())\n",
+    "ktransformers/__init__.py": "__version__ = '0.5.1.stand.in'\n",
+    "ktransformers/local_chat.py": "import kt_kernel\nimport torch\n",
+    "ktransformers/server/__init__.py": "",
+    "ktransformers/server/main.py": "import console.rehearsal.inside.balance_serve\n"
+    + _SERVER.format(name="ktransformers.server.main"),
+    "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
+    "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
+}
+"""Python modules that the stand-in image has, by path; each says that it stands in."""
+COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "cuobjdump", "nvidia-smi")
+PYTHONS = ("/usr/local/bin/python", "/usr/local/bin/python3", "/usr/local/bin/python3.11",
+           "/usr/bin/python3", "/opt/venv/bin/python", "/opt/venv/bin/python3")  # fmt: skip
+SEARCH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 
 def interpreter() -> Path:
     """The program behind this interpreter, out of any virtual environment."""
@@ -67,7 +96,8 @@ def engine() -> Path:
 
 
 def files() -> Files:
-    """Everything but this project's own code and the model."""
+    """What an image needs to run this very interpreter: itself, its libraries, a few tools;
+    everything but this project's own code and the model."""
     found: Files = {str(interpreter()): interpreter()}
     standard = Path(sysconfig.get_path("stdlib"))
     found |= {str(path): path for path in _tree(standard)}
@@ -99,38 +129,6 @@ def _libraries(programs: Iterable[Path]) -> set[Path]:
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )  # fmt: skip
     return {Path(name) for name in _LIBRARY.findall(done.stdout)}
-
-
-PREFIX = "omni-rehearsal/"
-LABEL = "omni.rehearsal"
-LAYOUT = "3"
-"""Raised by hand when the image's layout changes."""
-IMPORT_S = 300.0
-_SERVER = (
-    "import torch\nfrom console.rehearsal.inside.server import main\n"
-    "if __name__ == '__main__':\n    raise SystemExit(main('{name}'))\n"
-)
-MODULES = {
-    "torch/__init__.py": "from console.rehearsal.inside.torch import *\n"
-    "from console.rehearsal.inside.torch import __version__, cuda, version\n",
-    "kt_kernel/__init__.py": "from console.rehearsal.inside.kt_kernel import *\n"
-    "from console.rehearsal.inside.kt_kernel import __version__\n",
-    "kt_kernel/tools/__init__.py": "",
-    "kt_kernel/tools/convert_cpu_weights.py": "from console.rehearsal.inside.kt_kernel import "
-    "convert\nif __name__ == '__main__':\n    raise SystemExit(convert())\n",
-    "ktransformers/__init__.py": "__version__ = '0.5.1.stand.in'\n",
-    "ktransformers/local_chat.py": "import kt_kernel\nimport torch\n",
-    "ktransformers/server/__init__.py": "",
-    "ktransformers/server/main.py": "import console.rehearsal.inside.balance_serve\n"
-    + _SERVER.format(name="ktransformers.server.main"),
-    "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
-    "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
-}
-"""Python modules that the stand-in image has, by path; each says that it stands in."""
-COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "cuobjdump", "nvidia-smi")
-PYTHONS = ("/usr/local/bin/python", "/usr/local/bin/python3", "/usr/local/bin/python3.11",
-           "/usr/bin/python3", "/opt/venv/bin/python", "/opt/venv/bin/python3")  # fmt: skip
-SEARCH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def stands_for(image: str) -> str:

@@ -1,6 +1,6 @@
-"""Everything a rehearsal is made of, before a run is: mapping, site, playbook, stand-in images.
+"""Everything a rehearsal is made of, before a run is: mapping, site, playbook, images, the fault.
 
-What a rehearsal can be told to let go wrong: one abort criterion each, and the grey zone.
+A fault is what a rehearsal is told to let go wrong: one abort criterion each, and the grey zone.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ FAULTS = {
     "never-ready": "the candidate loads for ever",
 }
 
+MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
+"""What a stand-in load may eat before the guard stops it, bytes."""
+EATEN_S = 10.0
+MODEL = "baseline.gguf"
+Say = Callable[[str], None]
+
 
 def known(name: str) -> str:
     """The name, as given; empty for none. Raises UsageError with the list for any other."""
@@ -49,13 +55,6 @@ def known(name: str) -> str:
         listed = "\n".join(f"{one:<12} {what}" for one, what in FAULTS.items())
         raise UsageError(f"there is no fault '{one_line(name, 40)}'", listed, "--fault NAME")
     return name
-
-
-MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
-"""What a stand-in load may eat before the guard stops it, bytes."""
-EATEN_S = 10.0
-MODEL = "baseline.gguf"
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

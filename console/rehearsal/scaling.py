@@ -1,8 +1,7 @@
-"""How fast a stand-in candidate is to be, so that a playbook's own gates say what is rehearsed.
+"""How fast a rehearsal's stand-in candidate is to be, and how much shorter a playbook's times.
 
-The gates stay as they are written; only the CPU quota of the stand-in is chosen by them.
-
-Times of a playbook that a rehearsal makes shorter: what is measured stays, for less long.
+A playbook's own gates stay as they are written, and say what is rehearsed; only the CPU quota of
+the stand-in is chosen by them.
 """
 
 from __future__ import annotations
@@ -23,6 +22,15 @@ drifts by a fifth in minutes where a machine is shared."""
 FALLBACK = 12.0
 """tok/s that a playbook without a gate on speed is taken to ask for."""
 SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
+
+RUNS, TOKENS = 5, 32
+SOAK_TOKENS = 2
+SOAK_S, ANSWER_S = 20.0, 0.7
+"""A soak's least duration, and what one of its short answers takes at most, seconds."""
+STABLE_S, WATCH_S = 2.0, 10.0
+SAMPLES = 10
+
+Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +77,9 @@ def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str,
     return found.value * (baseline_tok_s if found.relative else 1.0)
 
 
-RUNS, TOKENS = 5, 32
-SOAK_TOKENS = 2
-SOAK_S, ANSWER_S = 20.0, 0.7
-"""A soak's least duration, and what one of its short answers takes at most, seconds."""
-STABLE_S, WATCH_S = 2.0, 10.0
-SAMPLES = 10
-
-Tree = dict[str, Any]
-
-
 def shorten(tree: Tree, mapping: Mapping, notes: list[str]) -> None:
-    """In place; each change is a line in `notes`."""
+    """Make times of a playbook shorter, in place: what is measured stays, for less long. Each
+    change is a line in `notes`."""
     del mapping
     for name, service in (tree.get("services") or {}).items():
         ready = service.get("ready") if isinstance(service, dict) else None

@@ -1,13 +1,8 @@
-"""Where a rehearsal keeps its things, and the environment in which its processes run.
+"""Where a rehearsal keeps its things, the environment of its processes, and how others join it.
 
 It has a directory, a host directory (lock and pointers) and a site of its own, so that it can go on
-beside the real baseline and a real run, and a rollback of the one never touches the other.
-
-What a rehearsal puts in the place of what: images, ports, paths, speeds; kept with the run.
-
-Joining a rehearsal from another terminal: its lock, its site, its scripted cards.
-
-Standard library only: `omni-console rollback --rehearse` reads this.
+beside the real baseline and a real run, and a rollback of the one never touches the other. Standard
+library only: `omni-console rollback --rehearse` reads this.
 """
 
 from __future__ import annotations
@@ -35,6 +30,14 @@ SHIFT = 10_000
 TOO_MUCH = 0.99
 """Of each card that a load over the VRAM budget takes."""
 LOOPBACK = re.compile(r"(?<![\w.-])(127\.0\.0\.1|localhost|0\.0\.0\.0)([: ])(\d{2,5})(?!\d)")
+
+STAND_INS = Path(__file__).with_name("standins")
+MAPPING = "rehearsal.json"
+"""In a run's directory: what was put in the place of what. Its presence makes a run a rehearsal."""
+LOOKS = ("images", "version", "info", "image inspect", "image ls")
+"""What a step's own `docker` may do without naming a stand-in."""
+
+_part = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +109,6 @@ def _free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-STAND_INS = Path(__file__).with_name("standins")
-MAPPING = "rehearsal.json"
-"""In a run's directory: what was put in the place of what. Its presence makes a run a rehearsal."""
-LOOKS = ("images", "version", "info", "image inspect", "image ls")
-"""What a step's own `docker` may do without naming a stand-in."""
-
-
-_part = ""
 
 
 def directory() -> Path:
@@ -251,7 +244,8 @@ def script(text: str, path: Path) -> None:
 
 
 def join() -> str:
-    """Take on the environment of the rehearsal that is here; its site file. Raises UsageError."""
+    """Join the rehearsal that is here from another terminal: take on its environment, which is its
+    lock, its site and its scripted cards; its site file. Raises UsageError."""
     own = paths.rehearsal_dir()
     try:
         found = json.loads((own / "environment.json").read_text())

@@ -1,10 +1,8 @@
-"""A sample as rows of text: for the strip in the console and for `omni-console gauges` alike.
+"""Figures and signs as cells of a terminal: for the console's strip and `omni-console gauges`.
 
 Rows are made of parts: a text and a tone ("" plain, "dim", "warn", "bad"). A figure keeps its place
-and width from tick to tick, so that only what changed has to be drawn. What is not known is said
-in words, never as a zero.
-
-Signs that a state is shown by, in Unicode or in ASCII: legible without colour, one cell wide.
+and width from tick to tick, so that only what changed has to be drawn. What is not known is said in
+words, never as a zero.
 """
 
 from __future__ import annotations
@@ -14,10 +12,19 @@ from unicodedata import combining, east_asian_width
 
 from console.host.sample import Level, Trend
 
+Part = tuple[str, str]
+Row = tuple[Part, ...]
+
+STALE_S = 3.0
+"""A sample older than this is shown with its age."""
+GIB = 1024**3
+TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
+
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of signs; every sign is one cell, `bar` runs from empty to full."""
+    """One set of signs that a state is shown by, legible without colour; every sign is one cell,
+    `bar` runs from empty to full."""
 
     pending: str
     running: str
@@ -66,15 +73,6 @@ def use_ascii(wanted: bool) -> None:
 def glyphs() -> Glyphs:
     """The set in use."""
     return _current
-
-
-Part = tuple[str, str]
-Row = tuple[Part, ...]
-
-STALE_S = 3.0
-"""A sample older than this is shown with its age."""
-GIB = 1024**3
-TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""What a step does to the world, in lines an operator reads before pressing enter. Pure.
-
-What preflight steps and downloads do, in lines an operator reads before pressing enter. Pure.
-"""
+"""What a step does to the world, in lines an operator reads before pressing enter. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +32,8 @@ PREFLIGHT = ("checkpoint", "gguf", "host", "imports", "download")
 
 
 def look_words(step: Step) -> Iterator[str]:
-    """Nothing is downloaded, started or written by the first four."""
+    """What preflight steps and downloads do. Nothing is downloaded, started or written by the first
+    four."""
     if step.checkpoint is not None:
         yield from _checkpoint(step.checkpoint)
     elif step.gguf is not None:

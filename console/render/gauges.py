@@ -1,9 +1,6 @@
-"""RAM, swap, memory pressure and disks as rows of text; fields keep their width.
+"""Gauges as rows of text: cards, RAM, swap, memory pressure and disks, and where guards act. Pure.
 
-Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
-left to it. Pure.
-
-A whole sample as rows: cards first, then the host; fewer rows where fewer are allowed.
+Fields keep their width.
 """
 
 from __future__ import annotations
@@ -44,6 +41,9 @@ from console.render.gpu import gpu_brief, gpu_rows, memory_of
 GAP = 2
 PATH_CELLS = 12
 NARROW = 76
+
+NAME, FIGURE = 14, 16
+LONGEST, SHORTEST = 40, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +174,9 @@ def _disk(disk: DiskSample, signs: Signs) -> Field:
     return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))
 
 
-NAME, FIGURE = 14, 16
-LONGEST, SHORTEST = 40, 8
-
-
 def marked_rows(sample: Sample, marks: Marks, width: int, signs: Signs) -> list[Row]:
-    """A row each for RAM, swap, cards and disks; what is not known is said in words."""
+    """Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
+    left to it: a row each for RAM, swap, cards and disks; what is not known is said in words."""
     rows: list[Row] = []
     memory = sample.memory
     if memory is None:
@@ -232,8 +229,8 @@ def all_rows(
     sample: Sample, width: int, now: float, signs: Signs,
     trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
-    """Every gauge in `width` cells. Where `max_rows` (0: any number) is less than that takes,
-    the host goes into one row first, then the cards, then all of it."""
+    """Every gauge in `width` cells, cards first, then the host. Where `max_rows` (0: any number) is
+    less than that takes, the host goes into one row first, then the cards, then all of it."""
     cards = gpu_rows(sample.gpu, width, now, signs, trends, marks)
     host = host_rows(sample, width, now, signs, marks)
     if not max_rows or len(cards) + len(host) <= max_rows:

@@ -1,6 +1,6 @@
-"""One step from its first attempt to its last: intent, effect, result, retries.
+"""One step from its first attempt to its last: intent, effect, result, retries, changed inputs.
 
-A retry may change inputs: checked like a new file, recorded, and sealed anew.
+A retry may change inputs: they are checked like a new file, recorded, and sealed anew.
 """
 
 from __future__ import annotations
@@ -29,6 +29,15 @@ from console.runner.prepare.admission import fitting
 from console.runner.prepare.header import rewriter
 from console.runner.prepare.plan import Plan, PlannedStep, make_plan
 from console.runner.prepare.seal import seal
+
+RETRYABLE = frozenset(
+    {Cause.EXIT_CODE, Cause.SIGNAL, Cause.TIMEOUT, Cause.START_ERROR, Cause.OUTPUT_INVALID,
+     Cause.NOT_READY, Cause.OOM_KILL}
+)  # fmt: skip
+"""Never after a guard, a cancel, a gate or a precondition."""
+
+LOSSES = RETRYABLE - {Cause.TIMEOUT}
+"""What a step says whose service or command somebody killed."""
 
 
 def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
@@ -100,16 +109,6 @@ def _load(context: Context, changes: dict[str, Any]) -> Playbook:
         site_services=frozenset(context.plan.site.model.services),
         aliases=context.plan.site.model.names,
     )  # fmt: skip
-
-
-RETRYABLE = frozenset(
-    {Cause.EXIT_CODE, Cause.SIGNAL, Cause.TIMEOUT, Cause.START_ERROR, Cause.OUTPUT_INVALID,
-     Cause.NOT_READY, Cause.OOM_KILL}
-)  # fmt: skip
-"""Never after a guard, a cancel, a gate or a precondition."""
-
-LOSSES = RETRYABLE - {Cause.TIMEOUT}
-"""What a step says whose service or command somebody killed."""
 
 
 def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:

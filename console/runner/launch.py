@@ -1,9 +1,4 @@
-"""Starting a runner that outlives its terminal, and waiting until it says it has begun.
-
-Going on with a run whose runner died: a new runner reads the journal back.
-
-Starting a run, from a screen or from the command line: a directory, then a detached runner.
-"""
+"""Starting a run or going on with one: a directory, then a runner that outlives its terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +52,8 @@ class NotStarted(ConsoleError):
 
 
 def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:
-    """Start the runner and wait for its word. Raises NotStarted when it refused."""
+    """Start the runner and wait until it says that it has begun. Raises NotStarted when it
+    refused."""
     how = detachment()
     argv = [*module_argv("console.cli"), "runner", str(run.path), *options]
     if how.unit:
@@ -206,10 +202,9 @@ def check_resume(run: RunDir, from_step: str = "") -> None:
 
 
 def resume(run: RunDir, from_step: str = "") -> Detachment:
-    """Start a runner that goes on, from `from_step` where one is given.
-
-    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
-    """
+    """Go on with a run whose runner died, from `from_step` where one is given: a new runner reads
+    the journal back. Raises UsageError when there is nothing to go on with, NotStarted when the
+    runner refused."""
     check_resume(run, from_step)
     return launch(run, "--resume", *([f"--from={from_step}"] if from_step else []))
 

@@ -1,6 +1,7 @@
 """Accepting a cutover: proved once more, recorded with who and why; nothing is moved by it.
 
-What a person changes so that a promoted candidate is what a rollback restores. Pure.
+What a person changes so that a rollback restores the promoted candidate is only told (`site_lines`,
+`first`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """What a service is: plain values shared by playbook, runner, drivers and the sealed plan.
 
 Standard library only; the emergency side reads these too.
-
-What keeps a candidate from taking the whole machine before anybody looks: the kernel's limits.
-
-Where a playbook names no memory limit there is one all the same: the machine's RAM less a reserve,
-and no swap on top. It is above all that preflight calls GO, so it never ends what was predicted
-to fit; and it depends on the machine alone, so that an equal container is found again.
 """
 
 from __future__ import annotations
@@ -40,6 +34,16 @@ SPEC_LABEL = "omni.spec"
 
 
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
+
+MIB, GIB = 1 << 20, 1 << 30
+LEAST_RESERVE, MOST_RESERVE = 2 * GIB, 8 * GIB
+"""MemAvailable was seen to lag half a GiB behind a hog; preflight leaves 8 GiB (models.sizing)."""
+RESERVE_SHARE = 0.085
+STEP = 256 * MIB
+"""Rounded down to this: a new kernel takes some MiB more or less for itself."""
+OOM_SCORE = 1000
+"""The kernel takes a candidate before the shell, the engine or the baseline, whatever they hold."""
+PIDS = 4096
 
 
 def role_label() -> str:
@@ -196,15 +200,6 @@ class Driver(Protocol):
         """The last lines it wrote, clean."""
 
 
-MIB, GIB = 1 << 20, 1 << 30
-LEAST_RESERVE, MOST_RESERVE = 2 * GIB, 8 * GIB
-"""MemAvailable was seen to lag half a GiB behind a hog; preflight leaves 8 GiB (fit.memory)."""
-RESERVE_SHARE = 0.085
-STEP = 256 * MIB
-"""Rounded down to this: a new kernel takes some MiB more or less for itself."""
-OOM_SCORE = 1000
-"""The kernel takes a candidate before the shell, the engine or the baseline, whatever they hold."""
-PIDS = 4096
 T = TypeVar("T", ContainerSpec, ComposeSpec)
 
 
@@ -217,9 +212,12 @@ def total_memory() -> int | None:
 
 
 def default_memory(total: int | None = None) -> int | None:
-    """The limit of a container that names none, bytes; None where RAM is not known.
+    """The limit of a container that names none, bytes; None where RAM is not known. `total` less
+    max(2 GiB, 8.5 %), of which at most 8 GiB; at least half of a small machine.
 
-    `total` less max(2 GiB, 8.5 %), of which at most 8 GiB; at least half of a small machine.
+    It keeps a candidate from taking the whole machine before anybody looks; there is no swap on
+    top. It is above all that preflight calls GO, so it never ends what was predicted to fit; and it
+    depends on the machine alone, so that an equal container is found again.
     """
     total = total_memory() if total is None else total
     if not total or total <= 0:

@@ -208,19 +208,6 @@ def _space(check: Check, path: Path, refused: Level) -> Finding:
     return check.warning(words, hint) if free < SCARCE_DISK else check.ok(words)
 
 
-CHECKS = (
-    Check("machine.memory", "memory", memory, Level.WARNING),
-    Check("machine.swap", "swap", swap, Level.WARNING),
-    Check("machine.pressure", "pressure", pressure, Level.WARNING),
-    Check("machine.runs", "disk: runs", runs),
-    Check("machine.home", "disk: home", home),
-    Check("machine.models", "disk: models", models),
-    Check("machine.oom", "OOM killer", oom, Level.NOTE),
-    Check("machine.kernel", "kernel", kernel, Level.WARNING),
-    Check("machine.numa", "NUMA", numa, Level.NOTE),
-)
-
-
 def declared(facts: Facts, check: Check) -> Iterator[Finding]:
     """Each figure of the site's `machine` that is not so here; measured figures need no line."""
     from console.host.gpu.inventory import Cards
@@ -287,5 +274,17 @@ def _line(site: Site, name: str) -> str:
     document = parse(site.text, str(site.path), "")
     return f"{site.path}:{document.place(('machine', name))[0]}"
 
+
+CHECKS = (
+    Check("machine.memory", "memory", memory, Level.WARNING),
+    Check("machine.swap", "swap", swap, Level.WARNING),
+    Check("machine.pressure", "pressure", pressure, Level.WARNING),
+    Check("machine.runs", "disk: runs", runs),
+    Check("machine.home", "disk: home", home),
+    Check("machine.models", "disk: models", models),
+    Check("machine.oom", "OOM killer", oom, Level.NOTE),
+    Check("machine.kernel", "kernel", kernel, Level.WARNING),
+    Check("machine.numa", "NUMA", numa, Level.NOTE),
+)
 
 DECLARED_CHECKS = (Check("machine.declared", "site's machine", declared),)

@@ -177,13 +177,6 @@ def _older(version: str, oldest: tuple[int, int]) -> bool:
 
 _ORDER = [Level.OK, Level.NOTE, Level.WARNING, Level.FAILED]
 
-CHECKS = (
-    Check("engine.answers", "engine", answers),
-    Check("engine.compose", "compose", compose, Level.WARNING),
-    Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
-    Check("engine.limits", "containers", limits, Level.WARNING),
-)
-
 
 def cards(facts: Facts, check: Check) -> Iterator[Finding]:
     """Each card with its memory, or the words of the driver."""
@@ -248,12 +241,6 @@ def _hint(words: str) -> str:
     return next((hint for sign, hint in _HINTS if sign in low), "`nvidia-smi` shows the driver")
 
 
-GPU_CHECKS = (
-    Check("gpu.cards", "cards", cards),
-    Check("gpu.named", "site's cards", named),
-)
-
-
 def processor(facts: Facts, check: Check) -> Iterator[Finding]:
     """The processor and the vector units that kernels ask for."""
     from console.checks.preflight import host
@@ -295,6 +282,18 @@ def driver(facts: Facts, check: Check) -> Iterator[Finding]:
 def _said(check: Check, found: finding.Finding) -> Finding:
     return check.found(LEVELS[found.level], found.words, found.hint)
 
+
+CHECKS = (
+    Check("engine.answers", "engine", answers),
+    Check("engine.compose", "compose", compose, Level.WARNING),
+    Check("engine.nvidia", "NVIDIA", nvidia, Level.WARNING),
+    Check("engine.limits", "containers", limits, Level.WARNING),
+)
+
+GPU_CHECKS = (
+    Check("gpu.cards", "cards", cards),
+    Check("gpu.named", "site's cards", named),
+)
 
 PREFLIGHT_CHECKS = (
     Check("machine.processor", "processor", processor, Level.NOTE),

@@ -190,17 +190,6 @@ def _first_environment() -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
-CHECKS = (
-    Check("login.python", "Python", python),
-    Check("login.terminal", "terminal", terminal, Level.WARNING),
-    Check("login.size", "window", size, Level.WARNING),
-    Check("login.text", "text", text, Level.WARNING),
-    Check("login.line", "line", line, Level.WARNING),
-    Check("login.logout", "logout", logout, Level.WARNING),
-    Check("login.boot", "boot", boot, Level.WARNING),
-)
-
-
 def who(facts: Facts, check: Check) -> Iterator[Finding]:
     """The machine's name, and the user."""
     from console.recovery.rollback.finder import name_of
@@ -367,6 +356,16 @@ def _runs_closed(check: Check, path: Path) -> Iterator[Finding]:
     else:
         yield check.ok(f"{path}, writable, its runs private")
 
+
+CHECKS = (
+    Check("login.python", "Python", python),
+    Check("login.terminal", "terminal", terminal, Level.WARNING),
+    Check("login.size", "window", size, Level.WARNING),
+    Check("login.text", "text", text, Level.WARNING),
+    Check("login.line", "line", line, Level.WARNING),
+    Check("login.logout", "logout", logout, Level.WARNING),
+    Check("login.boot", "boot", boot, Level.WARNING),
+)
 
 OWN_CHECKS = (
     Check("console.who", "user", who, Level.WARNING),

@@ -23,6 +23,7 @@ TITLE = "the table of what lessons bear on cannot be used"
 ACTING = ("run", "script", "build", "service", "manual", "cutover")
 """Kinds of steps that change something: what a row without kinds bears on. A step that only looks
 is what a lesson asks for, not what it warns of."""
+TABLE = Path(__file__).with_name("bearing.yaml")
 
 
 def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
@@ -64,9 +65,6 @@ def _places(model: LessonModel) -> Iterator[tuple[int, str]]:
     yield 1, " ".join((*(one.words for one in model.history), model.severity or ""))
     yield 1, " ".join(one.words for one in model.links)
     yield 1, " ".join(one.words for one in model.contradictions)
-
-
-TABLE = Path(__file__).with_name("bearing.yaml")
 
 
 class Row(Strict):

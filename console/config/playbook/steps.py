@@ -1,7 +1,8 @@
 """The step kinds a playbook can use, `cutover` among them, as an operator writes them.
 
-A step is the common keys plus exactly one kind key. Adding a kind: a model here, a key in `Step`,
-an entry in KINDS, an executor of the same name.
+A step is the common keys plus exactly one kind key; with `cutover`, clients of the baseline reach a
+candidate. Adding a kind: a model here, a key in `Step`, an entry in KINDS, an executor of the same
+name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`check gguf`, `check checkpoint`, `check host`: what can be known before anything is paid for.
-
-`lint`: the format of playbooks and sites, and the faults of the lessons in them and beside.
-"""
+"""`check` and `lint`: what can be known of models, host and files before anything is paid for."""
 
 from __future__ import annotations
 
@@ -193,7 +190,8 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
 
 
 def lint(args: Namespace) -> int:
-    """Every finding of every file. Exit 9 with errors or warnings, 2 where a file cannot even be
+    """The format of playbooks and sites, and the faults of the lessons in them and in files beside
+    them: every finding of every file. Exit 9 with errors or warnings, 2 where a file cannot even be
     read."""
     if args.rules:
         return _rules(args)

@@ -1,9 +1,4 @@
-"""`omni-console` alone: the console's screens, where a terminal can show them.
-
-How things stand, in a few lines of text: for a pipe, or a terminal that cannot draw.
-
-`keys`: every key of the screens, as Markdown; docs/keys.md is this very output.
-"""
+"""`omni-console` alone: the screens, or a plain status where none can be drawn; and `keys`."""
 
 from __future__ import annotations
 
@@ -36,9 +31,28 @@ if TYPE_CHECKING:
 RUN_S = 2.0
 BASELINE_S = 4.0
 
+DUMB = ("dumb", "unknown", "")
+WANTED = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+DEVELOPER = (
+    "TEXTUAL_ALLOW_SIGNALS", "TEXTUAL_DEVTOOLS", "TEXTUAL_PRESS", "TEXTUAL_DEBUG",
+    "TEXTUAL_SCREENSHOT", "TEXTUAL_DRIVER", "TEXTUAL_LOG", "TEXTUAL_SHOW_RETURN",
+)  # fmt: skip
+"""How the names of Textual's switches for developers begin."""
+
+TITLES = {
+    "app": "Everywhere",
+    "run": "The run on show",
+    "log": "The log pane, when it has the focus",
+    "runs": "The list of runs",
+    "plan": "A playbook's plan",
+    "preflight": "Preflight",
+    "lessons": "The lessons",
+}
+
 
 def lines(site: str | None = None) -> list[str]:
-    """The baseline, the run on show, and what can be done next."""
+    """The baseline, the run on show, and what can be done next: for a pipe, or a terminal that
+    cannot draw."""
     watch = RunWatch(lambda snapshot: None)
     baseline = BaselineWatch(lambda view: None, site=site)
     watch.start()
@@ -92,15 +106,6 @@ def _run(snapshot: Snapshot) -> list[str]:
     elif not view.over:
         found.append(f"omni-console attach {short} follows it")
     return found
-
-
-DUMB = ("dumb", "unknown", "")
-WANTED = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
-DEVELOPER = (
-    "TEXTUAL_ALLOW_SIGNALS", "TEXTUAL_DEVTOOLS", "TEXTUAL_PRESS", "TEXTUAL_DEBUG",
-    "TEXTUAL_SCREENSHOT", "TEXTUAL_DRIVER", "TEXTUAL_LOG", "TEXTUAL_SHOW_RETURN",
-)  # fmt: skip
-"""How the names of Textual's switches for developers begin."""
 
 
 def can_draw() -> bool:
@@ -218,19 +223,8 @@ def _plain(args: Namespace) -> int:
     return int(Exit.OK)
 
 
-TITLES = {
-    "app": "Everywhere",
-    "run": "The run on show",
-    "log": "The log pane, when it has the focus",
-    "runs": "The list of runs",
-    "plan": "A playbook's plan",
-    "preflight": "Preflight",
-    "lessons": "The lessons",
-}
-
-
 def keys(args: Namespace) -> int:
-    """Print the registry."""
+    """Print every key of the screens, as Markdown; docs/keys.md is this very output."""
     if args.json:
         print(json.dumps({"actions": [asdict(action) for action in ACTIONS]}))
     else:

@@ -1,6 +1,7 @@
-"""`demo`: the whole main job on this machine: real engines, a real gate, a real report.
+"""`demo` and `--rehearse`: the whole main job with real engines, or a playbook with stand-ins.
 
-`run --rehearse` and `plan --rehearse`: a playbook with stand-ins, on any machine with Docker.
+A demo ends in a real gate and a real report. `run --rehearse` and `plan --rehearse` work on any
+machine with Docker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`lessons`: what was learnt before, searched, read, drafted and asked again.
-
-What a finished run leaves on record for a lesson: candidates, figures, the last log lines.
-"""
+"""`lessons`: what was learnt before, searched, read, asked again, or drafted from a run."""
 
 from __future__ import annotations
 
@@ -38,9 +35,12 @@ from console.render.report.markdown import plain
 
 MOST_FIGURES, MOST_LINES = 12, 8
 
+WIDEST = 110
+
 
 def found_in(run: RunDir) -> Found:
-    """Everything a draft is filled with. Raises UsageError while the run is not over."""
+    """What a finished run leaves on record for a draft: candidates, figures, the last log lines.
+    Raises UsageError while the run is not over."""
     view, word = view_of(run)
     if not view.over:
         raise UsageError(
@@ -108,9 +108,6 @@ def _lines(view: RunView) -> Iterator[str]:
     for step in view.steps:
         if step.state is StepState.FAILED:
             yield from (redact.text(plain(line, 300)) for line in step.lines)
-
-
-WIDEST = 110
 
 
 def lessons(args: Namespace) -> int:

@@ -1,8 +1,6 @@
-"""`doctor`: whether this machine and this login are ready, on one page.
+"""The commands about this machine: `doctor` (is it ready?), `gauges`, and `boot` (its unit).
 
-`gauges`: GPUs, memory and disks of this machine, once or once a second. Draws nothing.
-
-`boot`: the unit that brings the baseline back after a reboot in the middle of an outage.
+`boot` is about the unit that brings the baseline back after a reboot in the middle of an outage.
 """
 
 from __future__ import annotations
@@ -39,9 +37,16 @@ DETAIL = 2 + 4 + 2 + WHAT + 2
 HINT = 8
 LEAST_WIDTH = 40
 
+LOOK_S = 3.0
+"""What one look waits for NVML and for a second reading of the swap counters."""
+LOOK_EVERY_S = 0.25
+LEAST_S, MOST_S = 0.1, 3600.0
+UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
+
 
 def doctor(args: Namespace) -> int:
-    """Exit 0 when nothing failed, 5 when something did; findings are printed as they come."""
+    """Whether this machine and this login are ready, on one page: findings are printed as they
+    come. Exit 0 when nothing failed, 5 when something did."""
     width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
     findings: list[Finding] = []
     group = ""
@@ -96,15 +101,9 @@ def last_line(findings: Sequence[Finding]) -> str:
     )
 
 
-LOOK_S = 3.0
-"""What one look waits for NVML and for a second reading of the swap counters."""
-LOOK_EVERY_S = 0.25
-LEAST_S, MOST_S = 0.1, 3600.0
-UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
-
-
 def gauges(args: Namespace) -> int:
-    """One look, or with `--watch` a line a second until Ctrl-C; what is not known is said."""
+    """GPUs, memory and disks: one look, or with `--watch` a line a second until Ctrl-C; nothing is
+    drawn, and what is not known is said."""
     arrived: SimpleQueue[Sample] = SimpleQueue()
     every = _every(getattr(args, "every", "1s")) if args.watch else LOOK_EVERY_S
     sampler = Sampler(args.path or ["/"], arrived.put, every)

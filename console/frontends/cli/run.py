@@ -1,8 +1,6 @@
-"""`run`, `attach`, `resume`, `abort`, `tell`: a run from any terminal.
+"""`run`, `attach`, `resume`, `abort`, `tell`, `promote`: a run from any terminal; and `runner`.
 
-`runner`: the detached process of a run (internal).
-
-`promote`: accept a candidate that has the production port, and say what that means.
+`runner` (internal) is the detached process of a run.
 """
 
 from __future__ import annotations
@@ -189,7 +187,8 @@ def runner(args: Namespace) -> int:
 
 
 def promote(args: Namespace) -> int:
-    """0 when it is recorded; asks at a terminal, needs --yes without one."""
+    """Accept a candidate that has the production port, and say what that means. 0 when it is
+    recorded; asks at a terminal, needs --yes without one."""
     site = site_of(args.site)
     cut = promoting.standing(site)
     why = args.why.strip()

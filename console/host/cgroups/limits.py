@@ -1,12 +1,8 @@
-"""What the cgroups above a process leave it: version 2, version 1, and both at once.
+"""Memory limits of the cgroups that a process is in: version 2, version 1, and both at once.
 
-A group's usage counts the page cache, which the kernel gives back; so what is left is the limit
-less what is neither inactive nor active file memory. Every group up to the root has its say.
-
-The cgroup that bounds this process, if any: limits of its own level and of those above.
-
-Both hierarchies: v2 (memory.max, memory.current, memory.stat inactive_file) and v1
-(memory.limit_in_bytes, memory.usage_in_bytes, memory.stat total_inactive_file).
+Every group up to the root has its say. A group's usage counts the page cache, which the kernel
+gives back. `limits` takes what is neither inactive nor active file memory as used; `Bound`, whose
+files stay open for one look after the other, only what is not inactive file memory.
 """
 
 from __future__ import annotations
@@ -19,6 +15,12 @@ from pathlib import Path
 
 UNLIMITED = 1 << 60
 """Version 1 writes a number of this size where there is no limit, bytes."""
+
+_STAT = 16384
+_NAMES = {
+    2: ("memory.max", "memory.current", b"inactive_file "),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", b"total_inactive_file "),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,6 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
-_STAT = 16384
-_NAMES = {
-    2: ("memory.max", "memory.current", b"inactive_file "),
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", b"total_inactive_file "),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Level:
     """One directory with a limit in bytes; its open files."""
@@ -150,7 +145,8 @@ class Mount:
 
 
 class Bound:
-    """The bounding levels, found once; a limit above the machine's own memory is none."""
+    """The levels that bound this process, found once: limits of its own level and of those above;
+    one above the machine's own memory is none."""
 
     def __init__(self, root: Path, total: int) -> None:
         self.levels: list[Level] = []

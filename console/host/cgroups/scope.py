@@ -1,5 +1,6 @@
-"""A control group of its own for a host process: whoever it starts stays in it, whatever parent,
-session or environment they take. It is in there before its first instruction.
+"""A control group of its own for a host process, which whoever it starts stays in.
+
+Whatever parent, session or environment they take: it is in there before its first instruction.
 
 Best effort: version 2, and only where this user may make a group below the one this process is in
 (root, or a user's unit). Without one a process is known by its group, session, parents and cookie,

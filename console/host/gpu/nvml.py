@@ -1,8 +1,7 @@
-"""NVML's answers in words: what its error codes mean to an operator. Loads pynvml when asked to.
+"""NVML asked for one card at a time, and its error codes in words an operator understands.
 
-Each phrase has a short head that fits a row, then `: ` and what can be done.
-
-A thread for one card: a call that hangs in the driver holds up this card and no other.
+pynvml is loaded when asked to. Each phrase has a short head that fits a row, then `: ` and what can
+be done.
 """
 
 from __future__ import annotations
@@ -15,9 +14,43 @@ from console.common.text import one_line
 
 T = TypeVar("T")
 
+NOT_INITIALISED = 1
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+IS_LOST = 15
+RESET_REQUIRED = 16
+MISMATCH = 18
+VERSION_MISMATCH = 25
+UNKNOWN = 999
+ABSENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
+"""This card or driver does not know the figure; nothing is wrong."""
+GONE = frozenset({IS_LOST, RESET_REQUIRED})
+"""The card itself is gone, whatever is asked."""
+
+LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
+RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
+SILENT = "no answer"
+MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
+UNIFIED = "unified memory: the card uses the host's RAM"
+_WORDS = {
+    NO_PERMISSION: "no permission to ask NVML: this user may not open the NVIDIA devices",
+    DRIVER_NOT_LOADED: "NVIDIA driver not loaded: load its kernel module, or reboot",
+    TIMEOUT: "the NVIDIA driver timed out: `dmesg` may say why",
+    LIBRARY_NOT_FOUND: "no NVIDIA driver: libnvidia-ml.so.1 is not there",
+    IS_LOST: LOST,
+    RESET_REQUIRED: RESET,
+    MISMATCH: "driver/library version mismatch: reboot, or reload the nvidia kernel module",
+    UNKNOWN: "unknown NVML error: in a container restart it, else `dmesg` may say why",
+}
+
 
 class Lane(Generic[T]):
-    """Does one job at a time. `asked_at`, `answered_at`: the caller's own times, None for never."""
+    """A thread for one card, which does one job at a time: a call that hangs in the driver holds up
+    this card and no other. `asked_at`, `answered_at`: the caller's own times, None for never."""
 
     def __init__(self, name: str) -> None:
         self.asked_at: float | None = None
@@ -65,40 +98,6 @@ class Lane(Generic[T]):
             except Exception as error:
                 self._result = error
             self._idle.set()
-
-
-NOT_INITIALISED = 1
-NOT_SUPPORTED = 3
-NO_PERMISSION = 4
-DRIVER_NOT_LOADED = 9
-TIMEOUT = 10
-LIBRARY_NOT_FOUND = 12
-FUNCTION_NOT_FOUND = 13
-IS_LOST = 15
-RESET_REQUIRED = 16
-MISMATCH = 18
-VERSION_MISMATCH = 25
-UNKNOWN = 999
-ABSENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
-"""This card or driver does not know the figure; nothing is wrong."""
-GONE = frozenset({IS_LOST, RESET_REQUIRED})
-"""The card itself is gone, whatever is asked."""
-
-LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
-RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
-SILENT = "no answer"
-MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
-UNIFIED = "unified memory: the card uses the host's RAM"
-_WORDS = {
-    NO_PERMISSION: "no permission to ask NVML: this user may not open the NVIDIA devices",
-    DRIVER_NOT_LOADED: "NVIDIA driver not loaded: load its kernel module, or reboot",
-    TIMEOUT: "the NVIDIA driver timed out: `dmesg` may say why",
-    LIBRARY_NOT_FOUND: "no NVIDIA driver: libnvidia-ml.so.1 is not there",
-    IS_LOST: LOST,
-    RESET_REQUIRED: RESET,
-    MISMATCH: "driver/library version mismatch: reboot, or reload the nvidia kernel module",
-    UNKNOWN: "unknown NVML error: in a container restart it, else `dmesg` may say why",
-}
 
 
 def load() -> Any:

@@ -1,10 +1,6 @@
-"""A window that moves forward over a file, however its source cuts it; it keeps what it needs.
+"""Where the bytes of a GGUF file come from, the window over them, and why a header cannot be had.
 
-Why a GGUF header could not be had, by kind.
-
-What a file without the magic `GGUF` is instead, in words an operator can act on.
-
-A GGUF file on this machine, as a source of bytes.
+The window moves forward over a file, however its source cuts it, and keeps only what it needs.
 """
 
 from __future__ import annotations
@@ -22,6 +18,28 @@ from typing import Protocol
 from console.common.errors import ConsoleError, Exit
 from console.common.text import clean, decode, one_line
 from console.common.units import format_bytes
+
+HEAD = 1024
+"""Bytes that are enough to tell."""
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_SIZE = re.compile(rb"^size (\d{1,20})$", re.MULTILINE)
+_OLD = (b"lmgg", b"fmgg", b"tjgg", b"algg")
+_MAGICS = (
+    (b"\x1f\x8b", "a gzip archive", "unpack it: gunzip"),
+    (b"PK\x03\x04", "a zip archive, or a PyTorch checkpoint", ""),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive", "unpack it: zstd -d"),
+    (b"%PDF", "a PDF document", ""),
+)
+
+FIRST_READ = 60 * 1024
+"""What is read first: an architecture stands in the first hundred bytes of nearly every file, and
+the header of a later shard fits whole. With the body of a redirect it stays below 64 KiB."""
+READ_LIMIT = 64 * 2**20
+"""The longest real headers (260,000 tokens, 510,000 merges) take about 15 MiB."""
+MAX_STRING = 2**30
+"""llama.cpp's own limit."""
+
+STEP = 2**20
 
 
 class Kind(StrEnum):
@@ -71,21 +89,8 @@ class GgufError(ConsoleError):
         self.retry_after_s = retry_after_s
 
 
-HEAD = 1024
-"""Bytes that are enough to tell."""
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_SIZE = re.compile(rb"^size (\d{1,20})$", re.MULTILINE)
-_OLD = (b"lmgg", b"fmgg", b"tjgg", b"algg")
-_MAGICS = (
-    (b"\x1f\x8b", "a gzip archive", "unpack it: gunzip"),
-    (b"PK\x03\x04", "a zip archive, or a PyTorch checkpoint", ""),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive", "unpack it: zstd -d"),
-    (b"%PDF", "a PDF document", ""),
-)
-
-
 def told(head: bytes) -> tuple[str, str]:
-    """What the first bytes are, and a hint; clean."""
+    """What a file without the magic `GGUF` is instead, by its first bytes, and a hint; clean."""
     if head.startswith(_POINTER):
         size = _SIZE.search(head)
         words = f" of {size[1].decode()} bytes" if size else ""
@@ -125,15 +130,6 @@ def _message(head: bytes) -> str:
             if isinstance(value.get(key), str):
                 return one_line(value[key], 120)
     return one_line(decode(head), 80)
-
-
-FIRST_READ = 60 * 1024
-"""What is read first: an architecture stands in the first hundred bytes of nearly every file, and
-the header of a later shard fits whole. With the body of a redirect it stays below 64 KiB."""
-READ_LIMIT = 64 * 2**20
-"""The longest real headers (260,000 tokens, 510,000 merges) take about 15 MiB."""
-MAX_STRING = 2**30
-"""llama.cpp's own limit."""
 
 
 class Source(Protocol):
@@ -278,11 +274,9 @@ class Window:
                 self.skip(size)
 
 
-STEP = 2**20
-
-
 class LocalFile:
-    """An open regular file. Nothing but a regular file is opened: a pipe would wait for ever."""
+    """A GGUF file on this machine: an open regular file. Nothing but a regular file is opened: a
+    pipe would wait for ever."""
 
     def __init__(self, path: Path) -> None:
         """Raises GgufError."""

@@ -1,8 +1,7 @@
-"""What a GGUF header says, as frozen values: metadata without its token lists, and the tensors.
+"""What a GGUF header says, as frozen values: metadata without token lists, tensors, their types.
 
-The types of GGUF: what a tensor's elements take in bytes, and how metadata values are laid out.
-
-Numbers and sizes as in ggml.h and ggml-common.h; a test holds them against the gguf package.
+Numbers and sizes of the types are as in ggml.h and ggml-common.h; a test holds them against the
+gguf package.
 """
 
 from __future__ import annotations
@@ -10,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+
+ARCHITECTURE = "general.architecture"
+ALIGNMENT = "general.alignment"
+DEFAULT_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,6 @@ CODES: dict[int, str] = {
     ValueType.UINT64: "Q", ValueType.INT64: "q", ValueType.FLOAT64: "d",
 }  # fmt: skip
 """The `struct` code of every type of fixed size."""
-
-
-ARCHITECTURE = "general.architecture"
-ALIGNMENT = "general.alignment"
-DEFAULT_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, slots=True)

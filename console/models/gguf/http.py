@@ -2,8 +2,6 @@
 
 httpx hands on whatever a read of the socket brings, and its timeouts count from byte to byte. Its
 own transport, httpcore, takes a network that can be told both: at most so many bytes, until then.
-
-What a status that brings no file means, and what to do about it.
 """
 
 from __future__ import annotations
@@ -32,11 +30,25 @@ _NO_TOKEN = (
 )
 _TOKEN = "the token given has no access: accept the terms on the model's page, or use another token"
 
+PATIENCE_S = 15.0
+"""The longest silence of a server."""
+CONNECT_S = 5.0
+"""The longest try to connect; there are two, for the reason that `services.listener` gives."""
+SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
+"""A server that has begun to answer and brings fewer bytes than this in that time is given up."""
+HEADS = 256 * 1024
+"""The most that may come before the status of an answer, `100 Continue` and the like counted."""
+_HEAD = 4096
+"""Bytes of one read until the status is known, and with it how many are wanted."""
+_END = 256
+"""Bytes of one read for the end of a chunked body, when all of the body is here."""
+
 
 def refusal(
     status: int, headers: dict[str, str], address: Address, *, token_sent: bool, now: float
 ) -> GgufError:
-    """The error for an answer that is neither 200, 206 nor a redirect; `now` is Unix time, s."""
+    """What a status that brings no file means, and what to do about it: the error for an answer
+    that is neither 200, 206 nor a redirect. `now` is Unix time, s."""
     code, said = headers.get("x-error-code", ""), headers.get("x-error-message", "")
     detail = f"HTTP {status}"
     if code or said:
@@ -79,20 +91,6 @@ def retry_after(headers: dict[str, str], now: float) -> float | None:
         except (ValueError, TypeError, IndexError, OverflowError):
             return None
     return min(max(wait, 0.0), LONGEST_WAIT_S)
-
-
-PATIENCE_S = 15.0
-"""The longest silence of a server."""
-CONNECT_S = 5.0
-"""The longest try to connect; there are two, for the reason that `services.listener` gives."""
-SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
-"""A server that has begun to answer and brings fewer bytes than this in that time is given up."""
-HEADS = 256 * 1024
-"""The most that may come before the status of an answer, `100 Continue` and the like counted."""
-_HEAD = 4096
-"""Bytes of one read until the status is known, and with it how many are wanted."""
-_END = 256
-"""Bytes of one read for the end of a chunked body, when all of the body is here."""
 
 
 @dataclass(frozen=True, slots=True)

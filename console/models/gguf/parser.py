@@ -2,8 +2,6 @@
 
 It refuses what llama.cpp's loader (ggml/src/gguf.cpp) refuses, and what would cost this process
 more than a header can be worth; each limit says what real files have.
-
-The table of tensors: names, shapes, sizes, each where the one before ends.
 """
 
 from __future__ import annotations
@@ -46,10 +44,32 @@ MAX_NAME = 63
 MAX_DIMS = 4
 _INT64 = 2**63 - 1
 
+MAX_PAIRS = 4096
+"""Real files have under 100."""
+MAX_KEY = 1024
+"""Bytes; real keys have under 100."""
+MAX_ELEMENTS = 2 * 2**20
+"""Of one array; the longest real lists, of merges, have about 515,000."""
+MAX_TENSORS = 65_536
+"""The largest models have a few thousand."""
+MAX_ALIGNMENT = 2**20
+MAX_ARCHITECTURE = 64
+KEPT_NUMBERS = 4096
+"""The longest array of numbers that is kept: a value per layer is a few hundred."""
+KEPT_TEXT = 1024
+"""Bytes kept of a string."""
+KEPT_IN_ALL = 2**18
+"""Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header."""
+_ENGINE_LIMIT = 2**30
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
 
 def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ...]:
-    """The table that begins here. A type that is unknown to this reader costs its tensor's size,
-    and the check of the offsets behind it; anything llama.cpp refuses raises GgufError."""
+    """The table of tensors that begins here: names, shapes, sizes, each where the one before ends.
+
+    A type that is unknown to this reader costs its tensor's size, and the check of the offsets
+    behind it; anything llama.cpp refuses raises GgufError.
+    """
     found: list[Tensor] = []
     seen: set[bytes] = set()
     expected: int | None = 0
@@ -93,26 +113,6 @@ def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
         except ValueError as error:
             raise window.error(Kind.MALFORMED, f"{name}: {error}") from error
     return Tensor(name, tuple(dims), number, type_name(number), size), offset
-
-
-MAX_PAIRS = 4096
-"""Real files have under 100."""
-MAX_KEY = 1024
-"""Bytes; real keys have under 100."""
-MAX_ELEMENTS = 2 * 2**20
-"""Of one array; the longest real lists, of merges, have about 515,000."""
-MAX_TENSORS = 65_536
-"""The largest models have a few thousand."""
-MAX_ALIGNMENT = 2**20
-MAX_ARCHITECTURE = 64
-KEPT_NUMBERS = 4096
-"""The longest array of numbers that is kept: a value per layer is a few hundred."""
-KEPT_TEXT = 1024
-"""Bytes kept of a string."""
-KEPT_IN_ALL = 2**18
-"""Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header."""
-_ENGINE_LIMIT = 2**30
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class Want(Enum):

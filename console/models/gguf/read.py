@@ -1,9 +1,4 @@
-"""Headers of GGUF files, here or behind a web address: what the rest of the console calls.
-
-Headers that were read before, by the hash of their file, in the user's cache directory.
-
-A cache may lose everything at any time: whatever is odd about an entry, the header is read again.
-"""
+"""Headers of GGUF files, here or behind a web address, read or cached: what the console calls."""
 
 from __future__ import annotations
 
@@ -36,9 +31,13 @@ MOST_FILES = 200
 MOST_BYTES = 4 * 2**20
 """Of one entry: room for some 40,000 tensors."""
 
+DEADLINE_S = 60.0
+
 
 class HeaderCache:
-    """Entries in one directory, private to the user; the longest unused go first."""
+    """Headers that were read before, by the hash of their file: entries in one directory, private
+    to the user; the longest unused go first. It may lose everything at any time: whatever is odd
+    about an entry, the header is read again."""
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place or paths.cache_dir() / "gguf"
@@ -174,9 +173,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")
     return clean(value)
-
-
-DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What can be wrong with a repository, in the words an operator needs.
+"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words.
 
 HubError
 ├── RepositoryMissing   missing, private or gated: without a token the hub does not say which
@@ -15,11 +15,6 @@ HubError
 └── DownloadFailed      a download did not start, or did not bring what was listed
     ├── DiskShort       the disk would fall under its floor
     └── DownloadBusy    somebody else is downloading into that directory
-
-What the hub's refusals mean for the operator; pure.
-
-The hub answers 401 for what is missing, private and gated alike when no token was sent, so the
-words depend on whether one was.
 """
 
 from __future__ import annotations
@@ -33,6 +28,17 @@ from console.common.errors import ConsoleError, Exit
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.models.hub import settings
+
+ENDPOINT = "check HF_ENDPOINT, the proxy and the firewall: this is not how a model hub answers"
+LOGIN = "set HF_TOKEN, or log in with `hf auth login`"
+_RESET = re.compile(r"(?:^|;)\s*t\s*=\s*(\d{1,9})")
+_UNREACHED = {
+    "ConnectError",
+    "ConnectionError",
+    "ProxyError",
+    "NetworkError",
+    "UnsupportedProtocol",
+}
 
 
 class HubError(ConsoleError):
@@ -101,21 +107,11 @@ class DownloadBusy(DownloadFailed):
     pass
 
 
-ENDPOINT = "check HF_ENDPOINT, the proxy and the firewall: this is not how a model hub answers"
-LOGIN = "set HF_TOKEN, or log in with `hf auth login`"
-_RESET = re.compile(r"(?:^|;)\s*t\s*=\s*(\d{1,9})")
-_UNREACHED = {
-    "ConnectError",
-    "ConnectionError",
-    "ProxyError",
-    "NetworkError",
-    "UnsupportedProtocol",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question to the hub: of which repository, where, and with a token or without."""
+    """A question to the hub: of which repository, where, and with a token or without. The hub
+    answers 401 for what is missing, private and gated alike when no token was sent, so the words of
+    a refusal depend on whether one was."""
 
     repo: str
     revision: str

@@ -1,16 +1,6 @@
-"""What of a repository is on this machine already, so that it need not be downloaded.
+"""Files of a repository on this machine: as listed, wrong, unfinished, or brought by the console.
 
-Whether what is on the disk is what the listing said.
-
-Files that a download left unfinished, under a directory that `hf download` writes to.
-
-`hf` writes to `.cache/huggingface/download/…/HASH.ETAG.NONCE.incomplete`, holding a lock beside it.
-The nonce is new in each run, so what a killed run left is never continued and never removed: it
-only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it; those stay.
-
-Which files a download of this console brought where: the only ones that `clean` may remove.
-
-One record a directory. What lay there before the first download is not in it.
+What is here already need not be downloaded; only what the console brought may be removed.
 """
 
 from __future__ import annotations
@@ -36,6 +26,12 @@ from console.models.hub.errors import FileMissing, HubError
 from console.models.hub.listing import MOST_FILES, Listing, RemoteFile, some
 
 _CHUNK = 8 << 20
+
+_NAME = re.compile(
+    r"(?P<hash>[A-Za-z0-9_=-]{20,40})\.(?P<etag>[^/]{1,200}?)(?P<nonce>\.[0-9a-f]{8})?\.incomplete"
+)
+
+SIZE_LIMIT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +83,17 @@ def _why(file: RemoteFile, path: Path, hash_up_to: int, cancelled: threading.Eve
     return "" if digest.hexdigest() == file.sha256 else "its SHA-256 is not the listed one"
 
 
-_NAME = re.compile(
-    r"(?P<hash>[A-Za-z0-9_=-]{20,40})\.(?P<etag>[^/]{1,200}?)(?P<nonce>\.[0-9a-f]{8})?\.incomplete"
-)
-
-
 def place(directory: Path) -> Path:
     """Where `hf` keeps its notes, locks and unfinished files for a directory."""
     return directory / ".cache" / "huggingface" / "download"
 
 
 def unfinished_sizes(directory: Path) -> dict[str, int]:
-    """Bytes on disk of unfinished files, by the ETag (for large files the SHA-256) they will have.
+    """Bytes on disk of files that a download left unfinished, by the ETag (for large files the
+    SHA-256) they will have. Space that was only reserved is not counted.
 
-    Space that was only reserved is not counted.
+    `hf` writes to `.cache/huggingface/download/…/HASH.ETAG.NONCE.incomplete`, holding a lock beside
+    it.
     """
     found: dict[str, int] = {}
     for path in _walk_unfinished(place(directory), ".incomplete"):
@@ -130,7 +123,12 @@ def busy(directory: Path) -> Path | None:
 
 
 def sweep_unfinished(directory: Path) -> int:
-    """Remove what no run will continue; the bytes that frees. Never while it is `busy`."""
+    """Remove what no run will continue; the bytes that frees. Never while it is `busy`.
+
+    The nonce in a name is new in each run, so what a killed run left is never continued and never
+    removed: it only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it;
+    those stay.
+    """
     freed = 0
     for path in _walk_unfinished(place(directory), ".incomplete"):
         match = _NAME.fullmatch(path.name)
@@ -154,12 +152,11 @@ def _walk_unfinished(top: Path, suffix: str) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-SIZE_LIMIT = 64 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`files`: path inside `target` → bytes; `runs`: the runs that downloaded into it."""
+    """Which files downloads of this console brought to one directory: the only ones that `clean`
+    may remove. What lay there before the first download is not in it. `files`: path inside `target`
+    → bytes; `runs`: the runs that downloaded into it."""
 
     target: str
     source: str

@@ -1,6 +1,7 @@
-"""Small JSON files of a repository, at the pinned commit: bounded in bytes, depth and time.
+"""config.json and the safetensors index of a repository at its commit, and how weights are stored.
 
-How the weights of a Hugging Face checkpoint are stored, as its config.json says.
+Both are fetched at the pinned commit, bounded in bytes, depth and time; how weights are stored is
+told by config.json alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,28 @@ from console.models.hub.reference import BadReference, check_path
 if TYPE_CHECKING:
     import httpx
 
+_QUANTIZATION_KINDS = (
+    ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
+    ("naive-quantized", "compressed-tensors"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
+    ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
+)  # fmt: skip
+"""What stands in a description, and the name that engines' documentation has for it."""
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+CONFIG_LIMIT = 4 << 20
+INDEX_LIMIT = 64 << 20
+MOST_VALUES = 2_000_000
+"""In one document: Python needs 60 bytes and more for each. An index has one for each tensor."""
+_REDIRECTS = 5
+_KINDS = {
+    "GatedRepo": "GatedRepoError",
+    "RepoNotFound": "RepositoryNotFoundError",
+    "RevisionNotFound": "RevisionNotFoundError",
+    "EntryNotFound": "RemoteEntryNotFoundError",
+}
+
 
 def describe(config: Mapping[str, Any]) -> str:
     """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" where it says nothing."""
@@ -36,15 +59,6 @@ def describe(config: Mapping[str, Any]) -> str:
         if kind:
             return kind.removeprefix("torch.")
     return ""
-
-
-_QUANTIZATION_KINDS = (
-    ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
-    ("naive-quantized", "compressed-tensors"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
-    ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
-    ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
-)  # fmt: skip
-"""What stands in a description, and the name that engines' documentation has for it."""
 
 
 def kind(said: str) -> str:
@@ -81,21 +95,6 @@ def _scheme(how: Mapping[str, Any]) -> str:
 
 def _word(value: object) -> str:
     return one_line(value, 40) if isinstance(value, str) else ""
-
-
-CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
-CONFIG_LIMIT = 4 << 20
-INDEX_LIMIT = 64 << 20
-MOST_VALUES = 2_000_000
-"""In one document: Python needs 60 bytes and more for each. An index has one for each tensor."""
-_REDIRECTS = 5
-_KINDS = {
-    "GatedRepo": "GatedRepoError",
-    "RepoNotFound": "RepositoryNotFoundError",
-    "RevisionNotFound": "RevisionNotFoundError",
-    "EntryNotFound": "RemoteEntryNotFoundError",
-}
 
 
 @dataclass(frozen=True, slots=True)

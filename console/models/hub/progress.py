@@ -1,8 +1,6 @@
-"""How fast bytes arrive and when they will be there; pure, with the time handed in.
+"""How fast a download goes and when it is done, and what the last words of `hf download` mean.
 
-Amounts of bytes as people compare them, and how long a line takes for them.
-
-What the last words of `hf download` mean: which failures another try will not mend.
+Pure, with the time handed in. Amounts of bytes are as people compare them.
 """
 
 from __future__ import annotations
@@ -15,31 +13,6 @@ from console.common.units import both_units, format_duration
 from console.models.hub import errors
 from console.models.hub.errors import DiskShort, DownloadFailed, HubError, RevisionMissing
 from console.models.hub.listing import Listing
-
-
-def seconds_for(count: int | None, rate_bps: float | None) -> float | None:
-    """Seconds for `count` bytes at `rate_bps` bytes per second; None where either is unknown."""
-    if count is None or not rate_bps or rate_bps <= 0:
-        return None
-    return count / rate_bps
-
-
-def download_time(count: int | None, rate_bps: float | None, origin: str = "") -> str:
-    """`3 h 11 min at 60.0 MB/s (measured)`; says so where it cannot be told."""
-    if count == 0:
-        return "nothing to download"
-    seconds = seconds_for(count, rate_bps)
-    if count is None:
-        return "unknown: sizes are missing"
-    if seconds is None:
-        return "unknown: the line's rate is neither measured nor given"
-    return f"{format_duration(seconds)} at {rate(rate_bps)}{f' ({origin})' if origin else ''}"
-
-
-def rate(bps: float | None) -> str:
-    """Bytes per second as download tools print them: `57.3 MB/s`."""
-    return "unknown" if bps is None else f"{bps / 1e6:.1f} MB/s"
-
 
 _GATED = re.compile(r"requires approval|gated repo", re.IGNORECASE)
 _TOKEN = re.compile(
@@ -67,9 +40,39 @@ _OTHERS = (
     ),
 )
 
+WINDOW_S = 30.0
+LEAST_S = 2.0
+"""Over less time than this a rate is noise."""
+STALLED_S = 60.0
+
+
+def seconds_for(count: int | None, rate_bps: float | None) -> float | None:
+    """Seconds for `count` bytes at `rate_bps` bytes per second; None where either is unknown."""
+    if count is None or not rate_bps or rate_bps <= 0:
+        return None
+    return count / rate_bps
+
+
+def download_time(count: int | None, rate_bps: float | None, origin: str = "") -> str:
+    """`3 h 11 min at 60.0 MB/s (measured)`; says so where it cannot be told."""
+    if count == 0:
+        return "nothing to download"
+    seconds = seconds_for(count, rate_bps)
+    if count is None:
+        return "unknown: sizes are missing"
+    if seconds is None:
+        return "unknown: the line's rate is neither measured nor given"
+    return f"{format_duration(seconds)} at {rate(rate_bps)}{f' ({origin})' if origin else ''}"
+
+
+def rate(bps: float | None) -> str:
+    """Bytes per second as download tools print them: `57.3 MB/s`."""
+    return "unknown" if bps is None else f"{bps / 1e6:.1f} MB/s"
+
 
 def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError | None:
-    """The error that a person has to mend, or None: a cut that another try may get over."""
+    """What the last words of `hf download` mean: the error that a person has to mend, since another
+    try will not, or None: a cut that another try may get over."""
     asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
     text = "\n".join(said)
     if _GATED.search(text):
@@ -94,12 +97,6 @@ def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError
 
 def _line(pattern: re.Pattern[str], said: Sequence[str]) -> str:
     return next((line for line in said if pattern.search(line)), "")
-
-
-WINDOW_S = 30.0
-LEAST_S = 2.0
-"""Over less time than this a rate is noise."""
-STALLED_S = 60.0
 
 
 class Meter:

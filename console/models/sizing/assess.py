@@ -1,6 +1,6 @@
-"""Will it run: a model, a loader's plan and a machine, and one verdict with its sum.
+"""Will it run: a model, a loader's plan and a machine; one verdict with its sum, and advice.
 
-What would make it go: changes that were worked out through the same sum, never guessed.
+Advice is changes that would make it go, worked out through the same sum, never guessed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A verdict with its arithmetic: every term, every limit, and what would change it.
+"""A verdict with its arithmetic: every term, every limit, what would change it; and its text.
 
-What is left free and why, and how host memory that cannot be dropped is judged.
-
-The arithmetic as lines of text, at most 78 wide: verdict, sums, limits, what to change.
+How much of a place is left free and why, and how host memory that cannot be dropped is judged
+(`resident`), holds for every loader.
 """
 
 from __future__ import annotations
@@ -16,6 +15,25 @@ from console.common.units import both_units, format_bytes
 from console.host.sample import Machine
 from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_plan import Strategy
+
+GIB = 1 << 30
+MIB = 1 << 20
+CARD_MARGIN = 1 * GIB
+"""On each card, for what no sum has: the driver's pools, fragments, a larger batch. llama.cpp's
+own --fit leaves as much."""
+HOST_MARGIN = 8 * GIB
+"""For the rest of the machine, so that it still answers."""
+FOOTPRINT = 512 * MIB
+"""The process itself: vocabulary, graph, pinned buffers, libraries."""
+HEADROOM = 0.10
+"""Share of a card that stays free where a plan is not tight (lesson F-005)."""
+SWAP_CREDIT = 0.5
+"""Share of free swap that a resident load may count on, and then it is TIGHT at best."""
+HOST, PAGES = "host RAM", "page cache"
+
+WIDTH = 78
+_SIZE = 11
+_NAME = 14
 
 
 class Verdict(StrEnum):
@@ -179,22 +197,6 @@ def serving(found: Assessment, reference: Reference) -> Assessment:
     return replace(found, verdict=Verdict.TIGHT, because=f"{words}; the sum: {found.because}")
 
 
-GIB = 1 << 30
-MIB = 1 << 20
-CARD_MARGIN = 1 * GIB
-"""On each card, for what no sum has: the driver's pools, fragments, a larger batch. llama.cpp's
-own --fit leaves as much."""
-HOST_MARGIN = 8 * GIB
-"""For the rest of the machine, so that it still answers."""
-FOOTPRINT = 512 * MIB
-"""The process itself: vocabulary, graph, pinned buffers, libraries."""
-HEADROOM = 0.10
-"""Share of a card that stays free where a plan is not tight (lesson F-005)."""
-SWAP_CREDIT = 0.5
-"""Share of free swap that a resident load may count on, and then it is TIGHT at best."""
-HOST, PAGES = "host RAM", "page cache"
-
-
 def resident(ledger: Ledger, machine: Machine, *, locked: bool = False) -> None:
     """All of it is memory of the process: RAM has to hold it, and swap makes it TIGHT at best."""
     available = machine.ram_available or 0
@@ -225,11 +227,6 @@ def held(need: int, machine: Machine) -> tuple[int, int]:
     """How much of the memory a process asks for can be in RAM, and how much in swap."""
     ram = need if machine.ram_available is None else min(need, machine.ram_available)
     return ram, min(need - ram, machine.swap_free or 0)
-
-
-WIDTH = 78
-_SIZE = 11
-_NAME = 14
 
 
 def lines(found: Assessment) -> list[str]:

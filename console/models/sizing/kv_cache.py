@@ -1,16 +1,9 @@
-"""How many bytes of cache a context takes, layer by layer, as llama.cpp lays it out.
+"""How many bytes a context takes as llama.cpp lays it out: cache layer by layer, compute buffers.
 
-The formulas were held against what llama.cpp b11549 and b11669 log for llama, gemma2, gemma3,
-qwen3moe, glm4moe, deepseek2 (latent and old), deepseek32, glm-dsa, lfm2 and mamba; the tests do
-it again.
-
-What a card needs to compute with, beside weights and cache: worked out, since no one tells.
-
-Measured with llama.cpp b11669's own allocator, on devices that only count what they are asked
-for, with headers of the true shape of nine models (7 B to 671 B, dense, experts, latent attention,
-windows; 512 and 2048 tokens a batch, 8 k and 32 k of context): the sum below was never less than
-what it reserved, and at most a third or 0.6 GiB more. What the driver takes is not in it. Builds
-of before late 2025 reserve scores for every token of a batch (`logits`), newer ones do not.
+The formulas of the cache were held against what llama.cpp b11549 and b11669 log for llama, gemma2,
+gemma3, qwen3moe, glm4moe, deepseek2 (latent and old), deepseek32, glm-dsa, lfm2 and mamba; the
+tests do it again. What a card needs to compute with is told by no one: `compute_bytes` works it
+out.
 """
 
 from __future__ import annotations
@@ -22,13 +15,22 @@ from console.models.sizing.model_facts import ModelFacts
 
 CELLS = 256
 """A cache has a multiple of so many cells."""
-STATE_BYTES = 4
-"""States are F32, whatever the cache's type is."""
 CACHE_TYPES: dict[str, tuple[int, int]] = {
     "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24),
     "q5_0": (32, 22), "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18), "fp8": (1, 1),
 }  # fmt: skip
 """Elements of a block and its bytes, for each type a cache may have."""
+
+CONTEXT = 512 << 20
+"""A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
+FLOAT = 4
+"""Bytes of an F32: of what is computed with, and of states, whatever the cache's type is."""
+COPIES = 4
+"""Batches that are under way at once where the layers of several cards work as a pipeline."""
+SMALL = 32 << 20
+"""For the small weights of a layer that are copied beside its largest."""
+SCORES = 4
+"""Matrices of batch x context that choosing with an indexer takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,23 +215,12 @@ def _states(facts: ModelFacts, ask: CacheAsk, book: _Book) -> None:
     if states is None:
         return
     sequences = max(1, ask.parallel)
-    size = (states.conv + states.state) * STATE_BYTES * sequences
+    size = (states.conv + states.state) * FLOAT * sequences
     book.add(
         "states",
         f"{sequences} sequences x F32 ({states.how})",
         lambda layer: size if states.layers[layer] else 0,
     )
-
-
-CONTEXT = 512 << 20
-"""A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
-FLOAT = 4
-COPIES = 4
-"""Batches that are under way at once where the layers of several cards work as a pipeline."""
-SMALL = 32 << 20
-"""For the small weights of a layer that are copied beside its largest."""
-SCORES = 4
-"""Matrices of batch x context that choosing with an indexer takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +272,16 @@ def floats(facts: ModelFacts) -> int:
 def compute_bytes(
     facts: ModelFacts, work: Work, *, output: bool, lent: tuple[int, ...] = ()
 ) -> int:
-    """Bytes to reserve on one card. `output`: it scores the tokens. `lent`: weights of the host
-    that are copied over while a batch is worked on, in bytes."""
+    """Bytes to reserve on one card, beside weights and cache. `output`: it scores the tokens.
+    `lent`: weights of the host that are copied over while a batch is worked on, in bytes.
+
+    Measured with llama.cpp b11669's own allocator, on devices that only count what they are asked
+    for, with headers of the true shape of nine models (7 B to 671 B, dense, experts, latent
+    attention, windows; 512 and 2048 tokens a batch, 8 k and 32 k of context): this sum was never
+    less than what it reserved, and at most a third or 0.6 GiB more. What the driver takes is not in
+    it. Builds of before late 2025 reserve scores for every token of a batch (`logits`), newer ones
+    do not.
+    """
     width = facts.embedding or 0
     act = work.ubatch * floats(facts) * FLOAT
     scores = 0 if work.flash else (facts.attention.heads or 0) * work.cells * work.ubatch * FLOAT

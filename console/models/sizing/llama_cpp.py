@@ -1,8 +1,7 @@
 """llama.cpp's arithmetic: every card on its own, then the host, mapped or resident.
 
-The split over unequal cards that fits: each card takes the layers it has room for.
-
-What llama.cpp does where it is not told: which layers and experts it puts on the cards.
+What it does where it is not told (`chosen`), and the split over unequal cards (`best_split`), are
+worked out through the same sum.
 """
 
 from __future__ import annotations
@@ -33,9 +32,15 @@ from console.models.sizing.placement import Placement, Share, capacity, cards_of
 
 PERCENT = 100
 
+LEAST_CTX = 4096
+"""The least context llama.cpp's --fit goes down to."""
+
+Vram: TypeAlias = tuple[tuple[str, int], ...]
+
 
 def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
-    """The plan with a split by layers that fits, the cards filled most evenly; None: none does.
+    """The plan with a split by layers that fits, each card taking the layers it has room for, the
+    cards filled most evenly; None: none does.
 
     Two cards are tried in every proportion of whole per cents. More are tried by what is free on
     them.
@@ -75,10 +80,6 @@ def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str 
     loads = " and ".join(f"{format_bytes(share.bytes)} on {share.name}" for share in placed.cards)
     how = f"llama.cpp --tensor-split {words(found)} --ctx-size {ctx}, as GGUF of this size"
     return f"a split by layers instead ({how}): {loads}"
-
-
-LEAST_CTX = 4096
-"""The least context llama.cpp's --fit goes down to."""
 
 
 def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
@@ -157,9 +158,6 @@ def least(most: int, works: Callable[[int], bool]) -> int | None:
         else:
             low = middle + 1
     return high
-
-
-Vram: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def weigh(

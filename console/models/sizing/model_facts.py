@@ -1,10 +1,4 @@
-"""What a model is made of, as far as its memory goes; where a fact is missing, that is said.
-
-Numbers out of a foreign table of keys: checked, bounded, and named when they are nonsense.
-
-Layers that keep a state of fixed size instead of a cache: Mamba, delta nets, short convolutions,
-RWKV. Which layers those are, and how many numbers they keep, as llama.cpp's loader decides it.
-"""
+"""What a model is made of, as far as its memory goes; where a fact is missing, that is said."""
 
 from __future__ import annotations
 
@@ -21,6 +15,10 @@ MOST_LENGTH = 1 << 24
 """Elements of a head, a state, a vocabulary, heads, experts: far above what there is."""
 MOST_TOKENS = 1 << 31
 MOST_BYTES = 1 << 50
+
+ALL = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+BESIDE = ("falcon-h1",)
+EVERY_FOURTH_FULL = ("qwen3next", "qwen35", "qwen35moe")
 
 
 class BadFacts(ConsoleError):
@@ -168,10 +166,9 @@ def total(weights: Iterable[Weight], which: Callable[[Weight], bool]) -> int:
 
 
 class Keys:
-    """Reads a table whose keys are looked up under a prefix; remembers what was not there.
-
-    `unpack` turns an array value of the table's own kind into a tuple (None: not an array).
-    """
+    """Numbers out of a foreign table whose keys are looked up under a prefix: checked, bounded, and
+    named when they are nonsense; remembers what was not there. `unpack` turns an array value of the
+    table's own kind into a tuple (None: not an array)."""
 
     def __init__(
         self,
@@ -244,15 +241,12 @@ class Keys:
         return value
 
 
-ALL = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
-BESIDE = ("falcon-h1",)
-EVERY_FOURTH_FULL = ("qwen3next", "qwen35", "qwen35moe")
-
-
 def recurrent_of(
     keys: Keys, arch: str, layers: int, attention: Attention, forward: tuple[int, ...] | None
 ) -> Recurrent | None:
-    """The states, or None for a model without any. Raises BadFacts."""
+    """The states of fixed size that layers keep instead of a cache (Mamba, delta nets, short
+    convolutions, RWKV), or None for a model without any. Which layers those are, and how many
+    numbers they keep, is as llama.cpp's loader decides it. Raises BadFacts."""
     sizes = _sizes(keys)
     if sizes is None:
         if arch in (*ALL, *BESIDE, *EVERY_FOURTH_FULL):

@@ -1,6 +1,6 @@
-"""SGLang's arithmetic, with kt-kernel where experts work on the CPU: equal ranks, all resident.
+"""SGLang's arithmetic, with kt-kernel where experts work on the CPU, and that of its converter.
 
-A converter's arithmetic: what it holds at its peak, what it writes, and how long it takes.
+Ranks are equal, and all is resident.
 """
 
 from __future__ import annotations
@@ -36,9 +36,21 @@ RECORDED_S = 49 * 3600 / 59
 DISK_MARGIN, DISK_SHARE = 20 * 10**9, 0.05
 """Left free on the disk: 20 GB or 5 % of what is written, whichever is more."""
 
+FRACTION = 0.88
+"""--mem-fraction-static where it is not given: SGLang's own choice, about."""
+CTX = 8192
+"""Tokens counted where none are asked for: SGLang gives its cache whatever is left."""
+LOAD_PEAK = 0.10
+"""On top of kt-kernel's CPU weights while they are loaded."""
+STAGING = 8 * GIB
+"""Of host memory a rank passes its shards through, where nothing stays in RAM."""
+BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 2.0))
+"""Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
+
 
 def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Ledger:
-    """The whole sum: RAM for the source and one layer, disk for source and result."""
+    """The whole sum for a converter, and how long it takes: RAM for the source and one layer at its
+    peak, disk for source and result."""
     ledger = Ledger(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [one for one in facts.missing if "cache" not in one]
@@ -120,18 +132,6 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Ledger) -> En
             Point("converting", None, peak[0], cached, (), peak[1]),
         )
     )
-
-
-FRACTION = 0.88
-"""--mem-fraction-static where it is not given: SGLang's own choice, about."""
-CTX = 8192
-"""Tokens counted where none are asked for: SGLang gives its cache whatever is left."""
-LOAD_PEAK = 0.10
-"""On top of kt-kernel's CPU weights while they are loaded."""
-STAGING = 8 * GIB
-"""Of host memory a rank passes its shards through, where nothing stays in RAM."""
-BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 2.0))
-"""Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
 
 
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Ledger:

@@ -1,9 +1,8 @@
 """The commands of the stand-in image, one function each: `python -m …inside.command NAME ARG…`.
 
-Stands in for `llama-bench` and `llama-sweep-bench`: measures the tiny model, for real.
-
-The engine serves on a loopback port of its own; its own timings are the samples. What is printed
-has llama.cpp's shape.
+`llama-bench` and `llama-sweep-bench` measure the tiny model, for real: the engine serves on a
+loopback port of its own, and its own timings are the samples. What is printed has llama.cpp's
+shape.
 """
 
 from __future__ import annotations
@@ -33,6 +32,11 @@ from console.rehearsal.inside.vram import held
 
 MIB = 1 << 20
 
+PORT = 18079
+READY_S = 60.0
+Sample = tuple[int, float]
+"""(tokens, seconds)"""
+
 
 def llama_server(arguments: Sequence[str]) -> int:
     """Modules are imported where they are used: under a small quota each one is waited for."""
@@ -42,12 +46,10 @@ def llama_server(arguments: Sequence[str]) -> int:
 
 
 def llama_bench(arguments: Sequence[str]) -> int:
-
     return bench(arguments)
 
 
 def sweep_bench(arguments: Sequence[str]) -> int:
-
     return sweep(arguments)
 
 
@@ -110,16 +112,6 @@ def entry(arguments: Sequence[str]) -> int:
 def main() -> int:
     name, *arguments = sys.argv[1:]
     return entry(arguments) if name == "entry" else COMMANDS[name](arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-PORT = 18079
-READY_S = 60.0
-Sample = tuple[int, float]
-"""(tokens, seconds)"""
 
 
 @contextmanager
@@ -235,3 +227,7 @@ def sweep(arguments: Sequence[str]) -> int:
                 flush=True,
             )
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,11 +1,8 @@
 """A stand-in server: a real llama.cpp on a tiny generated model, with the arguments of a real one.
 
 Host, port, model name, context and slots are taken from the command line as the real servers take
-them; whatever else it says is accepted and named in the log.
-
-A server that loads for ever: 503 to everything.
-
-What goes wrong in a stand-in server on purpose: one fault a rehearsal.
+them; whatever else it says is accepted and named in the log. A rehearsal may have one thing go
+wrong in it on purpose.
 """
 
 from __future__ import annotations
@@ -25,9 +22,27 @@ from console.rehearsal.demo import engine
 from console.rehearsal.inside.settings import HOLDS, MODEL, Settings, announce, settings, value
 from console.rehearsal.inside.vram import OutOfMemory, hold
 
+CUDA_LINES = (
+    "CUDA error: no kernel image is available for execution on the device",
+    "  current device: 0, in function ggml_cuda_compute_forward",
+)
+SOON_S = 2.0
+ABORT_S = 5.0
+"""Between the words of an error and the end of the process."""
+CRASH_AFTER = 2
+"""Requests of a soak that are still answered."""
+CHUNK = 16 << 20
+ABORTED, SEGFAULT = 134, 139
+"""Exit codes as of a signal: process 1 of a container cannot send itself one."""
+
+DEFAULT_PORT = {
+    "llama-server": 8080, "sglang.launch_server": 30000, "ktransformers.server.main": 10002,
+}  # fmt: skip
+MOST_CONTEXT = 4096
+
 
 class Loading(BaseHTTPRequestHandler):
-    """As llama-server answers while its model loads."""
+    """503 to everything, as llama-server answers while its model loads."""
 
     def do_GET(self) -> None:
         data = b'{"error":{"code":503,"message":"Loading model"}}'
@@ -45,20 +60,6 @@ def serve(host: str, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     HTTPServer((host, port), Loading).serve_forever()
-
-
-CUDA_LINES = (
-    "CUDA error: no kernel image is available for execution on the device",
-    "  current device: 0, in function ggml_cuda_compute_forward",
-)
-SOON_S = 2.0
-ABORT_S = 5.0
-"""Between the words of an error and the end of the process."""
-CRASH_AFTER = 2
-"""Requests of a soak that are still answered."""
-CHUNK = 16 << 20
-ABORTED, SEGFAULT = 134, 139
-"""Exit codes as of a signal: process 1 of a container cannot send itself one."""
 
 
 def before(told: Settings, host: str, port: int) -> None:
@@ -116,12 +117,6 @@ def _ask(port: int, path: str) -> Any:
             return json.loads(answer.read())
     except (urllib.error.URLError, OSError, ValueError):
         return None
-
-
-DEFAULT_PORT = {
-    "llama-server": 8080, "sglang.launch_server": 30000, "ktransformers.server.main": 10002,
-}  # fmt: skip
-MOST_CONTEXT = 4096
 
 
 def main(program: str, arguments: Sequence[str] | None = None) -> int:

@@ -1,8 +1,6 @@
-"""What a stand-in container was told by its rehearsal, and the words that say it is one.
+"""What a stand-in container was told by its rehearsal and by its arguments.
 
 Everything in this package runs inside the stand-in image, on the standard library alone.
-
-Options of engines by their exact names: llama.cpp's `-ngl` is no `-n gl`, as argparse has it.
 """
 
 from __future__ import annotations
@@ -15,17 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-
-def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
-    """The last value given under any of these names, as `-x V` or `--x=V`."""
-    found = default
-    for number, one in enumerate(arguments):
-        name, sign, inline = one.partition("=")
-        if name in names:
-            found = inline if sign else "".join(arguments[number + 1 : number + 2])
-    return found
-
-
 VARIABLE = "OMNI_REHEARSAL"
 """Environment variable of a stand-in image: the settings below, as JSON in base64: a Dockerfile
 has quoting rules of its own."""
@@ -34,6 +21,17 @@ HOLDS_VARIABLE = "OMNI_REHEARSAL_HOLDS"
 MODEL = "/opt/rehearsal/model.gguf"
 HOLDS = "/omni-rehearsal/vram"
 """Where a container says what it holds of which card: a directory of the host, bind-mounted."""
+
+
+def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
+    """The last value given under any of these names, as `-x V` or `--x=V`. Names are exact:
+    llama.cpp's `-ngl` is no `-n gl`, as argparse has it."""
+    found = default
+    for number, one in enumerate(arguments):
+        name, sign, inline = one.partition("=")
+        if name in names:
+            found = inline if sign else "".join(arguments[number + 1 : number + 2])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
-"""A benchmark in a report: against the baseline and its targets, how the runs spread, and what
-the machine did meanwhile.
+"""Benchmarks and gates in a report: figures with their targets, spread, what the machine did.
 
-Gates and figures of a report: what is measured, and what it is held against.
+Figures are held against the baseline and the targets.
 """
 
 from __future__ import annotations
@@ -23,6 +22,9 @@ BEFORE, AFTER = ".baseline", ".baseline-after"
 DRIFT, MOVED = 0.05, 0.25
 """A baseline that moved by more makes a comparison with it doubtful."""
 Figures = dict[str, Any]
+
+SPEEDS = ("tok_s", "tg_tok_s")
+"""What a benchmark is about: a server's rate, or what llama-bench printed."""
 
 
 def targets(view: RunView, metric: str, of: object = None) -> list[dict[str, Any]]:
@@ -194,10 +196,6 @@ def captured_lines(view: RunView, scope: str) -> Iterator[str]:
     if rows:
         yield from (f"## Figures of {code(scope, 60)}", "")
         yield from table(("metric", "measured", "target", "samples"), rows, (1, 3))
-
-
-SPEEDS = ("tok_s", "tg_tok_s")
-"""What a benchmark is about: a server's rate, or what llama-bench printed."""
 
 
 def names_of(view: RunView, scope: str) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""A soak in a report: its figures with their targets, and everything that went wrong in it.
+"""A soak in words: one line while it goes on, one when it is over, and its section of a report.
 
-A soak in words: while it goes on, and when it is over.
+The section has its figures with their targets, and everything that went wrong in it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,18 @@ from console.journal.report_data import number
 from console.journal.run_view import RunView
 from console.render.report.benchmarks import aim_cell, count_cell, like_of, targets, value_cell
 from console.render.report.markdown import block, code, plural, prose, table
+
+ORDER = {
+    "observed_s": "time that was observed", "requests": "requests sent",
+    "errors": "requests that failed", "error_rate": "failed over all",
+    "stability": "answered well over all", "tok_s": "tokens a second of a request, median",
+    "tok_s_drift": "the last sixth's median below the first's", "ttft_s": "time to the first token",
+    "restarts": "the server ended, or was started anew", "hangs": "no token for far too long",
+    "critical_lines": "log lines that match `critical`",
+    "rss_growth": "memory of the server, last tenth over first", "rss_peak": "its most",
+    "vram_growth": "the same of its VRAM", "vram_peak": "its most",
+}  # fmt: skip
+LINES = 20
 
 
 def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0) -> str:
@@ -37,7 +49,7 @@ def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0)
     errors = sum(tally.errors.values())
     parts = [
         f"{spark(rates, t)} {speed}",
-        f"{_plural(len(tally.requests), 'request')}, {_plural(errors, 'error')}",
+        f"{plural(len(tally.requests), 'request')}, {plural(errors, 'error')}",
         *_troubles(tally),
     ]
     if tally.transport_retries:
@@ -54,8 +66,8 @@ def summary(tally: Tally) -> str:
     slower, _ = drift(tally.rates, tally.observed)
     speed = median([rate for _, rate in tally.rates])
     parts = [
-        f"{format_duration(tally.observed)}: {_plural(len(tally.requests), 'request')}, "
-        f"{_plural(sum(tally.errors.values()), 'error')}",
+        f"{format_duration(tally.observed)}: {plural(len(tally.requests), 'request')}, "
+        f"{plural(sum(tally.errors.values()), 'error')}",
         f"{format_number(speed, 'tok/s')}" if speed is not None else "no rate",
     ]
     if slower is not None:
@@ -66,9 +78,9 @@ def summary(tally: Tally) -> str:
         parts.append(f"RSS {sign}{format_bytes(abs(grown))}")
     parts.append(", ".join(_troubles(tally)) or "0 restarts, 0 hangs")
     if tally.critical_count:
-        parts.append(_plural(tally.critical_count, "critical log line"))
+        parts.append(plural(tally.critical_count, "critical log line"))
     if tally.gaps:
-        parts.append(f"{_plural(len(tally.gaps), 'gap')} in observation")
+        parts.append(f"{plural(len(tally.gaps), 'gap')} in observation")
     return "; ".join([", ".join(parts), *flags(tally)])
 
 
@@ -82,25 +94,8 @@ def _troubles(tally: Tally) -> list[str]:
     counts = (
         (len(tally.hangs), "hang"), (tally.restarted, "restart"), (int(bool(tally.gone)), "crash"),
     )  # fmt: skip
-    found = [_plural(count, name) for count, name in counts if count]
-    return found + ([f"{_plural(tally.missed, 'moment')} missed"] if tally.missed else [])
-
-
-def _plural(count: int, name: str) -> str:
-    return f"{count} {name}{'' if count == 1 else 's'}"
-
-
-ORDER = {
-    "observed_s": "time that was observed", "requests": "requests sent",
-    "errors": "requests that failed", "error_rate": "failed over all",
-    "stability": "answered well over all", "tok_s": "tokens a second of a request, median",
-    "tok_s_drift": "the last sixth's median below the first's", "ttft_s": "time to the first token",
-    "restarts": "the server ended, or was started anew", "hangs": "no token for far too long",
-    "critical_lines": "log lines that match `critical`",
-    "rss_growth": "memory of the server, last tenth over first", "rss_peak": "its most",
-    "vram_growth": "the same of its VRAM", "vram_peak": "its most",
-}  # fmt: skip
-LINES = 20
+    found = [plural(count, name) for count, name in counts if count]
+    return found + ([f"{plural(tally.missed, 'moment')} missed"] if tally.missed else [])
 
 
 def soak_steps(view: RunView) -> list[str]:

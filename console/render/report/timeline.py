@@ -1,7 +1,4 @@
-"""The run itself in a report: its summary, the machine, what ran with which argv, who did what.
-
-What lint said before the run, and what was gone past with a reason.
-"""
+"""The run itself in a report: summary, lint, machine, what ran with which argv, who did what."""
 
 from __future__ import annotations
 
@@ -17,13 +14,23 @@ from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
 
+GLYPH = {
+    "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
+    "pending": "·", "in_doubt": "?", "retry_wait": "↻",
+}  # fmt: skip
+SAID = {"NO-GO": "✗", "HOLD": "?"}
+TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
+"""Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
+where this very report was written to."""
+
 
 def findings(view: RunView) -> list[dict[str, Any]]:
     return [one for one in view.header.get("lint") or [] if isinstance(one, dict)]
 
 
 def lint_lines(view: RunView) -> list[str]:
-    """A table; nothing where nothing was found."""
+    """What lint said before the run, and what was gone past with a reason: a table; nothing where
+    nothing was found."""
     rows = [
         (
             code(one.get("place") or "", 200),
@@ -36,16 +43,6 @@ def lint_lines(view: RunView) -> list[str]:
     if not rows:
         return []
     return ["## Lint", "", *table(("place", "what", "rule", "gone past because"), rows)]
-
-
-GLYPH = {
-    "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
-    "pending": "·", "in_doubt": "?", "retry_wait": "↻",
-}  # fmt: skip
-SAID = {"NO-GO": "✗", "HOLD": "?"}
-TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
-"""Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
-where this very report was written to."""
 
 
 def sign(view: RunView, step: StepView) -> str:

@@ -1,6 +1,6 @@
-"""Containers and images that trials left, by the marks that the console gave them.
+"""What trials left: containers, images, downloads and run directories, and how each is removed.
 
-Downloads and run directories that trials left.
+Containers and images are found by the marks that the console gave them.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ LIST_S = 60.0
 REMOVE_S = 120.0
 RUNS = ("running", "paused", "restarting")
 _ASIDE = re.compile(r"\.[0-9a-f]{6}-\d+$")
+
+HIDDEN = Path(".cache/huggingface/download")
 
 
 def containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
@@ -154,9 +156,6 @@ def inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
         if ref in refs or role_of(labels) not in ROLES:
             found.append(one)
     return found
-
-
-HIDDEN = Path(".cache/huggingface/download")
 
 
 def downloads(spared: Spared) -> Iterator[Leftover]:

@@ -1,10 +1,7 @@
 """One thing that a trial left: what it is, where, how big, and why it has to stay if it does.
 
-What an image really takes: layers are shared, and only those that no other image has go with it.
-
-A layer is stored once however many images have it; the engine's list counts it in each.
-
-What may never be removed: what the site names, what is protected, what somebody uses.
+An image's size is what it really takes: layers are shared, and only those that no other image has
+go with it. A layer is stored once however many images have it; the engine's list counts it in each.
 """
 
 from __future__ import annotations
@@ -29,6 +26,10 @@ if TYPE_CHECKING:
 
 
 KINDS = ("container", "image", "download", "run")
+
+LIST_S = 60.0
+"""An old engine counts volumes and containers too when it is asked what images share."""
+UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,6 @@ class Survey:
         images = {one.where for one in items if one.kind == "image"}
         layers, exact = together(images, self.images)
         return layers + sum(one.bytes or 0 for one in items if one.kind != "image"), exact
-
-
-LIST_S = 60.0
-"""An old engine counts volumes and containers too when it is asked what images share."""
-UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +166,9 @@ def _alike(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 @dataclass(frozen=True)
 class Spared:
-    """`names`: containers by name or id; `images`: references and ids; `paths`: real paths;
-    `words`: every argument of the baseline, of the site's services and of all that runs."""
+    """What may never be removed: what the site names, what is protected, what somebody uses.
+    `names`: containers by name or id; `images`: references and ids; `paths`: real paths; `words`:
+    every argument of the baseline, of the site's services and of all that runs."""
 
     names: frozenset[str]
     images: frozenset[str]

@@ -1,7 +1,4 @@
-"""`benchmark`: measure an endpoint; and the baseline the same way, outside its outage.
-
-Who is measured, and who should be quiet meanwhile: a run's servers as processes of this host.
-"""
+"""`benchmark`: measure an endpoint; and the baseline the same way, outside its outage."""
 
 from __future__ import annotations
 
@@ -27,9 +24,13 @@ from console.runtime.spec import Handle
 
 MOST_WORDS = 400
 
+MOST_SAMPLES = 400
+"""Of one metric in the journal; a gate resamples them. All of every run are in the file."""
+
 
 def surroundings(context: Context, service: str) -> Surroundings:
-    """For one benchmark of a service: itself, and every other server that is up."""
+    """For one benchmark of a service: who is measured, and who should be quiet meanwhile; itself
+    and every other server that is up, as processes of this host."""
     others = sorted(({"baseline"} | set(context.fleet.handles)) - {service})
     return Surroundings(engine(context, service), [engine(context, name) for name in others])
 
@@ -83,10 +84,6 @@ def _read(path: Path) -> str:
         return decode(path.read_bytes())
     except OSError:
         return ""
-
-
-MOST_SAMPLES = 400
-"""Of one metric in the journal; a gate resamples them. All of every run are in the file."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

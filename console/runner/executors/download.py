@@ -1,7 +1,4 @@
-"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override.
-
-A whole download for a thread of its own: started again after a cut, ended when asked to.
-"""
+"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override."""
 
 from __future__ import annotations
 
@@ -31,6 +28,9 @@ TRIES = 5
 EVERY_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
+ANYWAY = "download anyway"
+ANSWER_S = 1800.0
+
 
 def fetch(
     download: Download,
@@ -41,11 +41,12 @@ def fetch(
     every_s: float = EVERY_S,
     tries: int = TRIES,
 ) -> Result:
-    """Bring every file of the plan, or say why not; `on_progress` hears about it every `every_s`.
+    """A whole download, for a thread of its own: bring every file of the plan, or say why not;
+    `on_progress` hears about it every `every_s`.
 
-    A cut is tried again after a pause that doubles; `tries` cuts in a row that brought nothing
-    new end it. What another try cannot mend ends it at once, and so does `cancelled`.
-    Raises what `Download.start` raises.
+    A cut is tried again after a pause that doubles; `tries` cuts in a row that brought nothing new
+    end it. What another try cannot mend ends it at once, and so does `cancelled`. Raises what
+    `Download.start` raises.
     """
     clock, cancelled = clock or SystemClock(), cancelled or threading.Event()
     in_vain, fetched = 0, 0
@@ -65,10 +66,6 @@ def fetch(
             return replace(result, phase=Phase.FAILED)
         if clock.wait(cancelled, min(LONGEST_PAUSE_S, 2.0**in_vain)):
             return replace(result, phase=Phase.CANCELLED)
-
-
-ANYWAY = "download anyway"
-ANSWER_S = 1800.0
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -1,9 +1,6 @@
 """`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD.
 
-A GO held against the baseline as it is after its restore: it may have been measured slow before.
-
-The gate was right to decide on what it had. But where the same threshold, relative to what the
-baseline does now, would not be met, nobody should switch over on it: the decision becomes HOLD.
+A GO is held once more against the baseline as it is after its restore (`doubt`).
 """
 
 from __future__ import annotations
@@ -29,9 +26,21 @@ from console.runner.prepare.plan import BASELINE_MEASURE, PlannedStep
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
 
+PEAKS = {
+    "gpu.peak_used": "used", "gpu.peak_temperature": "temperature",
+    "host.peak_ram_used": "ram_used", "host.peak_swap_used": "swap_used",
+    "host.swap_in_rate": "swap_in", "host.pressure": "pressure",
+}  # fmt: skip
+"""Metrics of the machine, and their names in the event of console.runner.peaks."""
+
 
 def doubt(context: Context) -> None:
-    """Record a "doubt" for each gate whose GO the restored baseline does not bear out."""
+    """Record a "doubt" for each gate whose GO the restored baseline does not bear out: it may have
+    been measured slow before.
+
+    The gate was right to decide on what it had. But where the same threshold, relative to what the
+    baseline does now, would not be met, nobody should switch over on it: the decision becomes HOLD.
+    """
     view = context.view
     now = _after(view)
     moved = {drift.scope for drift in drifts(view) if drift.large}
@@ -65,14 +74,6 @@ def _after(view: RunView) -> RunView:
         if scope.endswith(AFTER)
     }
     return replace(view, metrics={**view.metrics, **later})
-
-
-PEAKS = {
-    "gpu.peak_used": "used", "gpu.peak_temperature": "temperature",
-    "host.peak_ram_used": "ram_used", "host.peak_swap_used": "swap_used",
-    "host.swap_in_rate": "swap_in", "host.pressure": "pressure",
-}  # fmt: skip
-"""Metrics of the machine, and their names in the event of console.runner.peaks."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

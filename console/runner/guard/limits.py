@@ -1,6 +1,4 @@
-"""What a run's sentinel is told: limits, what to spare, what to look at, all by identity.
-
-The guards of a plan held against this machine as it is now, before anything starts.
+"""What a run's sentinel is told, by identity, and its limits held against the machine beforehand.
 
 A limit that is passed already would act the moment something of the run is alive: an outage for
 nothing. Figures are read and judged by the sentinel's own code. What is about a load (its log, its
@@ -48,6 +46,14 @@ if TYPE_CHECKING:
 
 HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 """Verdicts whose prediction a load may be held to."""
+
+LOOK_S, PAUSE_S = 1.2, 0.05
+MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
+"""Judged over LOOK_S, and passed only where they stay so for half a second."""
+MOVING_FOR_S = 0.5
+ABOUT = ("host.", "gpu.", "disk.")
+LATER = frozenset({"host.swap_growth"})
+BESIDE = "while the baseline serves"
 
 
 def limits_of(plan: Plan) -> tuple[Limit, ...]:
@@ -189,15 +195,6 @@ def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
         for one in envelope.points
     )
     return Envelope(points)
-
-
-LOOK_S, PAUSE_S = 1.2, 0.05
-MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
-"""Judged over LOOK_S, and passed only where they stay so for half a second."""
-MOVING_FOR_S = 0.5
-ABOUT = ("host.", "gpu.", "disk.")
-LATER = frozenset({"host.swap_growth"})
-BESIDE = "while the baseline serves"
 
 
 @dataclass(frozen=True, slots=True)

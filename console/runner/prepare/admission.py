@@ -2,8 +2,6 @@
 
 Named alone is no fault (most trials name what they keep clear of), and what only bears is a hint:
 the words of a step say little of the model behind it. Both together are what failed, again.
-
-What to do about an image that is missing: a plan that builds it says with which step.
 """
 
 from __future__ import annotations
@@ -25,9 +23,13 @@ from console.runtime.docker.client import pull_hint
 if TYPE_CHECKING:
     from console.checks.lint.unit import Finding
 
+STILL = ("blocked", "deferred", "rejected")
+FIX = "say what is different this time; omni-console lessons {} has what happened"
+
 
 def fitting(plan: Plan, hint: str) -> str:
-    """`hint`, or the build step in place of `docker pull`: no registry has what is built here."""
+    """What to do about an image that is missing: `hint`, or the build step in place of `docker
+    pull`, since no registry has what is built here."""
     for planned in plan.steps:
         step = planned.step
         if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
@@ -35,10 +37,6 @@ def fitting(plan: Plan, hint: str) -> str:
             by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
             return one_line(f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600)
     return hint
-
-
-STILL = ("blocked", "deferred", "rejected")
-FIX = "say what is different this time; omni-console lessons {} has what happened"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What a run notes about itself when it begins, so that its report can be read alone.
 
-A run that is a rehearsal: what was put in the place of what, from the file in its directory.
+A rehearsal notes what was put in the place of what, from the file in its directory.
 """
 
 from __future__ import annotations

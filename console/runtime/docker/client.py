@@ -1,10 +1,8 @@
-"""The container engine through its library: connecting, and errors in the operator's words.
+"""The container engine through its library: connecting, images, errors in the operator's words.
 
 EngineError
 ├── NotFound      no such container, image or network
 └── NameTaken     a container with this name exists
-
-What the engine knows about a local image; nothing is ever pulled.
 """
 
 from __future__ import annotations
@@ -235,7 +233,8 @@ class ImageInfo:
 
 
 def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
-    """The image behind a tag, digest or id; None where the engine has none by that name."""
+    """The image behind a tag, digest or id; None where the engine has none by that name. Never
+    pulled."""
     api: Any = client.api
     try:
         found: dict[str, Any] = ask(

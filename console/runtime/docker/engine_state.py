@@ -1,7 +1,4 @@
-"""What every container driver does alike: state in words, stopping, the last lines.
-
-Names of containers: whose one is that has a wanted name already, and what becomes of it.
-"""
+"""What every container driver does alike: state in words, stopping, the last lines, free names."""
 
 from __future__ import annotations
 
@@ -159,7 +156,8 @@ def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
 def settle_name(
     client: docker.DockerClient, name: str, digest: str, site: str, say: Say = silent
 ) -> str | None:
-    """Free a name, or the id of the older container that can be reused under it.
+    """Free a name that a container has already, or the id of the older one that can be reused under
+    it.
 
     Raises ServiceError when the name belongs to somebody else or to a running older one. Another
     site's or user's is never reused: its own rollback would end it.

@@ -1,12 +1,6 @@
-"""What a terminal sends, as keys and pastes: nothing that arrives ends the reading of it.
+"""Keys and pastes from a terminal, handed on one after the other; no input ends the reading.
 
 Pastes are collected here, not in Textual's parser: that takes keys out of a pasted text.
-
-One key after the other: the next is looked at when the one before has done what it does.
-
-Textual hands a key to the focused widget, from where it climbs to the app, which then looks for a
-binding. Keys that arrive in one packet would all set out before the first has moved the focus:
-`/axs` would open the search and then drive the run with what was meant for it.
 """
 
 from __future__ import annotations
@@ -35,6 +29,15 @@ MOUNTED_S = 2.0
 MOST_TURNS = 4096
 """Keys that may wait; what comes beyond them is dropped."""
 
+SILENT_S = 1.0
+"""A paste is broken when its end does not come in so long a silence."""
+GAP_S = 0.1
+"""Between what a person presses and what is sent in one go."""
+MOST = 1 << 20
+"""Characters of one paste; what is beyond is dropped."""
+F12 = "\x1b[24~"
+_CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel_size")
+
 
 class Passed(Message):
     """Follows a key on its way up to the app."""
@@ -46,7 +49,13 @@ class Passed(Message):
 
 
 class KeyTurns:
-    """Holds back what is typed while a key is on its way; `deliver` is Textual's own handling."""
+    """Holds back what is typed while a key is on its way: the next is looked at when the one before
+    has done what it does. `deliver` is Textual's own handling.
+
+    Textual hands a key to the focused widget, from where it climbs to the app, which then looks for
+    a binding. Keys that arrive in one packet would all set out before the first has moved the
+    focus: `/axs` would open the search and then drive the run with what was meant for it.
+    """
 
     def __init__(self, app: App[int], deliver: Callable[[Event], Awaitable[None]]) -> None:
         self._app = app
@@ -99,16 +108,6 @@ class KeyTurns:
         self._busy = False
         while self._held and not self._busy:
             await self._start(self._held.popleft())
-
-
-SILENT_S = 1.0
-"""A paste is broken when its end does not come in so long a silence."""
-GAP_S = 0.1
-"""Between what a person presses and what is sent in one go."""
-MOST = 1 << 20
-"""Characters of one paste; what is beyond is dropped."""
-F12 = "\x1b[24~"
-_CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel_size")
 
 
 def _clean(text: str) -> Paste:

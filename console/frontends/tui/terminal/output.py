@@ -2,8 +2,6 @@
 
 What waits too long is dropped as whole frames; when the terminal takes again, a full repaint is
 asked for. Modes (alternate screen, cursor, keyboard, mouse) are kept: they bring the terminal back.
-
-The last way out: a signal that asks to leave is obeyed even when the UI loop does nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +28,13 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 MODES = re.compile(r"(?:\x1b\[[?<>=][0-9;]*\$?[a-z])+")
 CANCEL = b"\x18"
 """Ends whatever sequence a terminal is in the middle of."""
+
+LEAVING = (signal.SIGTERM, signal.SIGHUP)
+GRACE_S = 3.0
+"""What the app has to end by itself."""
+
+AWAITED_S = 150.0
+"""The longest that a run which is being started is waited for."""
 
 
 @dataclass(slots=True)
@@ -214,20 +219,10 @@ def in_front(fileno: int) -> bool:
         return True
 
 
-LEAVING = (signal.SIGTERM, signal.SIGHUP)
-GRACE_S = 3.0
-"""What the app has to end by itself."""
-
-
-AWAITED_S = 150.0
-"""The longest that a run which is being started is waited for."""
-
-
 class Backstop:
-    """Watches for the signals in LEAVING in a thread of its own.
-
-    `last` gives the terminal back; then the process ends at once, with 128 + the signal's number.
-    """
+    """The last way out: a signal that asks to leave is obeyed even when the UI loop does nothing.
+    Those in LEAVING are watched for in a thread of its own. `last` gives the terminal back; then
+    the process ends at once, with 128 + the signal's number."""
 
     def __init__(self, last: Callable[[], object], grace_s: float = GRACE_S) -> None:
         self._last = last

@@ -1,10 +1,4 @@
-"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time.
-
-The short question before the first frame: does it answer 200? Without an HTTP library.
-
-Only a plain yes counts. Everything else (503, refused, https, garbage) is asked again by
-`console.runtime.probe`, which has the words for it and takes its time to load.
-"""
+"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time."""
 
 from __future__ import annotations
 
@@ -40,9 +34,24 @@ if TYPE_CHECKING:
 ENOUGH = 64
 """Bytes of a status line that are looked at."""
 
+SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
+DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
+CUT_OVER = "cut over"
+HEALTH_S = 1.5
+ENGINE_S = 1.0
+OWNER_S = 10.0
+"""How often it is asked whether it is the baseline that answers at its address."""
+NEWEST = 20
+"""How many sealed plans are looked at for one of the configured site."""
+
 
 def answers_200(url: str, path: str, timeout_s: float) -> bool:
-    """One GET over a fresh connection under one deadline; False for all that is not a clear yes."""
+    """The short question before the first frame, without an HTTP library: one GET over a fresh
+    connection under one deadline.
+
+    False for all that is not a clear yes (503, refused, https, garbage): that is asked again by
+    `console.runtime.probe`, which has the words for it and takes its time to load.
+    """
     begun = time.monotonic()
     try:
         parts = urlsplit(url)
@@ -68,17 +77,6 @@ def answers_200(url: str, path: str, timeout_s: float) -> bool:
         return False
     words = data.split(b"\r\n")[0].split(b" ")
     return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
-
-
-SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
-DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
-CUT_OVER = "cut over"
-HEALTH_S = 1.5
-ENGINE_S = 1.0
-OWNER_S = 10.0
-"""How often it is asked whether it is the baseline that answers at its address."""
-NEWEST = 20
-"""How many sealed plans are looked at for one of the configured site."""
 
 
 @dataclass(frozen=True, slots=True)

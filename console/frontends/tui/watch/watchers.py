@@ -1,11 +1,4 @@
-"""All watchers of one console together: what the app starts, aims and ends.
-
-Whether somebody may be sitting in front of this terminal: what renews a run's lease.
-
-A terminal inside tmux or GNU screen lives on when the operator's line is gone; then tmux has to
-say that a client shows it, and screen that it is attached. A terminal of its own ends with its
-line, and the program with it.
-"""
+"""All watchers of one console together, and whether somebody may be sitting in front of it."""
 
 from __future__ import annotations
 
@@ -37,9 +30,18 @@ ANSWER_S = 1.0
 CLIENTS = "#{?session_grouped,#{session_group_attached},#{session_attached}}"
 Ask = Callable[[str, Mapping[str, str]], str]
 
+FIRST_S = 0.25
+"""How long the first frame waits for the journal."""
+
 
 class Attendance:
-    """`there()` asks tmux at most every ASK_EVERY_S; it may take ANSWER_S: not on the UI loop."""
+    """Whether somebody may be sitting in front of this terminal: what renews a run's lease.
+    `there()` asks tmux at most every ASK_EVERY_S; it may take ANSWER_S: not on the UI loop.
+
+    A terminal inside tmux or GNU screen lives on when the operator's line is gone; then tmux has to
+    say that a client shows it, and screen that it is attached. A terminal of its own ends with its
+    line, and the program with it.
+    """
 
     def __init__(
         self, clock: Clock | None = None, environment: Mapping[str, str] | None = None,
@@ -84,12 +86,9 @@ def _said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
         return ""
 
 
-FIRST_S = 0.25
-"""How long the first frame waits for the journal."""
-
-
 class Desk:
-    """The watchers. Begins to read before a screen is there, so that the first frame is full."""
+    """What the app starts, aims and ends: the watchers. Begins to read before a screen is there, so
+    that the first frame is full."""
 
     def __init__(
         self, *, site: str | None = None, readonly: bool = False, run: RunDir | None = None
