@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from console.common import redact
 from console.common.text import clean_lines, one_line
 from console.common.units import format_bytes, format_duration
+from console.config.playbook.kinds import LOOKS
 from console.config.playbook.measuring_steps import (
     BenchmarkStep,
     CheckpointStep,
@@ -28,7 +29,7 @@ from console.runtime.spec import (
     ServiceSpec,
 )
 
-PREFLIGHT = ("checkpoint", "gguf", "host", "imports", "download")
+PREFLIGHT = (*LOOKS, "download")
 
 
 def look_words(step: Step) -> Iterator[str]:

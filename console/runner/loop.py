@@ -11,7 +11,8 @@ import traceback
 
 from console.common.errors import ConsoleError
 from console.common.text import one_line
-from console.config.playbook.steps import JUDGES, Step
+from console.config.playbook.kinds import JUDGES
+from console.config.playbook.steps import Step
 from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context

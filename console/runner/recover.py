@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from console.common.errors import ConsoleError, UsageError
+from console.config.playbook.kinds import KINDS
 from console.host import process
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
@@ -17,12 +18,6 @@ from console.runner.prepare.plan import PlannedStep
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 
-REPEATABLE = frozenset(
-    {"check", "gate", "note", "report", "benchmark", "approval", "manual", "service", "build",
-     "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
-     "baseline:measure", "baseline:stop", "restore"}
-)  # fmt: skip
-"""Kinds whose repetition changes nothing: they ask first, or only look."""
 LEFTOVER_GRACE_S = 2.0
 OPEN = frozenset({StepState.RUNNING, StepState.RETRY_WAIT})
 
@@ -50,7 +45,7 @@ def settle_intents(context: Context, from_step: str = "") -> None:
 
 def _repeatable(planned: PlannedStep) -> bool:
     step = planned.step
-    if planned.kind in REPEATABLE:
+    if KINDS[planned.kind].repeatable:
         return True
     return step is not None and (step.idempotent or step.unless is not None)
 

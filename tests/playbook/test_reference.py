@@ -9,8 +9,8 @@ import pytest
 
 from console.cli import main
 from console.config.playbook.format_docs import reference
+from console.config.playbook.kinds import WRITTEN
 from console.config.playbook.load import load_playbook
-from console.config.playbook.steps import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -25,7 +25,7 @@ def test_the_file_is_what_the_command_prints(capsys: pytest.CaptureFixture[str])
 def test_every_kind_and_every_link_leads_somewhere() -> None:
     text = reference()
     step = text.split("\n## step\n")[1].split("\n## ")[0]
-    assert [kind for kind in KINDS if f"| `{kind}` |" not in step] == []
+    assert [kind for kind in WRITTEN if f"| `{kind}` |" not in step] == []
     titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert len(titles) == len(set(titles)) > 25
     anchors = {re.sub(r"[^a-z0-9 _-]", "", title.lower()) for title in titles}

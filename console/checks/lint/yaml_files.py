@@ -25,12 +25,9 @@ from console.checks.lint.unit import (
     spot,
 )
 from console.checks.lint.yaml_tree import Node, Tree
+from console.config.playbook.kinds import WRITTEN
 
 _INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
-_KINDS = (
-    "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual", "note",
-    "report", "checkpoint", "gguf", "host", "imports", "download", "soak", "cutover",
-)  # fmt: skip
 
 _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 
@@ -230,7 +227,7 @@ class _Build:
             add_argv(self.unit, self.words(process.get("argv")), Scene(Where.HOST, name))
 
     def _step(self, step: Node) -> Iterator[PlaybookStep]:
-        kind = next((one for one in _KINDS if step.get(one) is not None), "")
+        kind = next((one for one in WRITTEN if step.get(one) is not None), "")
         body = step.get(kind) if kind else None
         if body is None:
             return

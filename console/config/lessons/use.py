@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from console.common.errors import InvalidFile
 from console.config.lessons.registry import Lesson, LessonId, LessonModel, titles
+from console.config.playbook.kinds import ACTING
 from console.config.validation import Strict, Text, validate
 from console.config.yaml import parse, read_text
 
@@ -20,9 +21,6 @@ _FOLD = str.maketrans("", "", "_-., ")
 
 TITLE = "the table of what lessons bear on cannot be used"
 
-ACTING = ("run", "script", "build", "service", "manual", "cutover")
-"""Kinds of steps that change something: what a row without kinds bears on. A step that only looks
-is what a lesson asks for, not what it warns of."""
 TABLE = Path(__file__).with_name("bearing.yaml")
 
 

@@ -24,6 +24,7 @@ from console.config.playbook.inputs import (
     resolve,
 )
 from console.config.playbook.interpolate import substitute
+from console.config.playbook.kinds import KINDS
 from console.config.playbook.playbook import Playbook, PlaybookModel
 from console.config.playbook.rules import check_rules, guard_limits, unknown_lessons
 from console.config.playbook.steps import Step
@@ -32,11 +33,7 @@ from console.config.validation import validate
 from console.config.yaml import Document, Loc, parse, read_text
 
 BASELINE = "baseline"
-_NAMED = {
-    "service": ("start", "stop", "wait"), "benchmark": ("service",), "soak": ("service",),
-    "where": ("service",), "checkpoint": ("service",), "gguf": ("service",),
-    "imports": ("service",), "cutover": ("to",),
-}  # fmt: skip
+_NAMED = {kind.name: kind.services for kind in KINDS.values()} | {"where": ("service",)}
 """Where a step names a service."""
 
 _HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}

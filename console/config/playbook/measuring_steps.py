@@ -95,8 +95,6 @@ BY_LOOKS = frozenset({
 DRIFT_PART, DRIFT_SAMPLES = 6, 5
 """`tok_s_drift` needs so many rates in the first sixth and in the last."""
 
-LOOKS = ("checkpoint", "gguf", "host", "imports")
-"""They judge as a gate does: GO, NO-GO, HOLD."""
 
 Loader = Literal["mmap", "resident", "convert"]
 Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]

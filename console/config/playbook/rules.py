@@ -10,6 +10,7 @@ from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import ids
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
+from console.config.playbook.kinds import KINDS, LOOKS
 from console.config.playbook.measuring_steps import (
     BENCHMARK_METRICS,
     BOUNDS,
@@ -19,7 +20,6 @@ from console.config.playbook.measuring_steps import (
     FROM_ZERO,
     GAUGE_METRICS,
     LEAST,
-    LOOKS,
     SOAK_METRICS,
     SoakStep,
     base_unit,
@@ -218,7 +218,7 @@ class _Known:
 
 
 def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
-    if step.kind not in ("run", "script", "note", "report", "check"):
+    if not KINDS[step.kind].at_end:
         problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
     if step.on_failure != "stop":
         what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"

@@ -1,8 +1,8 @@
 """The step kinds a playbook can use, `cutover` among them, as an operator writes them.
 
 A step is the common keys plus exactly one kind key; with `cutover`, clients of the baseline reach a
-candidate. Adding a kind: a model here, a key in `Step`, an entry in KINDS, an executor of the same
-name.
+candidate. Adding a kind: a record in `console.config.playbook.kinds`, a model and a key of `Step`
+here, an executor.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.config.playbook.inputs import Secret
+from console.config.playbook.kinds import JUDGES, KINDS, WRITTEN
 from console.config.playbook.measuring_steps import (
     FIGURES,
-    LOOKS,
     BenchmarkStep,
     CheckpointStep,
     DownloadStep,
@@ -249,23 +249,6 @@ class Output(Strict):
         return self
 
 
-KINDS = (
-    "run", "script", "build", "check", "service", "benchmark", "gate", "approval", "manual",
-    "note", "report", "checkpoint", "gguf", "host", "imports", "download", "soak",
-    "cutover",
-)  # fmt: skip
-
-JUDGES = ("gate", *LOOKS)
-"""Kinds that end in GO, NO-GO or HOLD."""
-
-DEFAULT_TIMEOUT = {
-    "run": 600.0, "script": 600.0, "build": 7200.0, "check": 60.0, "service": 1200.0,
-    "benchmark": 3600.0, "gate": 60.0, "approval": 86400.0, "manual": 172800.0,
-    "note": 60.0, "report": 120.0, "soak": 14400.0, "checkpoint": 600.0,
-    "gguf": 600.0, "host": 300.0, "imports": 600.0, "download": 172800.0,
-}  # fmt: skip
-
-
 class Step(Strict):
     """One step: an `id`, exactly one kind (`run` to `cutover`), and what goes with it."""
 
@@ -311,10 +294,10 @@ class Step(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
-        found = [k for k in KINDS if getattr(self, k) is not None]
+        found = [k for k in WRITTEN if getattr(self, k) is not None]
         if len(found) != 1:
             what = " and ".join(found) if found else "none"
-            raise ValueError(f"!a step has exactly one of {', '.join(KINDS)}; found {what}")
+            raise ValueError(f"!a step has exactly one of {', '.join(WRITTEN)}; found {what}")
         command = found[0] in ("run", "script")
         if (self.where or self.env or self.cwd) and not command:
             raise ValueError("!where, env and cwd belong to run and script")
@@ -336,7 +319,7 @@ class Step(Strict):
 
     @property
     def kind(self) -> str:
-        return next(k for k in KINDS if getattr(self, k) is not None)
+        return next(k for k in WRITTEN if getattr(self, k) is not None)
 
     @property
     def limit_s(self) -> float:
@@ -345,4 +328,8 @@ class Step(Strict):
             return self.soak.duration * 1.25 + 1200.0
         if self.cutover is not None and self.timeout is None:
             return self.cutover.watch * 1.25 + 1200.0
-        return self.timeout if self.timeout is not None else DEFAULT_TIMEOUT.get(self.kind, 600.0)
+        return self.timeout if self.timeout is not None else KINDS[self.kind].timeout_s
+
+
+if missing := set(WRITTEN) - Step.model_fields.keys():
+    raise TypeError(f"Step has no field for {', '.join(sorted(missing))}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from console.common.text import clean
 from console.common.units import format_duration
+from console.config.playbook.kinds import JUDGES
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import figure, prose
 
-JUDGES = ("gate", "checkpoint", "gguf", "host", "imports")
 WORD = {Decision.GO: "GO", Decision.HOLD: "HOLD", Decision.NO_GO: "NO-GO", Decision.NONE: ""}
 BAD = (StepState.FAILED, StepState.IN_DOUBT)
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)

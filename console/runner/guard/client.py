@@ -13,6 +13,7 @@ from typing import Any
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
+from console.config.playbook.kinds import KINDS
 from console.host import process
 from console.host.cgroups import scope
 from console.journal.breach import Breach, Seen, breach_of, look, tell
@@ -37,11 +38,6 @@ FENCE_S = 5.0
 """How long a breach may take to reach this runner as a fence; then it rolls back itself."""
 MOST_EVENTS = 500
 WHO, WATCHER = "the sentinel", "the runner"
-HARMLESS = frozenset(
-    {"note", "report", "gate", "approval", "manual", "restore", "check", "host", "checkpoint",
-     "gguf", "baseline:measure"}
-)  # fmt: skip
-"""Kinds that load nothing: they need no sentinel."""
 HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
 
 
@@ -127,7 +123,7 @@ class Guard:
         """Nothing that loads begins unwatched; waits GONE_S at most. Raises StepFailed(GUARD)."""
         step = planned.step
         stops = step is not None and step.service is not None and step.service.verb == "stop"
-        if planned.kind in HARMLESS or planned.final or stops:
+        if not KINDS[planned.kind].loads or planned.final or stops:
             return
         deadline = self.clock.monotonic() + GONE_S
         while not self.sentinel.watches:

@@ -15,7 +15,7 @@ from console.common.errors import InvalidFile
 from console.common.text import one_line
 from console.config.lessons import ids
 from console.config.lessons.registry import Lesson, load_lesson
-from console.config.lessons.use import ACTING
+from console.config.playbook.kinds import ACTING
 from console.render.effects import build_argv
 from console.runner.prepare.plan import Plan
 from console.runtime.docker.client import pull_hint

@@ -9,6 +9,7 @@ from typing import Any
 from console.common.errors import InvalidFile
 from console.common.redact import Known
 from console.config.lessons.use import bearing
+from console.config.playbook.kinds import KINDS
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
@@ -279,9 +280,4 @@ def _default_title(step: Step) -> str:
         return _first_line(step.approval.prompt)
     if step.manual is not None:
         return _first_line(step.manual.do)
-    return {
-        "script": "Script", "build": "Build an image", "check": "Check", "gate": "Gate",
-        "benchmark": "Benchmark", "report": "Write the report", "soak": "Soak",
-        "cutover": "Cut over", "checkpoint": "Does it fit?", "gguf": "Is the architecture known?",
-        "host": "This machine", "imports": "Import chain", "download": "Download",
-    }.get(step.kind, step.kind)  # fmt: skip
+    return KINDS[step.kind].title or step.kind

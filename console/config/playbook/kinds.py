@@ -1,0 +1,82 @@
+"""The kinds of steps: what is true of each whatever a playbook says, in one record a kind.
+
+A new kind is a record here, a field of `Step` (console.config.playbook.steps) and an executor
+(console.runner.executors). A record without a field fails when steps are imported, one without an
+executor in the tests. Standard library only: the linter of a Dockerfile loads this, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """What is true of one kind of step.
+
+    `executor` is MODULE:FUNCTION below console.runner.executors. `timeout_s` are the seconds of a
+    step that names none, `title` is what it is called where neither title nor content says it.
+    `services` are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one
+    that `acts` changes something, so that lessons bear on it; one that `loads` may fill memory and
+    needs the sentinel. A `repeatable` one looks or asks first: run twice it changes nothing more.
+    Those `at_end` may stand in `finally`. An `implicit` one is added by the plan, not written.
+    """
+
+    name: str
+    executor: str
+    timeout_s: float = 600.0
+    title: str = ""
+    services: tuple[str, ...] = ()
+    judges: bool = False
+    acts: bool = False
+    loads: bool = True
+    repeatable: bool = True
+    at_end: bool = False
+    implicit: bool = False
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        StepKind("run", "command:execute", acts=True, repeatable=False, at_end=True),
+        StepKind(
+            "script", "command:execute", title="Script", acts=True, repeatable=False, at_end=True
+        ),
+        StepKind("build", "command:execute", 7200.0, "Build an image", acts=True),
+        StepKind("check", "check:execute", 60.0, "Check", loads=False, at_end=True),
+        StepKind(
+            "service", "service:execute", 1200.0, services=("start", "stop", "wait"), acts=True
+        ),
+        StepKind("benchmark", "benchmark:execute", 3600.0, "Benchmark", ("service",)),
+        StepKind("gate", "gate:execute", 60.0, "Gate", judges=True, loads=False),
+        StepKind("approval", "manual:execute", 86400.0, loads=False),
+        StepKind("manual", "manual:manual", 172800.0, acts=True, loads=False),
+        StepKind("note", "note:execute", 60.0, loads=False, at_end=True),
+        StepKind("report", "note:report", 120.0, "Write the report", loads=False, at_end=True),
+        StepKind(
+            "checkpoint", "preflight:checkpoint", 600.0, "Does it fit?", ("service",),
+            judges=True, loads=False,
+        ),
+        StepKind(
+            "gguf", "preflight:gguf", 600.0, "Is the architecture known?", ("service",),
+            judges=True, loads=False,
+        ),
+        StepKind("host", "preflight:host", 300.0, "This machine", judges=True, loads=False),
+        StepKind(
+            "imports", "preflight:import_chain", 600.0, "Import chain", ("service",), judges=True
+        ),
+        StepKind("download", "download:execute", 172800.0, "Download"),
+        StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",)),
+        StepKind("cutover", "cutover:execute", title="Cut over", services=("to",), acts=True),
+        StepKind("baseline:stop", "baseline:execute", implicit=True),
+        StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),
+        StepKind("restore", "baseline:restore", loads=False, implicit=True),
+    )
+}  # fmt: skip
+"""Every kind by its name, in the order of the documentation."""
+WRITTEN = tuple(name for name, kind in KINDS.items() if not kind.implicit)
+"""The kinds that a playbook can name."""
+JUDGES = tuple(name for name, kind in KINDS.items() if kind.judges)
+LOOKS = tuple(name for name in JUDGES if name != "gate")
+"""Kinds that judge as a gate does, by what they look at themselves."""
+ACTING = tuple(name for name, kind in KINDS.items() if kind.acts)
