@@ -34,15 +34,11 @@ def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     return next(listeners(url, proc), None)
 
 
-def listeners(url: str, proc: Path = Path("/proc")) -> Iterator[Listener]:
-    """All who hold such a socket: a parent may have handed it to its child."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 80
-    except ValueError:
-        return
-    if parts.hostname in LOCAL:
-        wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> Iterator[Listener]:
+    """All who hold such a socket: a parent may have handed it to its child. `here`: the URL is
+    known to be of this machine, whatever it calls it."""
+    if here or is_local(url):
+        wanted = {f"socket:[{inode}]" for inode, _ in _answering(url, proc, here)}
         yield from _holders(wanted, proc) if wanted else ()
 
 
@@ -59,39 +55,50 @@ def wide(port: int, proc: Path = Path("/proc")) -> bool:
     return any(not host.strip("0") for host, _, _ in _doors(port, proc))
 
 
-def owners(url: str, proc: Path = Path("/proc")) -> set[int]:
+def owners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> set[int]:
     """The users whose sockets answer where a URL of this machine points."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or 80
-    except ValueError:
-        return set()
-    doors = _doors(port, proc)
-    return {uid for address in _addresses(host) for uid in _answering(address, doors)}
+    return {int(uid) for _, uid in _answering(url, proc, here)}
 
 
-def foreign(url: str, ours: Iterable[int] = ()) -> int | None:
+def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | None:
     """The uid of another user whose server answers where a URL of this machine points; None where
     there is none. `ours` are users whose server it may be, too. Root's may always: the engine's
     own proxy holds a port that a container publishes."""
-    return min(owners(url) - {os.getuid(), 0, *ours}, default=None)
+    return min(owners(url, here=here) - {os.getuid(), 0, *ours}, default=None)
 
 
-def _addresses(host: str) -> tuple[str, ...]:
+def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:
+    """The addresses whose sockets a connection to a URL may reach, in hexadecimal as the kernel's
+    tables have them: of each row the first that has one, at that very address else at every
+    address, IPv4 before IPv6. No row for a name that is `here`: it is not looked up."""
+    host = urlsplit(url).hostname or ""
     if host == "localhost":
-        return "127.0.0.1", "::1"
-    return ("127.0.0.1",) if host in LOCAL - {"::1"} else (host,)
+        addresses: tuple[str, ...] = ("127.0.0.1", "::1")
+    else:
+        addresses = ("127.0.0.1" if host == "0.0.0.0" else host,)
+    if here and not all(map(_hexadecimal, addresses)):
+        return []
+    found = []
+    for address in addresses:
+        old = ":" not in address
+        row = (address, f"::ffff:{address}", "0.0.0.0", "::") if old else (address, "::")
+        found.append(tuple(filter(None, map(_hexadecimal, row))))
+    return found
 
 
-def _answering(address: str, doors: set[tuple[str, str, str]]) -> set[int]:
-    """The users of the sockets that a connection to an address reaches: those at that very
-    address, else those at every address, IPv4 before IPv6."""
-    old = ":" not in address
-    ways = (address, f"::ffff:{address}", "0.0.0.0", "::") if old else (address, "::")
-    for way in map(_hexadecimal, ways):
-        if found := {int(uid) for at, _, uid in doors if way and at == way}:
-            return found
-    return set()
+def _answering(url: str, proc: Path, here: bool) -> set[tuple[str, str]]:
+    """(inode, user) of the sockets that a connection to a URL of this machine may reach."""
+    try:
+        port, rows = urlsplit(url).port or 80, ways(url, here=here)
+    except ValueError:
+        return set()
+    doors, found = _doors(port, proc), set()
+    if here and not rows:
+        return {(inode, uid) for _, inode, uid in doors}
+    for row in rows:
+        reached = ({(i, uid) for at, i, uid in doors if at == way} for way in row)
+        found |= next(filter(None, reached), set())
+    return found
 
 
 def _hexadecimal(address: str) -> str:
@@ -103,11 +110,6 @@ def _hexadecimal(address: str) -> str:
         return ""
     words = (int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4))
     return "".join(f"{word:08X}" for word in words)
-
-
-def _inodes(port: int, proc: Path) -> set[str]:
-    """The sockets that listen on it, IPv4 and IPv6."""
-    return {inode for _, inode, _ in _doors(port, proc)}
 
 
 def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:

@@ -212,7 +212,8 @@ class Ending:
             if number:
                 self.context.clock.sleep(LOOK_S)
             there = health(base.url, base.ready.path)[0] is Health.SERVING
-            if there and not (isinstance(base.runs, ProcessSpec) and foreign(base.url) is not None):
+            local = there and isinstance(base.runs, ProcessSpec)
+            if there and not (local and foreign(base.url, here=True) is not None):
                 return False
         return True
 

@@ -1,7 +1,7 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
     python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
-        [--outlive FILE] [--once FILE]
+        [--outlive FILE] [--once FILE] [--host ADDRESS]
 
 `--loading N` answers 503 to the first N looks at /health; `--slow S` takes S seconds for a
 completion, `--outlive FILE` gives none before the process whose pid is in that file has ended.
@@ -99,7 +99,8 @@ def main(arguments: list[str]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer.allow_reuse_address = True
     print("stand-in listens", flush=True)
-    ThreadingHTTPServer(("127.0.0.1", int(arguments[0])), Handler).serve_forever()
+    host = arguments[arguments.index("--host") + 1] if "--host" in arguments else "127.0.0.1"
+    ThreadingHTTPServer((host, int(arguments[0])), Handler).serve_forever()
 
 
 if __name__ == "__main__":

@@ -156,14 +156,42 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     assert process.alive(*loads), "it has not ended of the taken address"
 
 
-def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(stage: Stage) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "box.localhost"])
+def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
+    stage: Stage, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process baseline is on this machine, whatever its URL calls that."""
     port = int(stage.plan.baseline.url.rpartition(":")[2])
-    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0)
+    url = f"http://{host}:{port}"
+    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0, url=url)
     stage.start_baseline()
-    stage.spawn(list(standin(port).argv), cookie="other")
-    until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
+    bound = "127.0.0.1" if host[0].isalpha() else host
+    stage.spawn(list(standin(port, "--host", bound).argv), cookie="other")
+    until(lambda: "listens" in (stage.root / "log").read_text(), "it listens")
+    known(host, bound, monkeypatch)
     assert not stage.climb().serving, stage.lines
     assert run_script(stage).returncode == 7
+
+
+@pytest.mark.parametrize("host", ["127.0.1.1", "box.localhost"])
+def test_a_baseline_by_another_name_of_this_machine_is_the_baseline(
+    stage: Stage, host: str, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    bound = "127.0.0.1" if host[0].isalpha() else host
+    stage.base(process=standin(port, "--host", bound), url=f"http://{host}:{port}")
+    known(host, bound, monkeypatch)
+    restore()
+
+
+def known(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name stands for an address, whatever this machine's table of hosts says."""
+    connect = socket.create_connection
+
+    def connected(to: tuple[str, int], *more: float) -> socket.socket:
+        return connect((address if to[0] == host else to[0], to[1]), *more)
+
+    monkeypatch.setattr(socket, "create_connection", connected)
 
 
 def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(

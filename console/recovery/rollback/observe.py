@@ -96,9 +96,10 @@ class Observed:
         if self.plan.kind == "container":
             # in the host's network it may run as any user
             return foreign(url) is not None and foreign(url, self._users()) is not None
-        found = list(listeners(url)) if self.process is not None else []
+        # a process is on this machine, whatever its URL calls that
+        found = list(listeners(url, here=True)) if self.process is not None else []
         if not found:  # not known, or not to be seen by this user
-            return foreign(url) is not None
+            return foreign(url, here=True) is not None
         return not any(self._has(one) for one in found)
 
     def _has(self, one: Listener) -> bool:

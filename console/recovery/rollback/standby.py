@@ -132,7 +132,7 @@ class Warm:
         base = self.plan.baseline
         if probe.health(base.url, base.ready_path)[0] is not probe.Health.SERVING:
             return False
-        if base.kind == "process" and foreign(base.url) is not None:
+        if base.kind == "process" and foreign(base.url, here=True) is not None:
             return False
         return relay.at(base.url) is None  # else a candidate answers there, by a cutover
 

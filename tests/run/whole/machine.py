@@ -87,7 +87,7 @@ class Machine:
             patch.setattr(process, name, function)
         patch.setattr(os, "getpid", self.getpid)
         # a scripted engine listens in this process
-        patch.setattr(observe, "listeners", lambda url: iter(()))
+        patch.setattr(observe, "listeners", lambda url, here: iter(()))
 
     # -- who runs here -------------------------------------------------------------------------
 

@@ -40,15 +40,19 @@ sockets() {
   sed -n "s/$row/\\$1/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# Whether another user's server answers on the baseline's port: the kernel prefers a socket at the
-# very address, then one at every address. Root's is nobody else's: the engine's proxy holds a port
-# that a container publishes.
-is_foreign() {
-  [ -n "$LOCAL" ] || return 1
-  for address in 0100007F '0*FFFF00000100007F' 00000000 '0*'; do
-    users=$(sockets 1 "$address")
-    [ -z "$users" ] || break
+# The same of the sockets that answer: the kernel prefers one at the very address, then one at every
+# address.
+answering() {
+  for address in $AT; do
+    found=$(sockets "$1" "$address")
+    if [ -n "$found" ]; then echo "$found"; return; fi
   done
+}
+
+# Whether another user's server answers on the baseline's port. Root's is nobody else's: the
+# engine's proxy holds a port that a container publishes.
+is_foreign() {
+  users=$(answering 1)
   ours=" $(id -u) 0 "
   if [ -n "$users" ] && [ "$KIND" = container ]; then
     # an engine without root's rights holds the published port itself
@@ -66,7 +70,7 @@ is_foreign() {
 
 # Whether a process of a session, or one with the baseline's mark, listens on the baseline's port.
 listens() {
-  wanted=" $(sockets 3 '[0-9A-F]*' | tr '\n' ' ')"
+  wanted=" $(answering 3 | tr '\n' ' ')"
   marked=" $(pids_with environ "/^$MARK\$/F" | tr '\n' ' ')"
   for at in /proc/[0-9]*; do
     case "$marked" in
@@ -104,7 +108,7 @@ is_ours() {
   if [ "$KIND" = process ]; then
     is_up || return 1
     mine=${SPAWNED:-$(baseline_pid)}
-    if [ -n "$mine" ] && [ -n "$LOCAL" ]; then listens "$mine"; else [ -z "$LEFT" ]; fi
+    if [ -n "$mine" ] && [ -n "$(answering 3)" ]; then listens "$mine"; else [ -z "$LEFT" ]; fi
     return
   fi
   case "$(life)" in

@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 
 from console.host import process
-from console.host.ports import is_local
+from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
@@ -80,7 +80,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BASE_NAME": base.container_name,
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
-        "LOCAL": "yes" if is_local(base.url) else "",
+        "AT": _addresses(plan),
         "DOORS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
@@ -99,6 +99,17 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "OWNER": owner_on(plan.site_name),
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
+
+
+def _addresses(plan: SealedPlan) -> str:
+    """Where a socket has to listen to answer for the baseline, as patterns of sed without a
+    character that a shell expands; none where the baseline may be on another machine."""
+    base = plan.baseline
+    here = base.kind == "process"
+    if not here and not is_local(base.url):
+        return ""
+    rows = ways(base.url, here=here) or [(r".\{8,32\}",)]
+    return " ".join(dict.fromkeys(way for row in rows for way in row))
 
 
 def _mark(plan: SealedPlan) -> tuple[str, ...]:
