@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from console.common.text import one_line
 LISTEN = "0A"
 CONNECT_S = 1.0
 """How long the first try to connect may take."""
+ENGINE_PROXY = "docker-proxy"
+"""What holds a published port where the engine does not leave that to the firewall."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 
 
@@ -62,9 +65,25 @@ def owners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> set[i
 
 def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | None:
     """The uid of another user whose server answers where a URL of this machine points; None where
-    there is none. `ours` are users whose server it may be, too. Root's may always: the engine's
-    own proxy holds a port that a container publishes."""
-    return min(owners(url, here=here) - {os.getuid(), 0, *ours}, default=None)
+    there is none. `ours` are users whose server it may be, too."""
+    found = owners(url, here=here) - {os.getuid(), *ours}
+    if 0 in found and _is_published(urlsplit(url).port or 80):
+        found.discard(0)
+    return min(found, default=None)
+
+
+def _is_published(port: int) -> bool:
+    """Whether an engine that is root's holds a port for a container. Its proxy is known by its
+    command line, which anybody may read, and by its user."""
+    asked = ("-host-port", str(port))
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                words = os.fsdecode(Path("/proc", name, "cmdline").read_bytes()).split("\0")
+                proxy = words[0].endswith(ENGINE_PROXY) and asked in pairwise(words)
+                if proxy and os.stat(f"/proc/{name}").st_uid == 0:
+                    return True
+    return False
 
 
 def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:

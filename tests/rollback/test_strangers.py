@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  loaded while this process is root
 import os
 import socket
 import sys
@@ -19,6 +20,8 @@ from console.recovery.rollback import records
 from console.runtime import proxy
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, standin
+from tests.rollback.test_command import open_up
+from tests.services.serving import in_child
 from tests.waiting import until
 
 NOBODY = 65534
@@ -154,6 +157,40 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     loads = stage.baseline_process()
     assert loads is not None
     assert process.alive(*loads), "it has not ended of the taken address"
+
+
+@pytest.mark.parametrize("what", ["server", "relay", "engine's proxy"])
+def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
+    stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline is a start script that lives; only with a proxy can a container be behind."""
+    port = proxy.port_of(stage.plan.baseline.url)
+    argv = list(standin(port).argv)
+    if what == "relay":
+        at = free_port()
+        stage.spawn(list(standin(at).argv), cookie="roots")
+        monkeypatch.setenv("PYTHONPATH", os.getcwd())
+        argv = [sys.executable, "-m", proxy.MODULE, f"127.0.0.1:{port}", f"127.0.0.1:{at}", "cand"]
+        spec = ProcessSpec(tuple(argv), (("PYTHONPATH", os.getcwd()),))
+        stage.groups.append(process.spawn(spec, log=stage.root / "log", cookie="roots"))
+    else:
+        if what == "engine's proxy":
+            (stage.root / "docker-proxy").symlink_to(os.path.realpath(sys.executable))
+            argv[0] = str(stage.root / "docker-proxy")
+        stage.spawn([*argv, "-proto", "tcp", "-host-port", str(port)], cookie="roots")
+    until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
+    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=2.0)
+    for one in (stage.root, *stage.root.rglob("*")):
+        os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
+    open_up(stage.root)
+
+    def act() -> list[bool]:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        return [stage.climb().serving, run_script(stage).returncode == 0]
+
+    assert in_child(act) == [what == "engine's proxy"] * 2
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "box.localhost"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.common.errors import EngineError
 from console.host import process
-from console.host.ports import Listener, foreign, listeners
+from console.host.ports import ENGINE_PROXY, Listener, foreign, listeners
 from console.host.process import BASELINE_COOKIE
 from console.host.resident import pids_of_container
 from console.recovery.rollback.context import Scene
@@ -18,8 +18,6 @@ from console.runtime.probe import Health, health
 
 OWNER_S = 2.0
 """How long the engine may take to say whether it is the baseline that answers."""
-ENGINE_PROXY = "docker-proxy"
-"""What holds a published port where the engine does not leave that to the firewall."""
 
 
 class Observed:
@@ -33,18 +31,17 @@ class Observed:
 
     def serving(self) -> bool:
         """Whether it answers its health path and is the one that runs there, as far as known."""
-        if health(self.plan.url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
-            return False
-        if relay.at(self.plan.url) is not None:
-            return False  # a candidate answers there, by a cutover that could not be ended
-        return self.is_ours()
+        there = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
+        return there and self.is_ours()
 
     def is_ours(self, limit_s: float | None = None) -> bool:
         """Whether what answers may be the baseline, as far as known. After a stop that failed a
         candidate may answer in its place: then only a baseline that is known to run counts."""
         able = self.can_answer(limit_s)
         known = able is True if self.scene.stop_failed else able is not False
-        return known and not self._somebody_else_listens()
+        if not known or relay.at(self.plan.url) is not None:
+            return False  # a candidate answers there, by a cutover that could not be ended
+        return not self._somebody_else_listens()
 
     def running(self) -> bool | None:
         """Whether the container or process is up; None when nobody can tell. A container that is
@@ -99,37 +96,47 @@ class Observed:
         # a process is on this machine, whatever its URL calls that
         found = list(listeners(url, here=True)) if self.process is not None else []
         if not found:  # not known, or not to be seen by this user
-            return foreign(url, here=True) is not None
+            return foreign(url, self._users(), here=True) is not None
         return not any(self._has(one) for one in found)
 
     def _has(self, one: Listener) -> bool:
         """Whether a listener is the baseline's process or comes from it."""
-        assert self.process is not None
         if one.words.split(" ")[0].endswith(ENGINE_PROXY):
             return True  # a start script that runs a container
-        return one.pid in {member.pid for member in process.members(*self.process)} | self._marked()
+        return one.pid in self._pids()
 
-    def _marked(self) -> set[int]:
-        """The pids that have the baseline's mark in their environment: a server may have left the
-        session of what started it."""
-        spec = self.plan.process
-        if spec is None:
+    def _pids(self) -> set[int]:
+        """The baseline's processes: by their session, and by its mark in their environment, for
+        a server may have left the session of what started it."""
+        spec, known = self.plan.process, self.process
+        if spec is None or known is None:
             return set()
         mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)[1]
-        return {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
+        marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
+        return {member.pid for member in process.members(*known)} | marked
 
     def _users(self) -> set[int]:
-        """The users that the container's processes and its engine run as: one without root's
-        rights holds the published port itself."""
+        """The users that the baseline runs as: a container in the host's network, and a process
+        that changed its user, may be any. Else the engine holds a container's port itself: as
+        root, or as who runs it without root's rights."""
+        if self.plan.kind == "process":
+            return _owners(self._pids())
         found = self._state(OWNER_S) or {}
         first = _dict(found, "State").get("Pid")
-        pids = {*pids_of_container(str(found.get("Id", "")))}
-        pids |= process.ancestry(first) if isinstance(first, int) and first > 0 else set()
-        users = set()
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                users.add(os.stat(f"/proc/{pid}").st_uid)
-        return users
+        known = {first} if isinstance(first, int) and first > 0 else set()
+        pids = {*known, *pids_of_container(str(found.get("Id", "")))}
+        if known and _dict(found, "HostConfig").get("NetworkMode") == "host":
+            return _owners(pids)
+        return {0} | _owners(pids.union(*map(process.ancestry, known)))
+
+
+def _owners(pids: set[int]) -> set[int]:
+    """The users of those processes that are still there."""
+    users = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            users.add(os.stat(f"/proc/{pid}").st_uid)
+    return users
 
 
 def is_up(container: dict[str, Any]) -> bool:

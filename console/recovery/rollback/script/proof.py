@@ -49,40 +49,85 @@ answering() {
   done
 }
 
-# Whether another user's server answers on the baseline's port. Root's is nobody else's: the
-# engine's proxy holds a port that a container publishes.
-is_foreign() {
-  users=$(answering 1)
-  ours=" $(id -u) 0 "
-  if [ -n "$users" ] && [ "$KIND" = container ]; then
-    # an engine without root's rights holds the published port itself
-    box=$(timeout 15 docker inspect --type container -f '{{.State.Pid}}' "$STARTED" 2>/dev/null)
-    while [ "${box:-0}" -gt 1 ]; do
-      ours="$ours$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$box/status" 2>/dev/null) "
-      box=$(parent_of "$box")
-    done
+# Whether root's engine holds the baseline's port for a container, by its proxy's command line.
+has_proxy() {
+  for pid in $(pids_with cmdline "/^-host-port\$/{n;/^$PORT\$/F}"); do
+    case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" in
+      *docker-proxy\ *) if [ "$(user_of "$pid")" = 0 ]; then return 0; fi ;;
+    esac
+  done
+  return 1
+}
+
+# The pids of the baseline's process: of its session, and those that bear its mark.
+own_pids() {
+  mine=${SPAWNED:-$(baseline_pid)}
+  [ -n "$mine" ] || return 0
+  sed -n "s/^\([0-9]*\) .*) [^ ]* [^ ]* [^ ]* $mine .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
+  pids_with environ "/^$MARK\$/F"
+}
+
+# The users whose sockets are the baseline's: a process or a container in the host's network may
+# have changed its user; else the engine holds a container's port, as root or without its rights.
+users_of_baseline() {
+  id -u
+  if [ "$KIND" = process ]; then
+    for pid in $(own_pids); do user_of "$pid"; done
+    if has_proxy; then echo 0; fi
+    return
   fi
-  for user in $users; do
+  look_inside
+  if [ "$NET" = host ]; then
+    for pid in $(pids_of_box); do user_of "$pid"; done
+    return
+  fi
+  echo 0
+  while [ "${box:-0}" -gt 1 ]; do user_of "$box"; box=$(parent_of "$box"); done
+}
+
+# First pid (0 for none), network and id of the baseline's container.
+look_inside() {
+  form='{{.State.Pid}} {{.HostConfig.NetworkMode}} {{.Id}}'
+  found=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
+  box=${found%% *}; box_id=${found##* }; NET=${found#* }; NET=${NET% *}
+  case "$box" in *[!0-9]*|''|0) box=0; NET='' ;; esac
+}
+
+# Its pids.
+pids_of_box() {
+  echo "$box"
+  sed -s -n "/$box_id/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
+}
+
+# Whether another user's server answers on the baseline's port.
+is_foreign() {
+  ours=''
+  for user in $(answering 1); do
+    if [ "$user" = "$(id -u)" ]; then continue; fi
+    ours="${ours:- $(users_of_baseline | tr '\n' ' ')}"
     case "$ours" in *" $user "*) ;; *) return 0 ;; esac
   done
   return 1
 }
 
-# Whether a process of a session, or one with the baseline's mark, listens on the baseline's port.
-listens() {
-  wanted=" $(answering 3 | tr '\n' ' ')"
-  marked=" $(pids_with environ "/^$MARK\$/F" | tr '\n' ' ')"
-  for at in /proc/[0-9]*; do
-    case "$marked" in
-      *" ${at#/proc/} "*) ;;
-      *) [ "$(session_of "${at#/proc/}")" = "$1" ] || continue ;;
-    esac
-    for fd in "$at"/fd/*; do
-      inode=$(readlink "$fd" 2>/dev/null); inode=${inode#socket:\[}
-      case "$wanted" in *" ${inode%]} "*) return 0 ;; esac
-    done
+# The pids that hold the sockets which answer, of those that this user may look into.
+holders() {
+  for inode in $(answering 3); do
+    ls -l /proc/[0-9]*/fd 2>/dev/null |
+      sed -n -e '/^\/proc\/[0-9]*\/fd:$/{h;d}' -e "/-> socket:\[$inode\]\$/{g;p}" | cut -d / -f 3
   done
-  return 1
+}
+
+# Whether one of these pids, or an engine's proxy, listens on the baseline's port; where nobody is
+# seen that does, the sockets' users have told all that is known.
+listens() {
+  seen=''
+  for pid in $(holders); do
+    case " $(echo "$1" | tr '\n' ' ')" in *" $pid "*) return 0 ;; esac
+    case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" in *docker-proxy\ *) return 0 ;; esac
+    seen=yes
+  done
+  [ -z "$seen" ]
 }
 
 # Running, paused, restarting, pid and start of the baseline's container, as its engine has them.
@@ -107,8 +152,8 @@ is_ours() {
   if is_foreign; then return 1; fi
   if [ "$KIND" = process ]; then
     is_up || return 1
-    mine=${SPAWNED:-$(baseline_pid)}
-    if [ -n "$mine" ] && [ -n "$(answering 3)" ]; then listens "$mine"; else [ -z "$LEFT" ]; fi
+    own=$(own_pids)
+    if [ -n "$own" ] && [ -n "$(answering 3)" ]; then listens "$own"; else [ -z "$LEFT" ]; fi
     return
   fi
   case "$(life)" in

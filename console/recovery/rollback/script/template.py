@@ -15,6 +15,7 @@ stat_of() { tr '\n' ' ' 2>/dev/null <"/proc/$1/stat" | sed 's/.*) //'; }
 start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
 session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
 parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
+user_of() { stat -c %u "/proc/$1" 2>/dev/null; }
 
 # The id of the container that a process runs in.
 container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
