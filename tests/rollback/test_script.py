@@ -169,6 +169,30 @@ def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: in
     assert set((stage.root / "said").read_text().split()) == ours
 
 
+@pytest.mark.parametrize("whose", ["its own", "a stranger's"])
+def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
+    stage: Stage, whose: str
+) -> None:
+    """The kernel's word on who is in the container comes by sed, whose answer is made here."""
+    server, identity = standin(int(stage.plan.baseline.url.rpartition(":")[2])), "a" * 64
+    listens, sleeps = stage.spawn(list(server.argv), cookie="no"), stage.sleeper("no")
+    inside = listens if whose == "its own" else sleeps
+    tools = stage.root / "bin"
+    tools.mkdir()
+    for name, body in {
+        "docker": 'case "$*" in *.State.Running*) echo "true false false 7 now" ;;\n'
+        f'*NetworkMode*) echo "host {identity}" ;; esac',
+        "sed": f'case "$*" in */{identity}/F*) echo /proc/{inside[0]}/cgroup ;;\n'
+        f'*) exec {shutil.which("sed")} "$@" ;; esac',
+    }.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    stage.base(kind="container", container_id=identity, ready_timeout_s=1.0)
+    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == (0 if whose == "its own" else 7), done.stdout
+
+
 def test_torn_script_does_nothing(stage: Stage) -> None:
     made = write.write(stage.plan, stage.plan.rollback_dir)
     text = made.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.common.errors import EngineError
 from console.host import process
-from console.host.ports import ENGINE_PROXY, Listener, foreign, listeners
+from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import BASELINE_COOKIE
 from console.host.resident import pids_of_container
 from console.recovery.rollback.context import Scene
@@ -28,6 +28,8 @@ class Observed:
         self.plan = scene.plan.baseline
         self.container = self.plan.container_id or self.plan.container_name
         self.process: tuple[int, int] | None = None
+        self.inspected: dict[str, Any] | None = None
+        """The container as its engine had it last; see `_state`."""
 
     def serving(self) -> bool:
         """Whether it answers its health path and is the one that runs there, as far as known."""
@@ -74,40 +76,42 @@ class Observed:
 
     def _state(self, limit_s: float | None) -> dict[str, Any] | None:
         """The inspected container, empty when it is gone; None when nobody can tell."""
+        self.inspected = None
         engine = self.scene.engine
         if engine is None or not self.container:
             return None
         if limit_s is not None:
             engine = RawEngine(engine.path, limit_s)
         try:
-            return engine.inspect(self.container)
+            self.inspected = engine.inspect(self.container)
         except NoSuchContainer:
-            return {}
+            self.inspected = {}
         except EngineError:
-            return None
+            pass
+        return self.inspected
 
     def _somebody_else_listens(self) -> bool:
-        """Whether the port is another user's, or that of a process which the baseline's has not
-        started: a server may load for long before it finds its address taken."""
-        url = self.plan.url
-        if self.plan.kind == "container":
-            # in the host's network it may run as any user
-            return foreign(url) is not None and foreign(url, self._users()) is not None
-        # a process is on this machine, whatever its URL calls that
-        found = list(listeners(url, here=True)) if self.process is not None else []
-        if not found:  # not known, or not to be seen by this user
-            return foreign(url, self._users(), here=True) is not None
-        return not any(self._has(one) for one in found)
-
-    def _has(self, one: Listener) -> bool:
-        """Whether a listener is the baseline's process or comes from it."""
-        if one.words.split(" ")[0].endswith(ENGINE_PROXY):
-            return True  # a start script that runs a container
-        return one.pid in self._pids()
+        """Whether the port is another user's, or that of a process which is not the baseline's: a
+        server may load for long before it finds its address taken."""
+        url, here = self.plan.url, self.plan.kind == "process"  # on this machine, by any name
+        pids = self._pids()
+        found = list(listeners(url, here=here)) if pids else []
+        if found:  # the proxy: a start script may run a container
+            proxies = {x.pid for x in found if x.words.split(" ")[0].endswith(ENGINE_PROXY)}
+            return not any(one.pid in pids | proxies for one in found)
+        # not known, or not to be seen by this user
+        return (
+            foreign(url, here=here) is not None
+            and foreign(url, self._users(pids), here=here) is not None
+        )
 
     def _pids(self) -> set[int]:
-        """The baseline's processes: by their session, and by its mark in their environment, for
-        a server may have left the session of what started it."""
+        """The processes that alone may answer, as far as known. A process by its session, and by
+        its mark in their environment, for a server may have left the session of what started it;
+        a container where it has no network of its own: else its engine answers for it."""
+        if self.plan.kind == "container":
+            mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
+            return self._inside() if mode == "host" else set()
         spec, known = self.plan.process, self.process
         if spec is None or known is None:
             return set()
@@ -115,19 +119,18 @@ class Observed:
         marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
         return {member.pid for member in process.members(*known)} | marked
 
-    def _users(self) -> set[int]:
-        """The users that the baseline runs as: a container in the host's network, and a process
-        that changed its user, may be any. Else the engine holds a container's port itself: as
-        root, or as who runs it without root's rights."""
-        if self.plan.kind == "process":
-            return _owners(self._pids())
-        found = self._state(OWNER_S) or {}
-        first = _dict(found, "State").get("Pid")
-        known = {first} if isinstance(first, int) and first > 0 else set()
-        pids = {*known, *pids_of_container(str(found.get("Id", "")))}
-        if known and _dict(found, "HostConfig").get("NetworkMode") == "host":
+    def _users(self, pids: set[int]) -> set[int]:
+        """The users that the baseline runs as: it may have changed its user. The engine holds a
+        container's port itself: as root, or as who runs it without root's rights."""
+        if self.plan.kind == "process" or pids:
             return _owners(pids)
-        return {0} | _owners(pids.union(*map(process.ancestry, known)))
+        first = _dict(self.inspected, "State").get("Pid")
+        above = process.ancestry(first) if isinstance(first, int) and first > 0 else set()
+        return {0} | _owners(self._inside() | above)
+
+    def _inside(self) -> set[int]:
+        """The container's processes of this machine."""
+        return {*pids_of_container(str((self.inspected or {}).get("Id", "")))}
 
 
 def _owners(pids: set[int]) -> set[int]:

@@ -76,27 +76,21 @@ users_of_baseline() {
     if has_proxy; then echo 0; fi
     return
   fi
-  look_inside
-  if [ "$NET" = host ]; then
-    for pid in $(pids_of_box); do user_of "$pid"; done
-    return
-  fi
+  for pid in $(pids_in_host); do user_of "$pid"; in_host=yes; done
+  if [ -n "${in_host:-}" ]; then return; fi
   echo 0
+  form='{{.State.Pid}}'
+  box=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
+  case "$box" in *[!0-9]*) box=0 ;; esac
   while [ "${box:-0}" -gt 1 ]; do user_of "$box"; box=$(parent_of "$box"); done
 }
 
-# First pid (0 for none), network and id of the baseline's container.
-look_inside() {
-  form='{{.State.Pid}} {{.HostConfig.NetworkMode}} {{.Id}}'
+# The pids of the baseline's container where it has no network of its own: they alone may answer.
+pids_in_host() {
+  form='{{.HostConfig.NetworkMode}} {{.Id}}'
   found=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
-  box=${found%% *}; box_id=${found##* }; NET=${found#* }; NET=${NET% *}
-  case "$box" in *[!0-9]*|''|0) box=0; NET='' ;; esac
-}
-
-# Its pids.
-pids_of_box() {
-  echo "$box"
-  sed -s -n "/$box_id/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
+  case "$found" in "host "?*) ;; *) return 0 ;; esac
+  sed -s -n "/${found#host }/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
 }
 
 # Whether another user's server answers on the baseline's port.
@@ -158,7 +152,10 @@ is_ours() {
   fi
   case "$(life)" in
     "true false false 0 "*) return 1 ;;
-    "true false false "*) return 0 ;;
+    "true false false "*)
+      own=$(pids_in_host)
+      [ -z "$own" ] || listens "$own"
+      return ;;
     '') [ -z "$LEFT" ] ;;
     *) return 1 ;;
   esac
