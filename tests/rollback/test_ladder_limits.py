@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,3 +248,34 @@ def test_ladder_that_was_killed_is_not_busy(stage: Stage) -> None:
     assert ladder_busy(run)
     held.close()
     assert not ladder_busy(run)
+
+
+def test_the_docker_command_goes_by_id_then_by_name(
+    stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other way leads to the engine, and the container was made anew under its name."""
+    said, tools = stage.root / "said", stage.root / "bin"
+    server = shlex.join(standin(int(stage.plan.baseline.url.rpartition(":")[2])).argv)
+    tools.mkdir()
+    (tools / "docker").write_text(
+        f"""#!/bin/sh
+case "$*" in
+  "start old"*) echo "$2" >>{said}
+    echo "Error response from daemon: No such container: $2" >&2; exit 1 ;;
+  "start base") echo "$2" >>{said}
+    setsid {server} >/dev/null 2>&1 </dev/null & echo $! >{stage.root}/pid ;;
+  "inspect "*" base") echo "true false false 1234 now" ;;
+  "inspect "*) exit 1 ;;
+esac
+"""
+    )
+    (tools / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    stage.base(kind="container", container_id="old" + "0" * 61, container_name="base")
+    stage.seal(engine=EngineAddress(docker_host="tcp://192.0.2.1:2376"))
+    try:
+        restore()
+        assert said.read_text().split() == ["old" + "0" * 61, "base"]
+    finally:
+        pid = int((stage.root / "pid").read_text())
+        stage.groups.append((pid, process.start_time(pid) or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from console.common import paths
@@ -135,8 +136,12 @@ class Baseline(Observed):
                     self.started = True
                     return "the engine was slow; it runs"
                 if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
-                    return self._by_command()
+                    break
             scene.clock.sleep(ENGINE_RETRY_S)
+        try:
+            return self._by_command()
+        except NoSuchContainer:
+            return self._by_compose()
 
     def _by_engine(self) -> str:
         engine = self.scene.engine
@@ -144,13 +149,20 @@ class Baseline(Observed):
             return self._by_command()
         if self.scene.engine_away:
             stop.late(self.scene, engine)
-        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
-        ways = [name for name in names if name]
+        ways = self._ways()
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
+        return self._first_of(ways, engine.start)
+
+    def _ways(self) -> list[str]:
+        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
+        return [name for name in names if name]
+
+    def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
+        """The first container that is there. Raises NoSuchContainer when none is."""
         for at, name in enumerate(ways):
             try:
-                fresh = engine.start(name)
+                fresh = begin(name)
             except NoSuchContainer:
                 if at + 1 == len(ways):
                     raise
@@ -177,9 +189,13 @@ class Baseline(Observed):
         return "by compose"
 
     def _by_command(self) -> str:
-        name = self.container or self.plan.container_id or self.plan.container_name
-        if not name:
-            return self._by_compose()
-        self.scene.command(["docker", "start", name], 30.0)
-        self.started = True
-        return "by the docker command"
+        return self._first_of(self._ways(), self._start_by_command) + " by the docker command"
+
+    def _start_by_command(self, name: str) -> bool:
+        try:
+            self.scene.command(["docker", "start", name], 30.0)
+        except EngineError as error:
+            if "no such container" in str(error).lower():
+                raise NoSuchContainer(error.title, error.detail) from error
+            raise
+        return True
