@@ -20,6 +20,7 @@ from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
+from console.recovery.rollback.stages import start, verify
 from console.recovery.rollback.trigger import FIFO
 from console.runtime import proxy as relay
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
@@ -87,6 +88,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BODY_HEAD": head,
         "BODY_TAIL": tail,
         "READY_S": f"{base.ready_timeout_s:.0f}",
+        "HUNG_S": f"{verify.HUNG_S:.0f}",
+        "AGAIN_S": f"{start.GRACE_S:.0f}",
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",

@@ -61,10 +61,13 @@ class Baseline(Observed):
             if self.process is not None:
                 process.stop_group(*self.process, grace_s=GRACE_S, clock=self.scene.clock)
             self.process = None
-        elif self.scene.engine is not None:
+        elif self.container:
             with contextlib.suppress(EngineError):
-                if self.container:
+                if self.scene.engine is not None:
                     self.scene.engine.stop(self.container, GRACE_S)
+                else:
+                    argv = ["docker", "stop", "-t", f"{GRACE_S:.0f}", self.container]
+                    self.scene.command(argv, GRACE_S + 30)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
