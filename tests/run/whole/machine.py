@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,7 @@ class Machine:
     def spawn(
         self, spec: ProcessSpec, *, log: Path, cookie: str,
         extra_env: Iterable[tuple[str, str]] = (), enclosed: bool = False,
+        base: Mapping[str, str] | None = None,
     ) -> tuple[int, int]:  # fmt: skip
         argv = spec.argv
         if argv and Path(argv[0]).name == ENGINE:
@@ -160,7 +161,7 @@ class Machine:
             made = self.run(argv[3], argv[4:], log, cookie)
             return made.pid, made.start
         return self._real_spawn(
-            spec, log=log, cookie=cookie, extra_env=extra_env, enclosed=enclosed
+            spec, log=log, cookie=cookie, extra_env=extra_env, enclosed=enclosed, base=base
         )
 
     def _engine(self, model: Path, port: int, log: Path, cookie: str) -> tuple[int, int]:

@@ -55,9 +55,11 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
             "xargs -r kill -9"
         )
         go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
-        env = "".join(f"{key}={shlex.quote(value)} " for key, value in base.process.env)
-        env = f"env {env}" if env else ""
-        out.append(f"{go}{env}setsid nohup {shlex.join(base.process.argv)} </dev/null &")
+        pairs = (*base.environment, *base.process.env)
+        env = "".join(f"{key}={shlex.quote(value)} " for key, value in pairs)
+        env = f"env {'-i ' if base.environment else ''}{env}" if env else ""
+        argv = (base.program or base.process.argv[0], *base.process.argv[1:])
+        out.append(f"{go}{env}setsid nohup {shlex.join(argv)} </dev/null &")
         out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
     url = base.url.rstrip("/")
     out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")

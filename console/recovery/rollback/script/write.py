@@ -151,13 +151,18 @@ def _spawn(plan: SealedPlan) -> list[str]:
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]
-    pairs = ((COOKIE, BASELINE_COOKIE), *spec.env, _mark(plan))
-    words = shlex.join(["env", *(f"{k}={v}" for k, v in pairs)])
-    argv = shlex.join(spec.argv)
+    base = plan.baseline
+    pairs = (*base.environment, *spec.env, (COOKIE, BASELINE_COOKIE), _mark(plan))
+    clear = ["-i"] if base.environment else []
+    words = shlex.join(["env", *clear, *(f"{k}={v}" for k, v in pairs)])
+    argv = " ".join(['"$program"', *map(shlex.quote, spec.argv[1:])])
+    written = shlex.quote(spec.argv[0])
     return [
         *([f"cd {shlex.quote(spec.cwd)} || exit 7"] if spec.cwd else []),
+        f"program={shlex.quote(base.program)}",
+        f'if ! [ -x "$program" ]; then program={written}; fi',
         "if command -v setsid >/dev/null 2>&1; then",
-        f"  exec {words} setsid nohup {argv}",
+        f'  exec {words} "$(command -v setsid)" "$(command -v nohup)" {argv}',
         "fi",
-        f"exec {words} nohup {argv}",
+        f'exec {words} "$(command -v nohup)" {argv}',
     ]
