@@ -116,13 +116,13 @@ def environment(
     extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The allow-listed part of the environment, `extra`, and the run's cookie."""
-    source = os.environ if base is None else base
-    kept = {
-        key: value
-        for key, value in source.items()
-        if key in KEPT_ENVIRONMENT or key.startswith(KEPT_PREFIXES)
-    }
-    return {**kept, **dict(extra), COOKIE: cookie}
+    return {**kept(os.environ if base is None else base), **dict(extra), COOKIE: cookie}
+
+
+def kept(source: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The allow-listed part of an environment."""
+    allowed = (*KEPT_PREFIXES, *(f"{key}=" for key in KEPT_ENVIRONMENT))
+    return {key: value for key, value in source.items() if f"{key}=".startswith(allowed)}
 
 
 _exits: dict[tuple[int, int], int] = {}
@@ -136,10 +136,11 @@ def exit_code(pid: int, start: int) -> int | None:
 
 def spawn(
     spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = (),
-    enclosed: bool = False, oom_score: int | None = None,
+    enclosed: bool = False, base: Mapping[str, str] | None = None, oom_score: int | None = None,
 ) -> tuple[int, int]:  # fmt: skip
     """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves;
-    `oom_score`: with this oom_score_adj, where it may have it); returns its pid and start time.
+    `base`: with that environment in place of this one's; `oom_score`: with this oom_score_adj,
+    where it may have it); returns its pid and start time.
 
     stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte.
     A thread waits for it, so that it never stays a zombie of a long-lived caller.
@@ -157,7 +158,7 @@ def spawn(
         popen = scope.popen if enclosed else subprocess.Popen
         child = popen(
             list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie),
+            cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie, base),
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:

@@ -10,7 +10,14 @@ from console.config.playbook.kinds import KINDS
 from console.host import process
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
-from console.recovery.rollback.progress import LADDER, is_runners, read_lines, result_of, who_asked
+from console.recovery.rollback.progress import (
+    LADDER,
+    SCRIPT,
+    is_runners,
+    read_lines,
+    result_of,
+    who_asked,
+)
 from console.runner.context import Context
 from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
@@ -104,10 +111,10 @@ def refuse_rolled_back(context: Context) -> None:
     done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
     # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
     if done and done[-1] not in known and not is_runners(done[-1]):
-        raise UsageError(
-            f"a rollback has ended run {context.run.id}",
-            "its journal is being closed", "omni-console show; start a new run",
-        )  # fmt: skip
+        closing = ("its journal is being closed", "omni-console show; start a new run")
+        if done[-1].startswith(SCRIPT):  # it needs no Python, so it starts none
+            closing = ("rollback.sh does not close its journal", "omni-console rollback does")
+        raise UsageError(f"a rollback has ended run {context.run.id}", *closing)
 
 
 def close_after_rollback(context: Context) -> None:

@@ -6,23 +6,26 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from console.common.clock import FakeClock
 from console.common.errors import Exit
-from console.host import process
+from console.host import ports, process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import live, procedure
 from console.recovery.rollback import proof as restores
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import LADDER, RUNGS, Result, new_trigger, read_lines
+from console.recovery.rollback.script.manual import commands
 from console.recovery.rollback.sealed_plan import EngineAddress
-from console.recovery.rollback.stages import drain, stop
+from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.trigger import Lock
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
@@ -315,3 +318,30 @@ def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: S
     stage.climb()
     until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
     assert before <= set(stage.root.rglob("*"))
+
+
+def test_a_baseline_that_hangs_is_ended_and_started_once(
+    stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes connections and answers none of them, as with a driver that does not come back."""
+    monkeypatch.setattr(verify, "HUNG_S", 1.0)
+    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    hung = stage.start_baseline()
+    until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
+    process.send(*hung, signal.SIGSTOP)
+    restore()
+    assert not process.alive(*hung)
+    assert stage.baseline_process() not in {None, hung}
+
+
+def test_the_commands_to_type_by_hand_end_what_hangs(stage: Stage) -> None:
+    stage.climb()
+    hung = stage.baseline_process()
+    assert hung is not None
+    process.send(*hung, signal.SIGSTOP)
+    end = next(one for one in commands(stage.plan) if "kill" in one)
+    subprocess.run(["sh", "-c", end], check=True)
+    until(lambda: not process.alive(*hung), "it is gone")
+    base = replace(stage.plan.baseline, kind="container", container_id="it")
+    container = replace(stage.plan, baseline=replace(base, process=None))
+    assert any(one.endswith("docker restart it") for one in commands(container))

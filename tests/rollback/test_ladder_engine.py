@@ -288,7 +288,7 @@ def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_pat
     result = yard.climb()
     assert not result.serving
     assert "failed to load model" in result.detail.lower()
-    assert any(" start " in command for command in result.manual)
+    assert any(" restart " in command for command in result.manual)
     assert any("restarting it once" in detail for detail in yard.said("ready", "note"))
 
 

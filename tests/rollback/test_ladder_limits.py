@@ -6,6 +6,7 @@ import os
 import shlex
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from console.host.process import ProcessSpec
 from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, trigger
+from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.context import Scene, together
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import LADDER, Report, new_trigger
@@ -30,7 +32,7 @@ from console.recovery.rollback.stages import drain, stop
 from console.recovery.rollback.stages.start import Baseline
 from console.runtime.spec import is_of_another, role_label
 from tests.ports import free_port
-from tests.rollback.conftest import Stage, standin
+from tests.rollback.conftest import STANDIN, Stage, standin
 from tests.waiting import until
 
 
@@ -279,3 +281,28 @@ esac
     finally:
         pid = int((stage.root / "pid").read_text())
         stage.groups.append((pid, process.start_time(pid) or 0))
+
+
+def test_a_baseline_is_started_as_it_was_sealed(
+    stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the program and the environment of that time: whoever climbs has another PATH, as under
+    sudo, and a shell that hides the cards."""
+    tool = stage.root / "opt" / "my-llama-server"
+    tool.parent.mkdir()
+    tool.write_text(
+        "#!/bin/sh\n"
+        f'echo "$PATH ${{CUDA_VISIBLE_DEVICES-unset}} $OMNI_RUN $A" >{stage.root}/env\n'
+        f'exec {sys.executable} -S {STANDIN} "$@"\n'
+    )
+    tool.chmod(0o755)
+    spec = ProcessSpec(("my-llama-server", str(free_port())), (("A", "b c"),))
+    url = f"http://127.0.0.1:{spec.argv[1]}"
+    path = f"{tool.parent}:/usr/bin:/bin"
+    sealed_env = (("PATH", path), ("LD_LIBRARY_PATH", "/x"))
+    stage.base(process=spec, url=url, program=str(tool), environment=sealed_env)
+    assert sealed.read(stage.plan.rollback_dir / sealed.PLAN) == stage.plan
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    restore()
+    assert (stage.root / "env").read_text() == f"{path} unset baseline b c\n"
+    assert stage.baseline_process() is not None, "it is known by what the site file says"

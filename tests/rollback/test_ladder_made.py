@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,9 +13,10 @@ import pytest
 from console.host import process
 from console.host.ports import listener
 from console.recovery.rollback import observe
+from console.recovery.rollback.stages import stop
 from tests.rollback.conftest import standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
-from tests.services.made_engine import MadeEngine
+from tests.services.made_engine import MadeEngine, Refused
 from tests.waiting import until
 
 
@@ -61,3 +63,31 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
         assert not yard.climb().serving, yard.lines
     finally:
         process.stop_group(*stranger, grace_s=0.0)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
+    yard: Yard, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its layer is lost, say: whether it runs the kernel knows."""
+    broken, labelled, recorded = yard.candidate(""), yard.candidate(), yard.candidate("")
+    yard.record("broken", broken)
+    yard.record("cand", recorded)
+    if not runs:
+        yard.raw.stop(broken, 0.0)
+
+    def answer(call: str) -> None:
+        if call == f"GET /containers/{broken}/json":
+            raise Refused(500, "RWLayer of container is unexpectedly nil")
+
+    def inside(identity: str) -> list[int]:
+        return [os.getppid()] if runs and identity == broken else []
+
+    engine_of(yard).answer = answer
+    monkeypatch.setattr(stop, "pids_of_container", inside)
+    monkeypatch.setattr(stop, "GONE_S", 0.5)
+    monkeypatch.setattr(stop, "kill_wait_s", lambda holding: 0.0)
+    yard.climb()
+    engine_of(yard).answer = lambda call: None
+    assert [yard.up(one) for one in (broken, labelled, recorded)] == [False] * 3, yard.lines
+    assert any("nil" in one for one in yard.said("stop", "note")), yard.lines

@@ -13,7 +13,7 @@ import pytest
 
 from console.host import process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import live
+from console.recovery.rollback import live, progress
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import EngineAddress
@@ -54,6 +54,20 @@ def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
     second = run_script(stage)
     assert second.returncode == 0, second.stdout
     assert stage.baseline_process() == running
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
+    """By the ladder's own last line, whatever stands before it."""
+    path = stage.plan.rollback_dir / progress.LADDER
+    path.write_text('{"torn": ')
+    if not serves:
+        stage.base(process=ProcessSpec(("/nowhere/server",)), ready_timeout_s=1.0)
+    assert run_script(stage).returncode == (0 if serves else 7)
+    [line], _ = progress.read_lines(path)
+    assert (line["rung"], line["state"]) == ("done", "ok" if serves else "failed")
+    assert progress.result_of(line).serving is serves
+    assert line["trigger"].startswith(f"{progress.SCRIPT}-")
 
 
 def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:

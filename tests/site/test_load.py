@@ -62,6 +62,26 @@ def test_a_compose_baseline_is_relative_to_the_site_file(path: Path) -> None:
     assert (base.container_id, base.container_name, base.compose_argv[-1]) == ("", "", "llm")
 
 
+def test_a_process_baseline_is_sealed_with_its_program_and_environment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(first: str) -> str:
+        text = f"baseline: {{process: {{argv: ['{first}'], cwd: x}}, url: 'http://h:1'}}\n"
+        return written(load(path, text)).program
+
+    tool = path.parent / "bin" / "serve"
+    tool.parent.mkdir()
+    tool.touch(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent))
+    monkeypatch.setenv("OTHER", "no")
+    assert [program(one) for one in ("serve", str(tool), "nowhere")] == [str(tool), str(tool), ""]
+    assert program("./serve") == str(path.parent / "x" / "serve")
+    process = "baseline: {process: {argv: [serve]}, url: 'http://h:1'}\n"
+    environment = dict(written(load(path, process)).environment)
+    assert environment["PATH"] == str(tool.parent)
+    assert not {"OTHER", "OMNI_RUN"} & {*environment}
+
+
 def test_a_process_baseline(path: Path) -> None:
     site = load(
         path,

@@ -32,6 +32,8 @@ Emit = Callable[[Line], None]
 
 RUNNER = "runner"
 """The word that a climb's id begins with where the runner asked for it."""
+SCRIPT = "script"
+"""The same for one of rollback.sh, which writes the last line alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,9 @@ class Baseline:
     """What a rollback restores. `kind` is `container` or `process`; rates in tokens a second.
 
     `compose_argv` is the fallback when the container is gone: the whole `docker compose … up -d
-    --no-deps --no-build --pull never SERVICE`. `log` is a process's log file.
+    --no-deps --no-build --pull never SERVICE`. `log` is a process's log file. `program` and
+    `environment` are its first word and the allow-listed variables as they were found when the plan
+    was sealed: whoever climbs may have others, root by sudo for one. Empty in older plans.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Baseline:
     compose_argv: tuple[str, ...] = ()
     compose_env: tuple[tuple[str, str], ...] = ()
     process: ProcessSpec | None = None
+    program: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
     records_dir: str = ""
     log: str = ""
     reference_tok_s: float | None = None
@@ -283,6 +287,8 @@ class _Reader:
             compose_argv=self.words(table, "compose_argv"),
             compose_env=self.pairs(table, "compose_env"),
             process=self.process(table.get("process")),
+            program=self.text(table, "program", ""),
+            environment=self.pairs(table, "environment"),
             records_dir=self.text(table, "records_dir", ""),
             log=self.text(table, "log", ""),
             reference_tok_s=None if reference is None else self.number(table, "reference_tok_s"),

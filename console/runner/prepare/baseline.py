@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +13,7 @@ from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError
 from console.common.text import one_line
 from console.config.site.site import Site
+from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof
@@ -65,7 +68,11 @@ def written(site: Site) -> Baseline:
     if isinstance(spec.runs, ProcessSpec):
         log = paths.baseline_log(site.name)
         paths.make(log.parent)
-        return replace(common, kind="process", process=spec.runs, log=str(log))
+        environment = tuple(sorted(process.kept().items()))
+        return replace(
+            common, kind="process", process=spec.runs, log=str(log),
+            program=_program(spec.runs), environment=environment,
+        )  # fmt: skip
     if isinstance(spec.runs, ComposeSpec):
         from console.runtime.docker.compose import up_argv
 
@@ -75,6 +82,15 @@ def written(site: Site) -> Baseline:
         return replace(common, compose_argv=tuple(argv), compose_env=runs.env)
     assert isinstance(spec.runs, ExistingContainer)
     return replace(common, container_name=spec.runs.name)
+
+
+def _program(spec: ProcessSpec) -> str:
+    """The absolute path of a program as it would be found now; "" where it is not."""
+    first = spec.argv[0]
+    if "/" in first:
+        return os.path.abspath(os.path.join(spec.cwd, first))
+    found = shutil.which(first, path=dict(spec.env).get("PATH"))
+    return os.path.abspath(found) if found else ""
 
 
 def container_ref(spec: ServiceSpec, client: DockerClient) -> str:

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ class Machine:
     def spawn(
         self, spec: ProcessSpec, *, log: Path, cookie: str,
         extra_env: Iterable[tuple[str, str]] = (), enclosed: bool = False,
-        oom_score: int | None = None,
+        base: Mapping[str, str] | None = None, oom_score: int | None = None,
     ) -> tuple[int, int]:  # fmt: skip
         argv = spec.argv
         if argv and Path(argv[0]).name == ENGINE:
@@ -166,6 +166,7 @@ class Machine:
             cookie=cookie,
             extra_env=extra_env,
             enclosed=enclosed,
+            base=base,
             oom_score=oom_score,
         )
 

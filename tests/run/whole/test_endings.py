@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from console.common.errors import Exit
 from console.host import process
 from console.journal.run_read import read_view
+from console.journal.schema import RunState
 from console.recovery.rollback import live
 from console.runner.loop import Runner
 from tests.ports import free_port
@@ -218,3 +220,25 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
     assert world.serves()
     assert str(view.state) in ("succeeded", "rolled_back"), world.words
     assert view.rungs, "the ladder was climbed"
+
+
+def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:
+    """rollback.sh needs no Python and starts none: the next rollback closes the journal."""
+    hold = "id: hold, approval: {prompt: 'go on?', expires: 1h}"
+    run = world.detach(world.write("b.yaml", book(UP, hold)))
+    world.until(lambda: "approval" in str(world.view().state), "it waits")
+    for kind in ("runner", "ladder"):
+        world.kill(kind)
+    world.dead()
+    [candidate] = world.pids("process")
+    process.stop_group(*candidate, grace_s=0.0)
+    world.bring_up()
+    line = {"trigger": "script-1-2", "rung": "done", "state": "ok", "at": 1, "serving": True}
+    with open(run.rollback / "ladder.jsonl", "a") as file:
+        file.write(json.dumps(line) + "\n")
+    resumed = world.console("resume", "--detach")
+    assert resumed.code == Exit.USAGE, resumed
+    assert "omni-console rollback does" in resumed.err
+    assert not world.listens(world.cand_url)
+    assert world.console("rollback").code == 0
+    world.until(lambda: world.view().state == RunState.ROLLED_BACK, "its journal is closed")

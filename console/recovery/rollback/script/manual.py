@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
+from console.host import process
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages.stop import ROLES
@@ -25,7 +26,7 @@ def docker_words(plan: SealedPlan) -> str:
 
 
 def commands(plan: SealedPlan) -> tuple[str, ...]:
-    """Stop candidates, start the baseline, look at it, ask it something."""
+    """Stop candidates, end a baseline that hangs, start it, look at it, ask it something."""
     base, docker = plan.baseline, docker_words(plan)
     out: list[str] = []
     if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
@@ -40,7 +41,7 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
     if base.kind == "container":
         name = shlex.quote(base.container_id or base.container_name)
         if name != "''":
-            out.append(f"{docker} start {name}")
+            out.append(f"{docker} restart {name}")
         if base.compose_argv:
             extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
             prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
@@ -48,10 +49,17 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
         if name != "''":
             out.append(f"{docker} logs --tail 50 {name}")
     elif base.process is not None:
+        marked = "=".join(process.mark(plan.records_dir, base.name, base.process))
+        out.append(
+            f"sed -s -z -n '/^{marked}$/F' /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 | "
+            "xargs -r kill -9"
+        )
         go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
-        env = "".join(f"{key}={shlex.quote(value)} " for key, value in base.process.env)
-        env = f"env {env}" if env else ""
-        out.append(f"{go}{env}setsid nohup {shlex.join(base.process.argv)} </dev/null &")
+        pairs = (*base.environment, *base.process.env)
+        env = "".join(f"{key}={shlex.quote(value)} " for key, value in pairs)
+        env = f"env {'-i ' if base.environment else ''}{env}" if env else ""
+        argv = (base.program or base.process.argv[0], *base.process.argv[1:])
+        out.append(f"{go}{env}setsid nohup {shlex.join(argv)} </dev/null &")
         out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
     url = base.url.rstrip("/")
     out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")

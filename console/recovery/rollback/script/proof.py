@@ -16,7 +16,9 @@ http_code() {
   case "$CLIENT" in
     curl) curl -s -o /dev/null -w '%{http_code}' --noproxy '*' --max-time 3 "$1" || : ;;
     python3) timeout 5 python3 -I -c "$PY" "$1" 3 ;;
-    wget) wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null && echo 200 ;;
+    wget)
+      wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null
+      case $? in 0) echo 200 ;; 4) echo 000 ;; *) echo 503 ;; esac ;;
   esac
 }
 

@@ -224,13 +224,16 @@ BODY = (
 start_container() {
   for one in "$BASE_ID" "$BASE_NAME"; do
     [ -n "$one" ] || continue
+    STARTED=$one
+    was=$(life)
     if timeout 60 docker start "$one" >/dev/null 2>&1; then
-      STARTED=$one; say start "container $one"; return 0
+      [ "$was" = "$(life)" ] || FRESH=yes
+      say start "container $one"; return 0
     fi
     say start "docker start $one failed"
   done
   STARTED=$BASE_NAME
-  if start_fallback; then say start "by compose"; return 0; fi
+  if start_fallback; then FRESH=yes; say start "by compose"; return 0; fi
   say start "no way to start the baseline's container was left"
   return 1
 }
@@ -240,7 +243,7 @@ start_process() {
   mkdir -p "${LOG%/*}" 2>/dev/null
   if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
   { trap - TSTP PIPE; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
-  SPAWNED=$!
+  SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   mkdir -p "${RECORD%/*}" 2>/dev/null
@@ -249,16 +252,34 @@ start_process() {
   say start "pid $SPAWNED"
 }
 
+# End a baseline that hangs, and start it again.
+start_again() {
+  say start "restarting it once"
+  FRESH=yes
+  if [ "$KIND" = container ]; then
+    timeout $((AGAIN_S + 60)) docker restart -t "$AGAIN_S" "$STARTED" >/dev/null
+    return
+  fi
+  if running=$(baseline_pid); then
+    end_group "$running" "$(start_of "$running")" "$AGAIN_S" start
+  fi
+  start_process
+}
+
+# 2: who ran before this rollback takes connections and answers none of them.
 wait_ready() {
-  end=$(($(date +%s) + READY_S))
+  now=$(date +%s); since=$now; end=$((now + READY_S))
   looks=0
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
     if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
+    now=$(date +%s)
+    if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
+    if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
     looks=$((looks + 1))
     if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
-    if [ "$(date +%s)" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
+    if [ "$now" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
     sleep 0.2
   done
 }
@@ -282,7 +303,13 @@ prove() {
     fi
     say completion "attempt $attempt gave no token"
   done
-  return 1
+  return 2
+}
+
+answers() {
+  wait_ready || return
+  stop_containers
+  prove
 }
 
 # A word to the run's ladder or sentinel, which nobody else will say; one that does not read, or
@@ -293,7 +320,17 @@ tell() {
   return 0
 }
 
+# The ladder's last line, by which the run is known as rolled back: resume refuses it then, and the
+# next rollback closes its journal. In a file that root made the ladder could not write.
+note_done() {
+  [ -e "$LINES" ] || [ -O "${LINES%/*}" ] || return 0
+  { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
+      "$(date +%s)" $$ "$1" "$(date +%s)"
+    printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$LINES"
+}
+
 lost() {
+  note_done failed "rollback.sh did not bring the baseline back" false
   say done "FAILED: the baseline is not proven to serve. By hand:"
   printf '%s\n' "$BY_HAND"
   exit 7
@@ -303,7 +340,7 @@ main() {
   # A dropped line or a closed terminal must not stop it half way.
   trap '' HUP TSTP PIPE
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -325,10 +362,11 @@ main() {
   else start_container || lost
   fi
   if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot look"; lost; fi
-  wait_ready || lost
-  stop_containers
-  prove || lost
+  answers; result=$?
+  if [ "$result" = 2 ] && [ -z "$FRESH" ] && start_again; then answers; result=$?; fi
+  [ "$result" = 0 ] || lost
   say serving "$NAME serves"
+  note_done ok "rollback.sh brought the baseline back" true
   tell "$SENTINEL" '{"do": "quit"}'
   tell "$LADDER" l
   exit 0

@@ -17,9 +17,11 @@ from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
+from console.recovery.rollback.progress import LADDER
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
+from console.recovery.rollback.stages import start, verify
 from console.recovery.rollback.trigger import FIFO, INBOX
 from console.runtime import proxy as relay
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
@@ -71,6 +73,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LIVE": str(plan.rollback_dir / LIVE),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
+        "LINES": str(plan.rollback_dir / LADDER),
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,
@@ -85,6 +88,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BODY_HEAD": head,
         "BODY_TAIL": tail,
         "READY_S": f"{base.ready_timeout_s:.0f}",
+        "HUNG_S": f"{verify.HUNG_S:.0f}",
+        "AGAIN_S": f"{start.GRACE_S:.0f}",
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
@@ -146,13 +151,18 @@ def _spawn(plan: SealedPlan) -> list[str]:
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]
-    pairs = ((COOKIE, BASELINE_COOKIE), *spec.env, _mark(plan))
-    words = shlex.join(["env", *(f"{k}={v}" for k, v in pairs)])
-    argv = shlex.join(spec.argv)
+    base = plan.baseline
+    pairs = (*base.environment, *spec.env, (COOKIE, BASELINE_COOKIE), _mark(plan))
+    clear = ["-i"] if base.environment else []
+    words = shlex.join(["env", *clear, *(f"{k}={v}" for k, v in pairs)])
+    argv = " ".join(['"$program"', *map(shlex.quote, spec.argv[1:])])
+    written = shlex.quote(spec.argv[0])
     return [
         *([f"cd {shlex.quote(spec.cwd)} || exit 7"] if spec.cwd else []),
+        f"program={shlex.quote(base.program)}",
+        f'if ! [ -x "$program" ]; then program={written}; fi',
         "if command -v setsid >/dev/null 2>&1; then",
-        f"  exec {words} setsid nohup {argv}",
+        f'  exec {words} "$(command -v setsid)" "$(command -v nohup)" {argv}',
         "fi",
-        f"exec {words} nohup {argv}",
+        f'exec {words} "$(command -v nohup)" {argv}',
     ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.last_lines import read_last
 from console.host import process
-from console.host.process import BASELINE_COOKIE
+from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import Scene, away, log_path
 from console.recovery.rollback.observe import Observed
 from console.recovery.rollback.stages import stop
@@ -61,10 +62,13 @@ class Baseline(Observed):
             if self.process is not None:
                 process.stop_group(*self.process, grace_s=GRACE_S, clock=self.scene.clock)
             self.process = None
-        elif self.scene.engine is not None:
+        elif self.container:
             with contextlib.suppress(EngineError):
-                if self.container:
+                if self.scene.engine is not None:
                     self.scene.engine.stop(self.container, GRACE_S)
+                else:
+                    argv = ["docker", "stop", "-t", f"{GRACE_S:.0f}", self.container]
+                    self.scene.command(argv, GRACE_S + 30)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
@@ -91,15 +95,13 @@ class Baseline(Observed):
             # a server whose every log line fails may well end over it
             self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
-        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
         try:
-            pid, start = process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark])
+            pid, start = self._spawn(spec, log)
         except ServiceError as error:
             if not isinstance(error.__cause__, OSError) or "log" not in error.title:
                 raise
             self.scene.report.note("start", f"{error}; its output goes nowhere")
-            null = Path("/dev/null")
-            pid, start = process.spawn(spec, log=null, cookie=BASELINE_COOKIE, extra_env=[mark])
+            pid, start = self._spawn(spec, Path("/dev/null"))
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:
@@ -107,6 +109,14 @@ class Baseline(Observed):
         except OSError as error:
             self.scene.report.note("start", f"its record cannot be written: {error.strerror}")
         return f"pid {pid}"
+
+    def _spawn(self, spec: ProcessSpec, log: Path) -> tuple[int, int]:
+        """With the program and the environment that were sealed, where they were."""
+        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
+        if os.access(self.plan.program, os.X_OK):
+            spec = replace(spec, argv=(self.plan.program, *spec.argv[1:]))
+        base = dict(self.plan.environment) or None
+        return process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark], base=base)
 
     def _unprotect(self, pid: int) -> None:
         """A child inherits this ladder's protection from the OOM killer; it should not keep it."""

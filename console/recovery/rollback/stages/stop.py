@@ -186,7 +186,8 @@ def _nothing_known(scene: Scene) -> bool:
 
 
 def _targets(scene: Scene, engine: RawEngine) -> list[str]:
-    """Full ids of running containers to stop. Raises EngineError when the engine is away.
+    """Full ids of running containers to stop. Raises EngineError when the engine is away, and not
+    for one container that it cannot look at.
 
     By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
     a candidate's name did not come from here.
@@ -199,6 +200,13 @@ def _targets(scene: Scene, engine: RawEngine) -> list[str]:
         try:
             container = engine.inspect(word)
         except NoSuchContainer:
+            continue
+        except EngineRefused as error:
+            # The engine lives, so it is about this one; whether it runs the kernel knows.
+            runs = bool(pids_of_container(word)) and not _untouchable(scene, word, "")
+            said = "ending it" if runs else "nothing of it runs"
+            scene.report.note("stop", f"container {word[:12]}: {error}; {said}")
+            found |= {word: None} if runs else {}
             continue
         identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
         if is_up(container) and not _untouchable(scene, identity, name):
