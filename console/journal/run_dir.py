@@ -14,7 +14,7 @@ from typing import Any
 from console.common import paths
 from console.common.errors import UsageError
 from console.common.text import one_line
-from console.recovery.rollback.sealed_plan import write_atomically
+from console.recovery.rollback.sealed_plan import SITE, write_atomically
 
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""
@@ -51,7 +51,7 @@ class RunDir:
 
     journal = property(lambda self: self.path / "journal.db")
     playbook = property(lambda self: self.path / "playbook.yaml")
-    site = property(lambda self: self.path / "site.yaml")
+    site = property(lambda self: self.path / SITE)
     rollback = property(lambda self: self.path / "rollback")
     live = property(lambda self: self.path / "rollback" / "live.jsonl")
     sealed = property(lambda self: self.path / "rollback" / "plan.json")

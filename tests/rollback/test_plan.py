@@ -28,6 +28,7 @@ from console.recovery.rollback.sealed_plan import (
     SealedPlan,
 )
 from console.runtime.spec import Handle
+from tests.rollback.conftest import Stage
 
 FULL = SealedPlan(
     run_id="r1",
@@ -195,3 +196,23 @@ def test_live_ignores_lines_that_name_nobody(tmp_path: Path) -> None:
     ):  # fmt: skip
         path.write_text(line + "\n")
         assert live.read(path) == [], line
+
+
+def test_a_site_file_has_changed_by_what_it_says(stage: Stage) -> None:
+    """Not by its date, where the run has a copy of it: `mv` and `cp -p` bring an old one."""
+    site, copy = stage.root / "site.yaml", Path(stage.plan.run_dir) / "site.yaml"
+    for text, date, there, changed in (
+        ("a", 9.0, True, False), ("b", 1.0, True, True), ("\ufeffa", 9.0, True, False),
+        ("b", 1.0, False, False), ("a", 9.0, False, True),
+    ):  # fmt: skip
+        copy.write_text("a")
+        site.write_text(text)
+        os.utime(site, (date, date))
+        if not there:
+            copy.unlink()
+        assert replace(stage.plan, sealed_at=5.0).is_older_than(site) is changed, (text, date)
+    site.unlink()
+    os.mkfifo(site)
+    assert stage.plan.is_older_than(site), "it is not waited for"
+    site.unlink()
+    assert not stage.plan.is_older_than(site)

@@ -149,7 +149,7 @@ class Finder:
 
     def _fresher(self, choice: Choice, site: str, seal: Seal | None) -> Choice:
         """The plan, with the baseline of its site file where that was changed after the seal."""
-        if not site or seal is None or not _changed(site, choice.plan.sealed_at):
+        if not site or seal is None or not choice.plan.is_older_than(Path(site)):
             return choice
         self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
         try:
@@ -304,13 +304,6 @@ def _is_of(plan: SealedPlan, site: str) -> bool:
 def _is_rehearsed(plan: SealedPlan) -> bool:
     """A rehearsal's baseline is nobody's baseline; its plan counts where it is asked for alone."""
     return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
-
-
-def _changed(site: str, sealed_at: float) -> bool:
-    try:
-        return os.stat(site).st_mtime > sealed_at
-    except OSError:
-        return False
 
 
 def _words(error: Exception) -> str:

@@ -6,6 +6,7 @@ journal. Plain JSON, so that a person can read it when nothing else works.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from console.common import paths
-from console.common.errors import InvalidFile, Problem
+from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.text import one_line
 from console.host.process import ProcessSpec
 from console.runtime.spec import PROMPT
@@ -24,6 +25,8 @@ from console.runtime.spec import PROMPT
 PLAN = "plan.json"
 SCRIPT = "rollback.sh"
 """Written after the plan."""
+SITE = "site.yaml"
+"""In the run's directory: the site file as it was when the run began."""
 ROLLBACK = "rollback"
 """Name of the directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
 SIZE_LIMIT = 1 << 20
@@ -121,6 +124,18 @@ class SealedPlan:
         base = self.baseline.records_dir
         return Path(base) if base else paths.state_dir() / "services"
 
+    def is_older_than(self, site: Path) -> bool:
+        """Whether a site file says something else than the run's own copy of it; where there is no
+        copy, whether it is newer. A date alone is nothing: `mv` and `cp -p` bring an old one."""
+        try:
+            if self.run_dir:
+                with contextlib.suppress(ConsoleError):
+                    copy, _ = _content(Path(self.run_dir, SITE))
+                    return _content(site)[0].removeprefix(codecs.BOM_UTF8) != copy
+            return site.stat().st_mtime > self.sealed_at
+        except OSError:
+            return False
+
     def on(self, site: SealedPlan) -> SealedPlan:
         """The run of this plan with what its changed site file says by now: the baseline is the
         file's, and all that the run may have left is still looked for."""
@@ -190,8 +205,18 @@ def read(path: Path) -> SealedPlan:
 
 def read_owned(path: Path) -> tuple[SealedPlan, int]:
     """The plan in a file and the uid that owns that very file. Raises InvalidFile."""
+    data, owner = _content(path)
     try:
-        # Without O_NONBLOCK a FIFO in the plan's place would wait for a writer.
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise _invalid(str(path), f"not JSON: {one_line(str(error), 80)}") from error
+    return SealedPlan.from_json(value, str(path)), owner
+
+
+def _content(path: Path) -> tuple[bytes, int]:
+    """What a file holds and the uid that owns that very file. Raises InvalidFile."""
+    try:
+        # Without O_NONBLOCK a FIFO in the file's place would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
@@ -202,11 +227,7 @@ def read_owned(path: Path) -> tuple[SealedPlan, int]:
         raise _invalid(str(path), f"cannot be read: {error.strerror}") from error
     if len(data) > SIZE_LIMIT:
         raise _invalid(str(path), "too large to be a sealed plan")
-    try:
-        value = json.loads(data.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        raise _invalid(str(path), f"not JSON: {one_line(str(error), 80)}") from error
-    return SealedPlan.from_json(value, str(path)), info.st_uid
+    return data, info.st_uid
 
 
 def _invalid(source: str, what: str, expected: str = "") -> InvalidFile:

@@ -120,10 +120,11 @@ def _switched(site: Site) -> SealedPlan | None:
         plan, owner = sealed.read_owned(run.sealed)
         if plan.site_name != site.name or owner != os.getuid():
             return None
-        fresh = site.path.stat().st_mtime <= plan.sealed_at
-    except (ConsoleError, OSError):
+    except ConsoleError:
         return None
-    if fresh and os.path.realpath(plan.site_path) == os.path.realpath(site.path):
+    if not plan.is_older_than(site.path) and os.path.realpath(plan.site_path) == os.path.realpath(
+        site.path
+    ):
         return plan
     try:
         now = facts(site, lambda: _client(site))

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import book, host_site
 from tests.run.scenes import LONG, roll_back
@@ -51,3 +52,21 @@ def test_a_run_in_its_outage_whose_plan_and_script_are_lost(outage: World, ladde
     outage.run.sealed.unlink()
     outage.run.script.unlink()
     roll_back(outage, OMNI_SITE="")
+
+
+def test_a_site_file_with_an_old_date_is_a_changed_one(world: World) -> None:
+    """It was prepared before the run and is moved into its place after it."""
+    place = world.root / "config/omni-console/site.yaml"
+    place.parent.mkdir()
+    place.write_text(world.site.read_text())
+    world.env["OMNI_SITE"] = ""
+    site, port = json.loads(place.read_text()), free_port()
+    site["baseline"] |= {
+        "process": {"argv": world.engine(world.model, port)}, "url": f"http://127.0.0.1:{port}"
+    }  # fmt: skip
+    prepared = world.write("site.new.yaml", json.dumps(site))
+    assert world.go(world.write("b.yaml", book("id: n, note: hello"))).code == 0
+    prepared.rename(place)
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["nothing_to_do"]) == (0, False), done
+    assert world.serves(site["baseline"]["url"])

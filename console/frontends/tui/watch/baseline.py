@@ -302,7 +302,7 @@ def _sealed_for(site: Path | None) -> SealedPlan | None:
             if site is None:
                 return plan
             same = os.path.realpath(plan.site_path) == os.path.realpath(site)
-            if same and site.stat().st_mtime <= plan.sealed_at:
+            if same and not plan.is_older_than(site):
                 return plan
     return None
 
