@@ -19,7 +19,7 @@ from console.recovery.rollback.finder import Finder
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from tests.rollback.conftest import Stage
-from tests.rollback.test_command import NOBODY, as_root, open_up
+from tests.rollback.test_command import NOBODY, as_root, open_up, run_of_nobody
 from tests.services.serving import in_child
 
 
@@ -76,6 +76,37 @@ def test_a_user_behind_sudo_who_has_a_site_and_no_run(
         return [choice and choice.plan.site_name, os.getuid()]
 
     assert in_child(act) == ["theirs", NOBODY]
+
+
+@as_root
+@pytest.mark.parametrize("root_has_site", [True, False])
+def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
+) -> None:
+    """What is brought back then is that of the user behind sudo."""
+    behind = 2222
+    if root_has_site:
+        stage.usual_site()
+    site = stage.root / "home/.config/omni-console/site.yaml"
+    site.parent.mkdir(parents=True)
+    site.touch()
+    os.chown(site, behind, behind)
+    open_up(site.parent)
+    entry = SimpleNamespace(pw_name="behind", pw_gid=behind, pw_dir=str(stage.root / "home"))
+    real = finder.pwd.getpwuid
+    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry if uid == behind else real(uid))
+    monkeypatch.setattr(os, "initgroups", lambda *_: None)
+    monkeypatch.setenv("SUDO_UID", str(behind))
+    run_of_nobody(stage)
+    first: list[str] = []
+    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+
+    def act() -> object:
+        choice = Finder(lambda: plan, False, print).find()
+        return [choice and choice.plan.site_name, os.getuid(), first]
+
+    assert in_child(act) == ["mine", behind, ["theirs"]]
 
 
 def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:

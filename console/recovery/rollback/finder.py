@@ -93,14 +93,15 @@ class Finder:
         return None
 
     def _as_root(self) -> Choice | None:
-        """Root's own run, or that of whoever called sudo; another user's where there is nothing of
-        root's own. What another user wrote stands in the way of neither."""
+        """Root's own run, or that of whoever called sudo; another user's where neither of them has
+        anything. What another user wrote stands in nobody's way; a run that is on ends first."""
         sudo = os.environ.get("SUDO_UID", "")
         behind = int(sudo) if sudo.isdigit() else 0
         mine = [found for uid in {0, behind} if (found := pointers.read(uid)) is not None]
         mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
         others = live_others({0, behind})
-        if mine or self._has_own():
+        what = _belongings(behind) if behind and not self.explicit_site else ""
+        if mine or what or self._has_own():
             for other in others:
                 roll_back_first(other, self.note)
         for chosen in mine:
@@ -109,7 +110,7 @@ class Finder:
                 return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
             if choice := self._pointed(chosen):
                 return choice
-        if behind and not self.explicit_site and (what := _belongings(behind)):
+        if what:
             self._act_as(behind, f"whose {what}")
             return None
         if self._has_own():
