@@ -344,6 +344,9 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     assert chosen(None) == "demo"
     old_plan(stage, "ours", str(site), now)
     assert chosen(lambda: fresh) == "ours"
+    kept = Finder(lambda: fresh, False, print).find()
+    assert kept is not None
+    assert kept.plan.baseline.by_name, "the run is over: its container's id may be a spare one's"
     os.utime(site, (now + 5, now + 5))
     found = Finder(lambda: fresh, False, print).find()
     assert found is not None

@@ -141,7 +141,8 @@ class Finder:
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for choice in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(choice.plan, site):
-                return self._fresher(choice, site, self.site_seal)
+                ended = replace(choice, plan=choice.plan.of_old)
+                return self._fresher(ended, site, self.site_seal)
         if self.site_seal is None or not self._has_site():
             return None
         try:

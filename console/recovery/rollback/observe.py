@@ -28,7 +28,7 @@ class Observed:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.plan = scene.plan.baseline
-        self.container = self.plan.container_id or self.plan.container_name
+        self.container = next(iter(self.plan.ways), "")
         self.process: tuple[int, int] | None = None
 
     def serving(self) -> bool:

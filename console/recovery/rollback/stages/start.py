@@ -144,21 +144,21 @@ class Baseline(Observed):
             return self._by_command()
         if self.scene.engine_away:
             stop.late(self.scene, engine)
-        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
-        ways = [name for name in names if name]
+        ways = list(self.plan.ways)
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
         for at, name in enumerate(ways):
+            word = name if name == self.plan.container_name else name[:12]
             try:
                 fresh = engine.start(name)
             except NoSuchContainer:
                 if at + 1 == len(ways):
                     raise
-                self.scene.report.note("start", f"container {name[:12]} is gone; trying its name")
+                other = "id" if self.plan.by_name else "name"
+                self.scene.report.note("start", f"container {word} is gone; trying its {other}")
                 continue
             self.container = name
             self.started = self.started or fresh
-            word = name if name == self.plan.container_name else name[:12]
             return f"container {word}" + ("" if fresh else " runs already")
         raise NoSuchContainer("the plan names no container that is there")
 
@@ -177,7 +177,7 @@ class Baseline(Observed):
         return "by compose"
 
     def _by_command(self) -> str:
-        name = self.container or self.plan.container_id or self.plan.container_name
+        name = self.container or next(iter(self.plan.ways), "")
         if not name:
             return self._by_compose()
         self.scene.command(["docker", "start", name], 30.0)
