@@ -189,18 +189,12 @@ time.sleep(600)
 """
 
 
-@as_root
-@pytest.mark.parametrize("holds", [True, False])
-def test_a_run_of_another_user_that_is_really_on_ends_first(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
-) -> None:
-    """Its runner holds the host; a pointer at any other process is not believed."""
-    path, first = paths.host_lock(NOBODY), list[str]()
+def run_of_nobody(stage: Stage, holds: bool = True) -> None:
+    """A run that is on: its runner holds that user's lock, as its pointer says."""
+    path = paths.host_lock(NOBODY)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     open_up(path.parent)
-    stage.point()
-    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
     lock = path if holds else stage.root / "another"
     lock.touch()
     open_up(stage.root)
@@ -208,6 +202,18 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
     until(lambda: "held" in (stage.root / "log").read_text(), "it holds the lock")
     made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start)
     os.chown(made, NOBODY, NOBODY)
+
+
+@as_root
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_run_of_another_user_that_is_really_on_ends_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    """Its runner holds the host; a pointer at any other process is not believed."""
+    first = list[str]()
+    stage.point()
+    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    run_of_nobody(stage, holds)
     choice = Finder(None, False, print).find()
     assert choice is not None
     assert choice.source == "this user's run"
@@ -338,6 +344,9 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     assert chosen(None) == "demo"
     old_plan(stage, "ours", str(site), now)
     assert chosen(lambda: fresh) == "ours"
+    kept = Finder(lambda: fresh, False, print).find()
+    assert kept is not None
+    assert kept.plan.baseline.by_name, "the run is over: its container's id may be a spare one's"
     os.utime(site, (now + 5, now + 5))
     found = Finder(lambda: fresh, False, print).find()
     assert found is not None

@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from console.common import paths
-from console.recovery.rollback import finder, records
+from console.common.errors import ConsoleError, Exit
+from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.finder import Finder
+from console.recovery.rollback.finder import Choice, Finder
+from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from tests.rollback.conftest import Stage
-from tests.rollback.test_command import NOBODY, as_root, open_up
+from tests.rollback.test_command import NOBODY, as_root, open_up, run_of_nobody
 from tests.services.serving import in_child
 
 
@@ -75,6 +78,37 @@ def test_a_user_behind_sudo_who_has_a_site_and_no_run(
     assert in_child(act) == ["theirs", NOBODY]
 
 
+@as_root
+@pytest.mark.parametrize("root_has_site", [True, False])
+def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
+) -> None:
+    """What is brought back then is that of the user behind sudo."""
+    behind = 2222
+    if root_has_site:
+        stage.usual_site()
+    site = stage.root / "home/.config/omni-console/site.yaml"
+    site.parent.mkdir(parents=True)
+    site.touch()
+    os.chown(site, behind, behind)
+    open_up(site.parent)
+    entry = SimpleNamespace(pw_name="behind", pw_gid=behind, pw_dir=str(stage.root / "home"))
+    real = finder.pwd.getpwuid
+    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry if uid == behind else real(uid))
+    monkeypatch.setattr(os, "initgroups", lambda *_: None)
+    monkeypatch.setenv("SUDO_UID", str(behind))
+    run_of_nobody(stage)
+    first: list[str] = []
+    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+
+    def act() -> object:
+        choice = Finder(lambda: plan, False, print).find()
+        return [choice and choice.plan.site_name, os.getuid(), first]
+
+    assert in_child(act) == ["mine", behind, ["theirs"]]
+
+
 def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:
     """Not the usual site's newest plan; and what its own site file says by now counts."""
     other = replace(stage.plan, run_id="newer", site_path=str(stage.usual_site()), sealed_at=9e9)
@@ -130,3 +164,67 @@ def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
     choice = Finder(lambda: plan, False, print).find()
     assert choice is not None
     assert choice.plan.site_name == "mine"
+
+
+def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
+    """A site file that is asked for, and its plan; the run that is pointed at is of another one."""
+    stage.seal(site_name="theirs", site_path=str(stage.root / "theirs.yaml"))
+    asked = stage.root / "asked.yaml"
+    asked.touch()
+    mine = replace(stage.plan, run_id="", run_dir="", site_name="asked", site_path=str(asked))
+    return asked, mine
+
+
+def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another(
+    stage: Stage,
+) -> None:
+    asked, mine = other_site(stage)
+    stage.point(site=stage.plan.site_path, over=True)
+    notes: list[str] = []
+    choice = Finder(lambda: mine, True, notes.append, site=str(asked)).find()
+    assert choice is not None
+    assert (choice.plan, choice.first) == (mine, False)
+    assert any(f"omni-console rollback --site {stage.plan.site_path}" in note for note in notes)
+    pointed = records.read(os.getuid())
+    assert pointed is not None
+    assert pointed.run_id == stage.plan.run_id, "the next rollback of its own site finds it"
+
+
+def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
+    asked, mine = other_site(stage)
+    stage.point(site=stage.plan.site_path)
+
+    def broken() -> SealedPlan:
+        raise ConsoleError("the site file cannot be used")
+
+    for seal in (lambda: replace(mine, site_name="theirs"), broken):
+        choice = Finder(seal, True, print, site=str(asked)).find()
+        assert choice is not None
+        assert choice.plan == stage.plan
+    asked.unlink()
+    asked.symlink_to(stage.plan.site_path)
+    choice = Finder(never, True, print, site=str(asked)).find()
+    assert choice is not None
+    assert choice.plan == stage.plan
+
+
+@pytest.mark.parametrize(("theirs", "code"), [(True, Exit.OK), (False, Exit.ROLLBACK_FAILED)])
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, alive: bool, theirs: bool, code: Exit
+) -> None:
+    """It holds the host; what is said in the end is true of both baselines."""
+    asked, mine = other_site(stage)
+    stage.point(site=stage.plan.site_path, alive=alive)
+    climbed: list[str] = []
+
+    def climb(choice: Choice, *_: object) -> Result:
+        site = choice.plan.site_name
+        climbed.append(site)
+        return Result(theirs or site == "asked", detail="what there is to say")
+
+    monkeypatch.setattr(command, "_climb", climb)
+    result = command.rollback(lambda: mine, True, None, site=str(asked))
+    assert climbed == ["theirs", "asked"]
+    assert result.exit_code == code
+    assert ("theirs" in result.detail) is not theirs

@@ -242,6 +242,20 @@ def test_container_gone_goes_by_name(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("yard", ["made"], indirect=True)
+@pytest.mark.parametrize("there", [True, False])
+def test_the_name_comes_before_the_id_where_no_run_is_on(yard: Yard, there: bool) -> None:
+    """The container of the last run was renamed since, and kept; a new one may have its name."""
+    base = yard.plan.baseline
+    assert isinstance(yard.engine, MadeEngine)
+    yard.engine.find(base.container_id).name = f"{base.container_name}-old"
+    fresh = yard.create_baseline(base.container_name) if there else ""
+    yard.plan = replace(yard.plan, baseline=replace(base, by_name=True))
+    assert yard.climb().serving, yard.lines
+    assert yard.up(fresh or base.container_id)
+    assert not there or not yard.up(base.container_id)
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
 def test_a_plan_without_a_container_goes_by_the_labels_of_compose(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -40,10 +40,10 @@ def rollback(args: Namespace) -> int:
             f"{clean(str(line.get('detail', '')), 300)}"
         )
 
-    explicit = bool(args.site or os.environ.get("OMNI_SITE"))
+    site = args.site or os.environ.get("OMNI_SITE") or ""
     try:
         seal = partial(_site_plan, args.site)
-        result = roll_back(seal, explicit, emit, seal_at=_site_plan, run_dir=run_dir)
+        result = roll_back(seal, bool(site), emit, seal_at=_site_plan, run_dir=run_dir, site=site)
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
             _put_away(result.serving)
     except (UsageError, InvalidFile):

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
@@ -85,13 +86,15 @@ def rollback(
     clock: Clock | None = None,
     seal_at: Callable[[str], SealedPlan] | None = None,
     run_dir: str = "",
+    site: str = "",
 ) -> Result:
     """Restore the baseline, now. Exit code 0 or 7 by `Result.exit_code`; every line to `emit`.
 
     `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
     site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
-    to roll back where another one or none is pointed at. Raises ConsoleError when that fails,
-    KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
+    to roll back where another one or none is pointed at, `site` the file that is asked for: a run
+    that is on at another site is rolled back first, and 0 is for both. Raises ConsoleError when
+    that fails, KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -103,7 +106,8 @@ def rollback(
     if os.getuid() == 0:
         # before root is dropped: the interpreter's own files may be readable by root alone
         import console.recovery.rollback.procedure  # noqa: F401
-    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir)
+    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site)
+    failed: Result | None = None
     with held():
         for _ in range(MOST_CLIMBS):
             choice = finder.find()
@@ -114,10 +118,15 @@ def rollback(
                 note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
                 asked(choice.plan.rollback_dir, who, clock.now())
                 result = _climb(choice, emit, clock, trigger)
+            if choice is not None and choice.first:
+                if not result.serving:
+                    words = f"site {choice.plan.site_name}: {result.detail}"
+                    failed = replace(result, detail=words)
+                continue
             if not finder.has_begun(choice):
                 break
             note("a run has begun meanwhile")
-    return result
+    return failed if failed is not None and result.serving else result
 
 
 def _climb(choice: Choice, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:

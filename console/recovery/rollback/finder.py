@@ -39,6 +39,8 @@ class Choice:
     source: str
     anew: bool = False
     """The plan was made just now: the run's waiting ladder has another one, and is not woken."""
+    first: bool = False
+    """Another site is asked for, whose turn comes after this one's."""
 
 
 class Finder:
@@ -51,10 +53,13 @@ class Finder:
         note: Callable[[str], None],
         seal_at: Callable[[str], SealedPlan] | None = None,
         run_dir: str = "",
+        site: str = "",
     ) -> None:
-        """`site_seal` makes a plan from the site that is asked for, or from the usual one if there
-        is one: that is asked when the user is known whose it is. `seal_at` makes one from a site
-        file. `run_dir` is the run to roll back where another one or none is pointed at."""
+        """`site_seal` makes a plan from the site that is asked for, or from the usual one of the
+        user whose turn it is; `seal_at` makes one from a site file. `run_dir` is the run to roll
+        back where another one or none is pointed at, `site` the file that is asked for."""
+        self.site = site
+        self._had: set[str] = set()
         self.seal_at = seal_at
         self.run_dir = run_dir
         self.site_seal = site_seal
@@ -63,10 +68,8 @@ class Finder:
 
     def find(self) -> Choice | None:
         """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
-        found = self._interrupted()
-        if found is None:
-            found = self._as_root() if os.getuid() == 0 else self._as_user()
-        if found is not None:
+        usual = self._as_root if os.getuid() == 0 else self._as_user
+        if found := self._interrupted() or usual():
             return found
         if self.explicit_site and self.site_seal is not None:
             return Choice(self.site_seal(), "the site file")
@@ -75,13 +78,13 @@ class Finder:
     def has_begun(self, choice: Choice | None) -> bool:
         """Whether a run of one's own is on now that this choice did not know."""
         mine = pointers.read(os.getuid())
-        known = choice.plan.run_id if choice is not None else ""
-        return mine is not None and mine.run_id != known and process.alive(mine.pid, mine.start)
+        known = {*self._had, choice.plan.run_id if choice is not None else ""}
+        return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> Choice | None:
         """The run that is asked for, where another one or none is pointed at."""
         mine = pointers.read(os.getuid())
-        if not self.run_dir or (mine is not None and mine.run_dir == self.run_dir):
+        if not self.run_dir or (mine and mine.run_dir == self.run_dir):
             return None
         return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
@@ -96,14 +99,15 @@ class Finder:
         return None
 
     def _as_root(self) -> Choice | None:
-        """Root's own run, or that of whoever called sudo; another user's where there is nothing of
-        root's own. What another user wrote stands in the way of neither."""
+        """Root's own run, or that of whoever called sudo; another user's where neither of them has
+        anything. What another user wrote stands in nobody's way; a run that is on ends first."""
         sudo = os.environ.get("SUDO_UID", "")
         behind = int(sudo) if sudo.isdigit() else 0
         mine = [found for uid in {0, behind} if (found := pointers.read(uid)) is not None]
         mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
         others = live_others({0, behind})
-        if mine or self._has_own():
+        what = _belongings(behind) if behind and not self.explicit_site else ""
+        if mine or what or self._has_own():
             for other in others:
                 roll_back_first(other, self.note)
         for chosen in mine:
@@ -112,7 +116,7 @@ class Finder:
                 return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
             if choice := self._pointed(chosen):
                 return choice
-        if behind and not self.explicit_site and (what := _belongings(behind)):
+        if what:
             self._act_as(behind, f"whose {what}")
             return None
         if self._has_own():
@@ -143,7 +147,8 @@ class Finder:
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for choice in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(choice.plan, site):
-                return self._fresher(choice, site, self.site_seal)
+                ended = replace(choice, plan=choice.plan.of_old)
+                return self._fresher(ended, site, self.site_seal)
         if self.site_seal is None or not self._has_site():
             return None
         try:
@@ -171,15 +176,40 @@ class Finder:
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
         if os.path.exists(path) and (choice := self._plan(path, source)):
+            if self._is_elsewhere(choice.plan):
+                return self._before_the_asked(choice, pointer)
             return self._of_ended(choice) if pointer.over else choice
         never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
-        self._end_runner(pointer, "is just starting" if never else "has lost its plan")
+        _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
         if os.path.exists(path) and (choice := self._plan(path, source)):
             return choice
         if not never:
             return self._of_lost(pointer)
         earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
         return self._pointed(earlier, source) if earlier is not None else None
+
+    def _is_elsewhere(self, plan: SealedPlan) -> bool:
+        """Whether a site is asked for that is another than the run's, as far as can be told."""
+        if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
+            return False
+        try:
+            return self.site_seal().site_name != plan.site_name
+        except Exception as error:
+            self.note(f"{self.site} gives no plan: {_words(error)}")
+            return False
+
+    def _before_the_asked(self, choice: Choice, pointer: Pointer) -> Choice | None:
+        """A run of another site: in its outage it holds the host and is rolled back first, once.
+        What it has left for good is not meant: its candidate may be what clients are to have."""
+        theirs = f"run {pointer.run_id} is of site {choice.plan.site_name}"
+        if pointer.run_id in self._had:
+            return None
+        if pointer.over:
+            self.note(f"{theirs}: omni-console rollback --site {choice.plan.site_path} is for that")
+            return None
+        self._had.add(pointer.run_id)
+        self.note(f"{theirs}: it is rolled back first")
+        return replace(choice, first=True)
 
     def _was_sealed(self, pointer: Pointer) -> bool:
         """Whether a run has sealed its plan, by all that comes after it: a lost plan alone, or with
@@ -197,20 +227,6 @@ class Finder:
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
         fresh = self._fresher(choice, site, seal)
         return fresh if fresh is choice else replace(fresh, anew=True)
-
-    def _end_runner(self, pointer: Pointer, why: str) -> None:
-        """A run that has nothing sealed has taken nothing down: without its runner it never was.
-        One whose plan is lost is ended like any other."""
-        if not process.alive(pointer.pid, pointer.start):
-            return
-        self.note(f"run {pointer.run_id} {why}: its runner is ended")
-        deadline = time.monotonic() + RUNNER_S
-        try:
-            process.send(pointer.pid, pointer.start, signal.SIGKILL)
-        except OSError as error:
-            self.note(f"its runner, pid {pointer.pid}, cannot be ended: {error.strerror}")
-        while process.alive(pointer.pid, pointer.start) and time.monotonic() < deadline:
-            time.sleep(0.005)
 
     def _of_lost(self, pointer: Pointer) -> Choice:
         """A run whose plan is lost: whatever carries its cookie is ended, and the copy of its plan,
@@ -277,6 +293,21 @@ class Finder:
             choice = self._plan(path, "the newest run")
             if choice is not None and not _is_rehearsed(choice.plan):
                 yield choice
+
+
+def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None:
+    """A run that has nothing sealed has taken nothing down: without its runner it never was.
+    One whose plan is lost is ended like any other."""
+    if not process.alive(pointer.pid, pointer.start):
+        return
+    note(f"run {pointer.run_id} {why}: its runner is ended")
+    deadline = time.monotonic() + RUNNER_S
+    try:
+        process.send(pointer.pid, pointer.start, signal.SIGKILL)
+    except OSError as error:
+        note(f"its runner, pid {pointer.pid}, cannot be ended: {error.strerror}")
+    while process.alive(pointer.pid, pointer.start) and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 def become(uid: int) -> None:

@@ -26,7 +26,7 @@ class Observed:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.plan = scene.plan.baseline
-        self.container = self.plan.container_id or self.plan.container_name
+        self.container = next(iter(self.plan.ways), "")
         self.process: tuple[int, int] | None = None
         self.inspected: dict[str, Any] | None = None
         """The container as its engine had it last; see `_state`."""

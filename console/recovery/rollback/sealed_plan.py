@@ -71,6 +71,14 @@ class Baseline:
     log: str = ""
     reference_tok_s: float | None = None
     tolerance: float = 0.10
+    by_name: bool = False
+    """A container that has the name by now comes before the one that had it."""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Id and name of the container, in the order in which they count."""
+        both = (self.container_id, self.container_name)
+        return tuple(dict.fromkeys(one for one in (both[::-1] if self.by_name else both) if one))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,11 @@ class SealedPlan:
     def records_dir(self) -> Path:
         base = self.baseline.records_dir
         return Path(base) if base else paths.state_dir() / "services"
+
+    @property
+    def of_old(self) -> SealedPlan:
+        """The plan of a run that is long over: what its baseline's id names may be a spare one."""
+        return replace(self, baseline=replace(self.baseline, by_name=True))
 
     def is_older_than(self, site: Path) -> bool:
         """Whether a site file says something else than the run's own copy of it; where there is no
@@ -293,6 +306,7 @@ class _Reader:
             log=self.text(table, "log", ""),
             reference_tok_s=None if reference is None else self.number(table, "reference_tok_s"),
             tolerance=self.number(table, "tolerance", 0.10),
+            by_name=self.flag(table, "by_name"),
         )
         if kind == "process" and found.process is None:
             raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")

@@ -10,7 +10,7 @@ import pytest
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import book, host_site
-from tests.run.scenes import LONG, roll_back
+from tests.run.scenes import LONG, is_back, is_cut_over, roll_back, stay
 from tests.run.world import WorldBase as World
 from tests.services.made_engine import IMAGE, Refused, made_engine
 
@@ -70,3 +70,19 @@ def test_a_site_file_with_an_old_date_is_a_changed_one(world: World) -> None:
     done = world.console("rollback", "--json")
     assert (done.code, done.json["nothing_to_do"]) == (0, False), done
     assert world.serves(site["baseline"]["url"])
+
+
+def test_a_rollback_of_one_site_leaves_the_cutover_of_another(world: World) -> None:
+    stay(world)
+    site, port = json.loads(world.site.read_text()), free_port()
+    url = f"http://127.0.0.1:{port}"
+    process = {"argv": world.engine(world.model, port)}
+    site |= {"name": "other", "baseline": {**site["baseline"], "process": process, "url": url}}
+    other = world.write("other.yaml", json.dumps(site))
+    done = world.console("rollback", "--json", "--site", str(other))
+    assert (done.code, done.json["serving"]) == (0, True), done
+    assert world.serves(url)
+    is_cut_over(world)
+    assert f"omni-console rollback --site {world.site}" in done.err
+    roll_back(world)
+    is_back(world)

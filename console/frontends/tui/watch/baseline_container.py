@@ -31,16 +31,15 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[str, str]:
 
 
 def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
-    """The baseline's container that is there: by its id, its name, or as compose made it.
+    """The baseline's container that is there: by its id and name, or as compose made it.
 
     Raises NoSuchContainer, and EngineError for an engine that does not answer.
     """
-    for name in (base.container_id, base.container_name):
-        if name:
-            try:
-                return engine.inspect(name)
-            except NoSuchContainer:
-                continue
+    for name in base.ways:
+        try:
+            return engine.inspect(name)
+        except NoSuchContainer:
+            continue
     found = engine.of_compose(base.compose_argv) if base.compose_argv else ""
     if not found:
         raise NoSuchContainer("the plan's container is gone")

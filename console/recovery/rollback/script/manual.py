@@ -39,7 +39,7 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
             for role in ROLES
         ]
     if base.kind == "container":
-        name = shlex.quote(base.container_id or base.container_name)
+        name = shlex.quote(next(iter(base.ways), ""))
         if name != "''":
             out.append(f"{docker} restart {name}")
         if base.compose_argv:

@@ -159,28 +159,25 @@ class Baseline(Observed):
             return self._by_command()
         if self.scene.engine_away:
             stop.late(self.scene, engine)
-        ways = self._ways()
+        ways = list(self.plan.ways)
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
         return self._first_of(ways, engine.start)
 
-    def _ways(self) -> list[str]:
-        names = dict.fromkeys((self.plan.container_id, self.plan.container_name))
-        return [name for name in names if name]
-
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """The first container that is there. Raises NoSuchContainer when none is."""
         for at, name in enumerate(ways):
+            word = name if name == self.plan.container_name else name[:12]
             try:
                 fresh = begin(name)
             except NoSuchContainer:
                 if at + 1 == len(ways):
                     raise
-                self.scene.report.note("start", f"container {name[:12]} is gone; trying its name")
+                other = "id" if self.plan.by_name else "name"
+                self.scene.report.note("start", f"container {word} is gone; trying its {other}")
                 continue
             self.container = name
             self.started = self.started or fresh
-            word = name if name == self.plan.container_name else name[:12]
             return f"container {word}" + ("" if fresh else " runs already")
         raise NoSuchContainer("the plan names no container that is there")
 
@@ -199,7 +196,8 @@ class Baseline(Observed):
         return "by compose"
 
     def _by_command(self) -> str:
-        return self._first_of(self._ways(), self._start_by_command) + " by the docker command"
+        done = self._first_of(list(self.plan.ways), self._start_by_command)
+        return f"{done} by the docker command"
 
     def _start_by_command(self, name: str) -> bool:
         try:
