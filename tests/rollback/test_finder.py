@@ -210,12 +210,18 @@ def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("theirs", "code"), [(True, Exit.OK), (False, Exit.ROLLBACK_FAILED)])
 @pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
 def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, alive: bool, theirs: bool, code: Exit
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, alive: bool, lost: bool, theirs: bool, code: Exit
 ) -> None:
     """It holds the host; what is said in the end is true of both baselines."""
     asked, mine = other_site(stage)
     stage.point(site=stage.plan.site_path, alive=alive)
+    if lost:
+        pid, start = stage.sleeper("no") if alive else (1, 1)
+        stage.point(site=stage.plan.site_path, pid=pid, start=start)
+        (stage.plan.rollback_dir / sealed.PLAN).unlink()
+        sealed.write(stage.plan, paths.state_dir() / "rollback/theirs.json")
     climbed: list[str] = []
 
     def climb(choice: Choice, *_: object) -> Result:

@@ -72,6 +72,8 @@ def test_round_trip(tmp_path: Path) -> None:
     assert sealed.read(path) == FULL
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert os.listdir(path.parent) == ["plan.json"]
+    sealed.write(FULL.of_old, path)
+    assert sealed.read(path).baseline.ways == (FULL.baseline.container_name, "ab" * 32)
 
 
 def test_rewriting_replaces_and_ignores_the_umask(tmp_path: Path) -> None:

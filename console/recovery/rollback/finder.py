@@ -174,11 +174,15 @@ class Finder:
             return choice
 
     def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
+        choice = self._of_pointer(pointer, source)
+        if choice is not None and self._is_elsewhere(choice.plan):
+            return self._before_the_asked(choice, pointer)
+        return self._of_ended(choice) if choice is not None and pointer.over else choice
+
+    def _of_pointer(self, pointer: Pointer, source: str) -> Choice | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
         if os.path.exists(path) and (choice := self._plan(path, source)):
-            if self._is_elsewhere(choice.plan):
-                return self._before_the_asked(choice, pointer)
-            return self._of_ended(choice) if pointer.over else choice
+            return choice
         never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
         _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
         if os.path.exists(path) and (choice := self._plan(path, source)):
