@@ -30,9 +30,9 @@ from console.journal.state import RunState
 from console.journal.store import Journal
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointer
-from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import standby as warm
 from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.sealed_plan import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
 from console.runner.claim import announce, host_lock, leave, myself, withdraw
@@ -81,7 +81,7 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
         left = resume and context is not None and _unguarded(context)
         refused = word.refuse(error, UNGUARDED if left else "")
         if left and lock is not None:
-            _emergency(run, lock)
+            _emergency(run, lock, context)
         return int(refused)
     if not word.say({"ok": True}) and not resume and not close:
         # whoever asked for this run went away before it began: it never was
@@ -107,7 +107,7 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     with contextlib.suppress(OSError):
         _end(context, server)
     if up:  # no other run begins before this one's way back is under way
-        _emergency(run, lock)
+        _emergency(run, lock, context)
     if context.peaks is not None:
         context.peaks.close()
     return int(code)
@@ -121,12 +121,13 @@ def _asked_to_end(context: Context) -> None:
     context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
-def _emergency(run: RunDir, lock: HostLock) -> None:
+def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
     lets go of the host when it is through: the closer that it starts then needs it."""
     called = warm.is_warm(run.rollback, running=True) and warm.trigger(run.rollback, warm.EMERGENCY)
     if not called:
-        Ladder(sealed.read(run.sealed), settle=lock.release).run()
+        plan = context.way_back() if context is not None else of_run(run.path)
+        Ladder(plan, settle=lock.release).run()
 
 
 def _unguarded(context: Context) -> bool:
