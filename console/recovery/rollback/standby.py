@@ -107,7 +107,9 @@ class Warm:
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
             elif QUIT in pending or self._may_leave(pending):
-                return
+                self.pending = self._drain()  # what was asked while it was about to leave
+                if not self.pending:
+                    return
 
     def _may_leave(self, pending: bytes) -> bool:
         """Asked to, or in a silence that no sentinel would break."""
@@ -234,6 +236,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     warm.run()
+    os.close(warm.fifo)  # before the interpreter's end: whoever asks now finds nobody at once
     return 0
 
 
