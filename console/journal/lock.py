@@ -5,9 +5,11 @@ Whether a run's runner is alive: by pid and start time, never by a file's existe
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import stat
+from pathlib import Path
 
 from console.common import paths
 from console.common.errors import HostBusy
@@ -16,7 +18,7 @@ from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
 from console.recovery.rollback.progress import unfinished
 from console.recovery.rollback.records import live_others
-from console.recovery.rollback.trigger import is_held
+from console.recovery.rollback.trigger import flocks, is_held
 
 
 def runner_alive(run: RunDir) -> bool:
@@ -39,8 +41,8 @@ class HostLock:
     """Held as long as this object is; the kernel lets go when the process dies.
 
     Each user has a lock of their own; a run of another user's counts when its pointer names the
-    process that holds it. So a lock that somebody only holds, or a thing that somebody only put
-    there, keeps nobody out.
+    process that holds it, wherever its file is. So a lock that somebody only holds, or a thing that
+    somebody only put there, keeps nobody out.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ def _opened(uid: int) -> int:
     """The user's lock file, or the one in the user's own directory where another user has put
     something in its place. Raises HostBusy."""
     why = ""
-    for path in (paths.host_lock(uid), paths.own_host_dir() / "lock"):
+    for path in _places(uid):
         try:
             paths.make(path.parent)
             # O_NONBLOCK: a FIFO in its place would wait for somebody at its other end
@@ -85,6 +87,22 @@ def _opened(uid: int) -> int:
     raise HostBusy(
         "the host lock cannot be opened", why, "OMNI_HOST_DIR names another directory for it"
     )
+
+
+def _places(uid: int) -> tuple[Path, Path]:
+    return paths.host_lock(uid), paths.own_host_dir() / "lock"
+
+
+def held_name() -> str:
+    """What the kernel calls the host lock that this process holds; "" where it does not say."""
+    mine = [name for pid, name in flocks() if pid == os.getpid()]
+    for path in _places(os.getuid()):
+        with contextlib.suppress(OSError):
+            inode = os.stat(path).st_ino
+            found = [name for name in mine if name.endswith(f":{inode}")]
+            if found:
+                return found[0]
+    return ""
 
 
 def refuse_others() -> None:

@@ -17,7 +17,6 @@ from console.config.playbook.steps import Step
 from console.host.children import Cancelled
 from console.journal.state import Cause, StepState
 from console.journal.store import JournalError
-from console.recovery.rollback import sealed_plan as sealed
 from console.runner import peaks
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors import executor
@@ -94,7 +93,7 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
     ]
     context.record("targets", targets=header.targets(context.plan), moved=moved)
     context.fleet.change(context.plan.services)
-    seal(context, sealed.read(context.run.sealed).baseline)
+    seal(context, context.way_back().baseline)
 
 
 def _texts(changes: dict[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from console.common import paths
 from console.common.errors import HostBusy
 from console.host import process
-from console.journal.lock import HostLock, refuse_others
+from console.journal.lock import HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_read import left_down
 from console.recovery.rollback import live, records, standby
@@ -51,7 +51,7 @@ def announce(run: RunDir) -> None:
     records.write(
         records.Pointer(
             run.id, str(run.path), meta.owner, os.getuid(), me.pid, me.start, meta.playbook,
-            meta.site, meta.created,
+            meta.site, meta.created, lock=held_name(),
         )
     )  # fmt: skip
     live.append(run.live, me)

@@ -22,6 +22,7 @@ from console.journal.run_view import RunView, fold
 from console.journal.state import Cause, RunState, check_transition
 from console.journal.store import Event, Journal
 from console.recovery.rollback import live
+from console.recovery.rollback.sealed_plan import SealedPlan, of_run
 from console.runner.control import Desk
 from console.runner.fault import point
 from console.runner.prepare.plan import Plan
@@ -82,7 +83,13 @@ class Context:
     guard: Guard | None = None
     rehearsal: dict[str, Any] = field(default_factory=dict)
     """What a rehearsal put in the place of what; empty for a real run."""
+    sealed: SealedPlan | None = None
+    """What this process has sealed: the way back, should its file be lost."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def way_back(self) -> SealedPlan:
+        """The sealed plan of this run. Raises ConsoleError where it is nowhere."""
+        return self.sealed or of_run(self.run.path)
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""

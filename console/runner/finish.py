@@ -16,7 +16,6 @@ from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
-from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import standby
 from console.recovery.rollback.procedure import Ladder
 from console.recovery.rollback.progress import (
@@ -76,7 +75,7 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 
     result = _by_warm(context, emit)  # it holds the plan in memory, should the file be gone
     if result is None:
-        plan = sealed.read(context.run.sealed)
+        plan = context.way_back()
         trigger = new_trigger(context.clock, emergency=False)
         result = Ladder(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.fleet.handles):
@@ -124,7 +123,7 @@ def _most_quiet_s(context: Context) -> float:
     """Seconds a ladder that climbs may say nothing; without a plan on the disk nobody else could
     climb, and it is waited for."""
     try:
-        return quiet_limit(sealed.read(context.run.sealed))
+        return quiet_limit(context.way_back())
     except ConsoleError:
         return math.inf
 

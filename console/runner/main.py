@@ -17,22 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from console.common.clock import SystemClock
-from console.common.errors import BaselineNotReady, ConsoleError, Exit, UsageError
+from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy, UsageError
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.playbook.load import load_playbook
 from console.config.site.load import load_site
+from console.host import process
 from console.host.ports import listener
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
+from console.journal.run_read import read_view
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Journal
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointer
-from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import standby as warm
 from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.sealed_plan import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
 from console.runner.claim import announce, host_lock, leave, myself, withdraw
@@ -59,6 +61,8 @@ from console.runner.services import Fleet
 WARM_READY_S = 10.0
 FENCED_S = 5.0
 """How long a ladder that was called may take to end its runner."""
+UP = ("process", "step")
+"""Kinds of live.jsonl that no run may leave without a guard."""
 UNGUARDED = "nobody guards what is up: the baseline is brought back now"
 
 
@@ -75,42 +79,54 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
             announce(run)
         context = _context(run, closing=close)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
-    except (ConsoleError, OSError) as error:
+    except Exception as error:  # whatever it was: what is up is not left without a guard
         if not resume and not close:
             withdraw(run)
-        left = resume and context is not None and _unguarded(context)
-        refused = word.refuse(error, UNGUARDED if left else "")
-        if left and lock is not None:
-            _emergency(run, lock)
-        return int(refused)
+        mine = lock if resume and not isinstance(error, HostBusy) and _unguarded(run) else None
+        try:
+            return int(word.refuse(error, UNGUARDED if mine else ""))
+        finally:
+            if mine is not None:
+                _emergency(run, mine, context)
     if not word.say({"ok": True}) and not resume and not close:
         # whoever asked for this run went away before it began: it never was
         _end(context, server)
         withdraw(run)
         shutil.rmtree(run.path, ignore_errors=True)
         return int(Exit.INTERRUPTED)
-    if not close:
-        # in a thread: the main one may hold the very lock that stopping the run takes
-        end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
-        signal.signal(signal.SIGTERM, lambda *_: end().start())
-        _look(context, resumed=resume)
+    return _walk(context, server, lock, resumed=resume, closing=close)
+
+
+def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, closing: bool) -> int:
+    """From the first step to the end of the process; the exit code."""
     code = Exit.OK
     try:
+        if not closing:
+            # in a thread: the main one may hold the very lock that stopping the run takes
+            end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
+            signal.signal(signal.SIGTERM, lambda *_: end().start())
+            _look(context, resumed=resumed)
         Runner(context).run()
     except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
         code = Exit.INTERNAL
-        with contextlib.suppress(OSError):  # on a full disk there is no log either
-            traceback.print_exc()
+        _trace()
     up = code is not Exit.OK and bool(context.view.outage or context.view.services)
     if not up:
         lock.release()
-    with contextlib.suppress(OSError):
+    try:
         _end(context, server)
+    except Exception:
+        _trace()
     if up:  # no other run begins before this one's way back is under way
-        _emergency(run, lock)
+        _emergency(context.run, lock, context)
     if context.peaks is not None:
         context.peaks.close()
     return int(code)
+
+
+def _trace() -> None:
+    with contextlib.suppress(OSError):  # on a full disk there is no log either
+        traceback.print_exc()
 
 
 def _asked_to_end(context: Context) -> None:
@@ -121,19 +137,27 @@ def _asked_to_end(context: Context) -> None:
     context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
-def _emergency(run: RunDir, lock: HostLock) -> None:
+def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
     lets go of the host when it is through: the closer that it starts then needs it."""
     called = warm.is_warm(run.rollback, running=True) and warm.trigger(run.rollback, warm.EMERGENCY)
     if not called:
-        Ladder(sealed.read(run.sealed), settle=lock.release).run()
+        plan = context.way_back() if context is not None else of_run(run.path)
+        Ladder(plan, settle=lock.release).run()
 
 
-def _unguarded(context: Context) -> bool:
-    """Whether something of a run that is not over is up, or the baseline down, with no sentinel."""
-    view = context.view
-    up = view.outage or bool(view.services)
-    return up and not view.over and not is_watched(context.run)
+def _unguarded(run: RunDir) -> bool:
+    """Whether something of a run that is not over is up, or the baseline down, with no sentinel.
+    Where no journal can tell, it is taken for granted: a rollback does no harm."""
+    if is_watched(run):
+        return False
+    try:
+        view = read_view(run)
+    except Exception:
+        return True
+    alive = (process.alive(e.pid, e.start) for e in live.read(run.live) if e.kind in UP)
+    up = view.outage or bool(view.services) or not view.seq or any(alive)
+    return up and not view.over
 
 
 class _Word:
@@ -143,10 +167,12 @@ class _Word:
         self.run = run
         self.fd = fd
 
-    def refuse(self, error: ConsoleError | OSError, more: str = "") -> Exit:
+    def refuse(self, error: Exception, more: str = "") -> Exit:
         """Say why no run starts, and `more` with it; the exit code that goes with it."""
-        if isinstance(error, OSError):
-            error = ConsoleError("the run cannot be set up", one_line(str(error)))
+        if not isinstance(error, ConsoleError):
+            _trace()
+            words = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            error = ConsoleError("the run cannot be set up", one_line(words))
         detail = "\n".join(filter(None, (error.detail, more)))
         self.say(
             {"ok": False, "title": error.title, "detail": detail, "hint": error.hint,

@@ -17,6 +17,7 @@ from console.host import ports, process
 from console.host.process import COOKIE, ProcessSpec
 from console.journal import lock
 from console.recovery.rollback import records
+from console.recovery.rollback.trigger import flocks
 from console.runtime import proxy
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, standin
@@ -108,6 +109,21 @@ def test_a_lock_that_is_only_held_is_no_run(
         lock.HostLock()
     theirs(stage.point(uid=NOBODY, run_id="theirs", alive=True))
     assert lock.is_free()
+
+
+def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
+    stage: Stage, sticky: Path, stranger: Callable[..., tuple[int, int]]
+) -> None:
+    """Its runner holds another file then, which its pointer names."""
+    paths.host_lock(NOBODY).touch()
+    path = stage.root / "own.lock"
+    path.touch()
+    pid, start = stranger(theirs(path))
+    [name] = [name for holder, name in flocks() if holder == pid]
+    for named, free in (("", True), (f"{name}0", True), (name, False)):
+        made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start, lock=named)
+        theirs(made)
+        assert lock.is_free() == free
 
 
 def theirs_lock() -> Path:

@@ -23,6 +23,7 @@ from console.recovery.rollback.progress import LADDER, Line, read_lines, who_ask
 from console.runtime import probe, proxy
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, kill_now, standin
+from tests.rollback.test_command import NOBODY, as_root, given
 from tests.waiting import until
 
 Warm = Callable[[], subprocess.Popen[bytes]]
@@ -341,3 +342,50 @@ def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
     done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr
+
+
+CLIMB = """
+import sys
+from pathlib import Path
+from console.recovery.rollback.standby import Warm
+warm = Warm(Path(sys.argv[1]))
+warm.prepare()
+before = set(sys.modules)
+warm._climb("warm")
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_climb_loads_nothing_any_more(stage: Stage, scheme: str) -> None:
+    """The interpreter's files may be gone by then, or another user's alone."""
+    candidate = stage.recorded("process", "candidate", stage.plan.run_id)
+    url = stage.plan.baseline.url.replace("http", scheme, 1)
+    stage.base(url=url, ready_timeout_s=30.0 if scheme == "http" else 4.0)
+    argv = [sys.executable, "-P", "-c", CLIMB, str(stage.plan.rollback_dir)]
+    late = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert late.split() == []
+    assert not process.alive(*candidate)
+
+
+COMMAND = """
+import sys
+from console.recovery.rollback import command, finder
+before, become = set(), finder.become
+def closed(uid):
+    become(uid)
+    before.update(sys.modules)
+finder.become = closed
+command.rollback(None, False, lambda line: print(line["detail"]))
+print("late:", *sorted(set(sys.modules) - before))
+"""
+
+
+@as_root
+def test_root_loads_everything_before_it_becomes_the_runs_owner(stage: Stage) -> None:
+    given(stage, stage.point(uid=NOBODY))
+    argv = [sys.executable, "-P", "-c", COMMAND]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.endswith("late:\n"), said
+    assert "ModuleNotFoundError" not in said
+    assert "LookupError" not in said

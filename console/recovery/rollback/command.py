@@ -105,7 +105,9 @@ def rollback(
     who = _asker()
     if os.getuid() == 0:
         # before root is dropped: the interpreter's own files may be readable by root alone
-        import console.recovery.rollback.procedure  # noqa: F401
+        from console.recovery.rollback.procedure import load
+
+        load()
     finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site)
     failed: Result | None = None
     with held():

@@ -253,11 +253,8 @@ class Finder:
         )
 
     def _copy_of(self, pointer: Pointer) -> Choice | None:
-        place = paths.state_dir() / ROLLBACK
-        for name in _names_in(place):
-            if not name.endswith(".json"):
-                continue
-            choice = self._plan(place / name, "the copy of its plan")
+        for path in sealed.copies():
+            choice = self._plan(path, "the copy of its plan")
             if choice is not None and choice.plan.run_id == pointer.run_id:
                 return choice
         return None

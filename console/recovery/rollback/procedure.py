@@ -39,6 +39,7 @@ from console.recovery.rollback.stages import fence, stop
 from console.recovery.rollback.stages import verify as ready
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
+from console.runtime import probe
 from console.runtime.engine_api import RawEngine
 
 FOLLOW_PAUSE_S = 0.02
@@ -48,6 +49,18 @@ PROOFS = 3
 """How often a baseline is proven that serves no more when its proof is through."""
 ENGINE_WORD_S = 1.5
 """A hung engine is named this soon, whatever the fence is still busy with."""
+
+
+def load() -> None:
+    """Everything that a climb would load when it is wanted, now: the interpreter's own files may be
+    gone by then, or closed to the user that root becomes."""
+    import encodings.idna  # noqa: F401
+    import hashlib  # noqa: F401
+    import ssl  # noqa: F401
+
+    with contextlib.suppress(probe.ProbeError):
+        # Port 9 of loopback: nothing answers, and every import of a request has happened.
+        probe.fetch("http://127.0.0.1:9/", timeout_s=0.2)
 
 
 class Ladder:

@@ -32,7 +32,7 @@ from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
 from console.recovery.rollback.sealed_plan import ROLLBACK, write_atomically
-from console.recovery.rollback.trigger import holders
+from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536
 BEFORE = "pointer-before.json"
@@ -56,6 +56,9 @@ class Pointer:
     over: bool = False
     """The run has ended and left the baseline down: a rollback that failed, or clients that stay
     at a candidate. It points until a rollback brings the baseline back."""
+    lock: str = ""
+    """What the kernel calls the lock that the runner holds: another user may have put something in
+    the place where it usually is."""
 
 
 def write(pointer: Pointer) -> Path:
@@ -164,6 +167,7 @@ def _parsed(value: Any, uid: int) -> Pointer:
         site=_text(value.get("site", "")),
         started_at=float(_number(value.get("started_at", 0))),
         over=value.get("over") is True,
+        lock=_text(value.get("lock", "")),
     )
     if found.uid != uid or not found.run_dir.startswith("/"):
         raise ValueError("another user's, or no run directory")
@@ -235,10 +239,16 @@ def live_others(mine: Iterable[int]) -> list[Pointer]:
         found
         for found in find_all()
         if found.uid not in mine
-        and found.pid in holders(paths.host_lock(found.uid))
+        and _holds_host(found)
         and process.alive(found.pid, found.start)
         and _owner(found.pid) == found.uid
     ]
+
+
+def _holds_host(found: Pointer) -> bool:
+    if found.lock:
+        return (found.pid, found.lock) in flocks()
+    return found.pid in holders(paths.host_lock(found.uid))
 
 
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:

@@ -220,6 +220,27 @@ def read(path: Path) -> SealedPlan:
     return read_owned(path)[0]
 
 
+def of_run(run_dir: Path) -> SealedPlan:
+    """A run's plan, or the copy of it where its directory has lost it. Raises InvalidFile."""
+    try:
+        return read(run_dir / ROLLBACK / PLAN)
+    except InvalidFile:
+        for path in copies():
+            with contextlib.suppress(InvalidFile):
+                plan = read(path)
+                if plan.run_dir == str(run_dir):
+                    return plan
+        raise
+
+
+def copies() -> list[Path]:
+    """Where copies of plans stand: of each site the newest run's."""
+    place = paths.state_dir() / ROLLBACK
+    with contextlib.suppress(OSError):  # another source may say more
+        return [place / name for name in os.listdir(place) if name.endswith(".json")]
+    return []
+
+
 def read_owned(path: Path) -> tuple[SealedPlan, int]:
     """The plan in a file and the uid that owns that very file. Raises InvalidFile."""
     data, owner = _content(path)

@@ -30,7 +30,7 @@ from console.recovery.rollback import live as livelog
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import LIVE, Live
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Ladder, load
 from console.recovery.rollback.progress import LADDER, asked, new_trigger, size_of
 from console.recovery.rollback.sealed_plan import PLAN, SealedPlan
 from console.recovery.rollback.trigger import (
@@ -76,7 +76,7 @@ class Warm:
         self.pending = b""
 
     def prepare(self) -> None:
-        """FIFO, protection, one dry request, then the line that says it is ready."""
+        """FIFO, everything loaded, protection, then the line that says it is ready."""
         path = self.directory / FIFO
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
@@ -84,10 +84,8 @@ class Warm:
         self.fifo = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not stat.S_ISFIFO(os.fstat(self.fifo).st_mode):
             raise ConsoleError("the trigger is no FIFO", str(path))
+        load()
         got = {"memory": lock_memory(), "oom_score_adj": self._protect()}
-        with contextlib.suppress(probe.ProbeError):
-            # Port 9 of loopback: nothing answers, and every import of a request has happened.
-            probe.fetch("http://127.0.0.1:9/", timeout_s=0.2)
         pid = os.getpid()
         start = process.start_time(pid) or 0
         with contextlib.suppress(OSError):
@@ -109,7 +107,9 @@ class Warm:
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
             elif QUIT in pending or self._may_leave(pending):
-                return
+                self.pending = self._drain()  # what was asked while it was about to leave
+                if not self.pending:
+                    return
 
     def _may_leave(self, pending: bytes) -> bool:
         """Asked to, or in a silence that no sentinel would break."""
@@ -236,6 +236,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     warm.run()
+    os.close(warm.fifo)  # before the interpreter's end: whoever asks now finds nobody at once
     return 0
 
 

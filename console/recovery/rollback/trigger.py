@@ -57,11 +57,20 @@ def holders(file: int | Path) -> set[int]:
     """The pids that hold a file's flock, as far as the kernel says which."""
     try:
         inode = os.stat(file).st_ino
-        table = Path("/proc/locks").read_text()
     except OSError:
         return set()
-    form = rf"^\d+: FLOCK +\w+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:{inode} "
-    return {int(pid) for pid in re.findall(form, table, re.MULTILINE)}
+    return {pid for pid, name in flocks() if name.endswith(f":{inode}")}
+
+
+def flocks() -> list[tuple[int, str]]:
+    """Every exclusive flock: its holder's pid, and what the kernel calls the file, which is its
+    device and inode."""
+    try:
+        table = Path("/proc/locks").read_text()
+    except OSError:
+        return []
+    form = r"^\d+: FLOCK +\w+ +WRITE +(\d+) +([0-9a-f]+:[0-9a-f]+:\d+) "
+    return [(int(pid), name) for pid, name in re.findall(form, table, re.MULTILINE)]
 
 
 def is_held(directory: Path) -> bool:

@@ -20,7 +20,6 @@ from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
 from console.recovery.guard.record.recorder import sweep
 from console.recovery.rollback import live
-from console.recovery.rollback import sealed_plan as sealed
 from console.runner.context import Attempt, Context, StepFailed
 from console.runner.control import Verb
 from console.runner.guard import limits
@@ -156,7 +155,7 @@ class Guard:
             self._seen_at = self.clock.monotonic()
 
     def _write_sheet(self) -> None:
-        plan = sealed.read(self.context.run.sealed)
+        plan = self.context.way_back()
         limits.write(limits.make(self.context, plan))
 
     # -- the thread ------------------------------------------------------------------------------

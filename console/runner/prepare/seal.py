@@ -35,6 +35,7 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     """Write plan.json and rollback.sh into the run's rollback directory. Raises OSError."""
     plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
     plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
+    context.sealed = plan
     sealed.write(plan, context.run.sealed)
     sealed.write_atomically(context.run.script, render(plan), 0o755)
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's

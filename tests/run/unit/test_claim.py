@@ -13,7 +13,7 @@ import pytest
 from console.common import paths
 from console.common.errors import HostBusy, UsageError
 from console.recovery.rollback import live, records
-from console.recovery.rollback.trigger import Lock
+from console.recovery.rollback.trigger import Lock, flocks
 from console.runner import claim
 from console.runner.recover import refuse_rolled_back
 from tests.run.unit.conftest import MakePlan
@@ -59,6 +59,18 @@ def test_a_run_that_never_was_leaves_the_pointer_of_an_interrupted_one(bench: Be
     assert [one.run_id for one in records.find_all()] == ["earlier"]
     claim.withdraw(run)
     assert [one.run_id for one in records.find_all()] == ["earlier"]
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_pointer_names_the_lock_that_its_runner_holds(bench: Bench, planted: bool) -> None:
+    if planted:
+        paths.host_lock(os.getuid()).mkdir()
+    held = claim.host_lock(patient=False)
+    claim.announce(bench.context.run)
+    [found] = records.find_all()
+    assert (os.getpid(), found.lock) in flocks()
+    held.release()
+    assert (os.getpid(), found.lock) not in flocks()
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -83,6 +83,15 @@ def test_a_run_restores_without_its_warm_ladder(outage: World) -> None:
     restored(outage)
 
 
+def test_a_run_restores_without_its_warm_ladder_and_its_plan(outage: World) -> None:
+    outage.kill("ladder")
+    outage.run.sealed.unlink()
+    assert outage.tell("abort").code == 0
+    outage.dead()
+    assert str(outage.view().state) == "rolled_back"
+    restored(outage)
+
+
 def test_a_baseline_that_cannot_come_back_ends_7_with_the_commands(outage: World) -> None:
     blocker = socket.create_server(("127.0.0.1", outage.base_port))
     try:

@@ -6,9 +6,14 @@ idempotent appends its name to a file each time it really acts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from console.host import process
+from console.journal.run_dir import RunDir
+from console.runner import main
 from console.runner.fault import POINTS
 from tests.run.e2e.sites import UP, book, gate
 from tests.run.scenes import roll_back
@@ -148,3 +153,42 @@ def test_a_command_that_outlives_its_runner_is_ended_by_the_rollback(world: Worl
     assert world.console("show").code == 6
     again = world.console("rollback", "--json")
     assert (again.code, again.json["nothing_to_do"]) == (0, True), again
+
+
+def no_thread(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def spoil(path: Path) -> None:
+    """A journal whose pages after the first are garbage."""
+    for beside in path.parent.glob(f"{path.name}-*"):
+        beside.unlink()
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+
+
+BREAKS: dict[str, Callable[[RunDir], object]] = {
+    "its playbook is gone": lambda run: run.playbook.unlink(),
+    "its site file is gone": lambda run: run.site.unlink(),
+    "its journal is garbage": lambda run: spoil(run.journal),
+    "its journal is gone": lambda run: run.journal.unlink(),
+    "its playbook and plan are gone": lambda run: [p.unlink() for p in (run.playbook, run.sealed)],
+    "no thread is left": lambda run: None,
+}
+
+
+@pytest.mark.parametrize("what", [*BREAKS])
+def test_a_resume_that_is_refused_leaves_nothing_unguarded(
+    outage: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    outage.kill("runner")
+    outage.dead()
+    outage.kill("ladder")
+    BREAKS[what](outage.run)
+    if what == "no thread is left":
+        monkeypatch.setattr(main, "adopt_services", no_thread)
+    done = outage.console("resume", "--detach")
+    assert done.code != 0
+    assert main.UNGUARDED in done.err
+    outage.until(outage.serves, "the baseline is back", 20.0)
+    assert not outage.listens(outage.cand_url)
