@@ -13,8 +13,9 @@ from typing import Any
 
 from console.common import paths
 from console.common.errors import UsageError
+from console.common.files import write_atomically
 from console.common.text import one_line
-from console.recovery.rollback.sealed_plan import SITE, write_atomically
+from console.recovery.rollback.sealed_plan import SITE
 
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""

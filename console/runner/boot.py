@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from console.common.errors import UsageError
+from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.systemd import LINGER, SYSTEMD, Unit
@@ -19,7 +20,6 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_read import left_down as outage_of
 from console.recovery.rollback import records
-from console.recovery.rollback.sealed_plan import write_atomically
 from console.rehearsal.workspace import MAPPING
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT",

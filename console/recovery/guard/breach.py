@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.clock import Clock
+from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.recovery.guard.config import BREACH, Sheet
@@ -32,7 +33,6 @@ from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.record.status import finite
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import LADDER, read_lines
-from console.recovery.rollback.sealed_plan import write_atomically
 
 PAGE_S, CALM_PAGE_S = 0.5, 0.7
 """Less than the second in which everything is judged: a look that came a moment short of it would

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 from console.common.clock import SystemClock
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.host import process
 from console.host.privileges import set_nice
@@ -32,7 +33,6 @@ from console.recovery.guard.loop import Duty, Means
 from console.recovery.guard.observe.collect import Watch
 from console.recovery.guard.record import recorder
 from console.recovery.rollback.live import LIVE
-from console.recovery.rollback.sealed_plan import write_atomically
 
 LOCK = "sentinel.lock"
 

@@ -77,8 +77,7 @@ class Finder:
 
     def has_begun(self, choice: Choice | None) -> bool:
         """Whether a run of one's own is on now that this choice did not know."""
-        mine = pointers.read(os.getuid())
-        known = {*self._had, choice.plan.run_id if choice is not None else ""}
+        mine, known = pointers.read(os.getuid()), {*self._had, choice.plan.run_id if choice else ""}
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> Choice | None:

@@ -28,10 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
+from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
-from console.recovery.rollback.sealed_plan import ROLLBACK, write_atomically
+from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536

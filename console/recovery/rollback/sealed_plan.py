@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile, Problem
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.host.process import ProcessSpec
 from console.runtime.spec import PROMPT
@@ -182,37 +183,6 @@ def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
     """Write atomically and durably. Raises OSError."""
     paths.make(path.parent)
     write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
-
-
-def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
-
-    The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
-    may write nobody can have put something in its place.
-    """
-    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
-    descriptor = -1
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(beside, flags, mode)
-        os.fchmod(descriptor, mode)
-        data = text.encode("utf-8", "surrogateescape")
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def read(path: Path) -> SealedPlan:

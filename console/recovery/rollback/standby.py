@@ -23,6 +23,7 @@ from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
+from console.common.files import write_atomically
 from console.host import process
 from console.host.ports import foreign
 from console.host.privileges import lock_memory
@@ -90,7 +91,7 @@ class Warm:
         start = process.start_time(pid) or 0
         with contextlib.suppress(OSError):
             text = json.dumps({"pid": pid, "start": start, **got}) + "\n"
-            sealed.write_atomically(self.directory / WARM, text)
+            write_atomically(self.directory / WARM, text)
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from console.common import redact
+from console.common.files import write_atomically
 from console.common.text import clean
 from console.journal.report_data import Gauge, gauges
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, exit_code
-from console.recovery.rollback.sealed_plan import write_atomically
 from console.render.report.benchmarks import (
     bench_lines,
     captured_lines,

@@ -12,6 +12,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.inputs import Secret
@@ -30,7 +31,6 @@ from console.host.process import (
     stop_group,
 )
 from console.journal.state import Cause
-from console.recovery.rollback.sealed_plan import write_atomically
 from console.render.effects import build_argv
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.prepare.plan import PlannedStep

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineTimeout
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.config.site.guard import trouble
 from console.host import process
@@ -35,7 +36,6 @@ from console.recovery.guard.observe import snapshot as seen
 from console.recovery.guard.observe.memory import FastReader, field
 from console.recovery.guard.observe.service_memory import SlowReader
 from console.recovery.guard.record.recorder import PREFIX
-from console.recovery.rollback import sealed_plan as sealed
 from console.runner.prepare.plan import Plan
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def write(sheet: Sheet) -> None:
     """Write it where the sentinel reads it. Raises OSError."""
     sheet.directory.mkdir(mode=0o700, exist_ok=True)
     text = json.dumps(sheet.to_json(), indent=1) + "\n"
-    sealed.write_atomically(sheet.directory / sheets.SHEET, text, 0o600)
+    write_atomically(sheet.directory / sheets.SHEET, text, 0o600)
 
 
 def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
+from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.config.site.site import Site
 from console.host import process
@@ -37,12 +38,12 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
     context.sealed = plan
     sealed.write(plan, context.run.sealed)
-    sealed.write_atomically(context.run.script, render(plan), 0o755)
+    write_atomically(context.run.script, render(plan), 0o755)
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
     if not context.rehearsal and context.plan.site.base != paths.demo_dir():
         path = site_script(plan.site_name)
         paths.make(path.parent)
-        sealed.write_atomically(path, render(plan), 0o755)
+        write_atomically(path, render(plan), 0o755)
         # for a rollback of this run when its directory is lost
         sealed.write(plan, path.with_suffix(".json"), 0o600)
     return plan

@@ -1,0 +1,38 @@
+"""Files that nobody ever reads half written, even after a power cut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
+    """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
+
+    The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
+    may write nobody can have put something in its place.
+    """
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
+    descriptor = -1
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(beside, flags, mode)
+        os.fchmod(descriptor, mode)
+        data = text.encode("utf-8", "surrogateescape")
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
