@@ -121,9 +121,8 @@ def rollback(
                 asked(choice.plan.rollback_dir, who, clock.now())
                 result = _climb(choice, emit, clock, trigger)
             if choice is not None and choice.first:
-                if not result.serving:
-                    words = f"site {choice.plan.site_name}: {result.detail}"
-                    failed = replace(result, detail=words)
+                words = f"site {choice.plan.site_name}: {result.detail}"
+                failed = None if result.serving else replace(result, detail=words)
                 continue
             if not finder.has_begun(choice):
                 break
