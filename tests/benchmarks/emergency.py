@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +118,15 @@ def _idle(place: Path) -> list[float]:
 
 
 def _presses(scene: Scene, count: int) -> list[float]:
-    """Presses at ever other moments of the console's second, each with a runner to end."""
+    """Presses at ever other moments of the console's second, each with a runner to end, and with a
+    ladder: the one before has left."""
     found = []
     for number in range(count):
         scene.show.runs()
-        # the climb before has to be over for the console too, and its phases are all met
-        time.sleep(0.4 + number * STEP_S % 1.0)
-        found.append(scene.press(number))
+        with _waiting(scene.show) if number else nullcontext():
+            # the climb before has to be over for the console too, and its phases are all met
+            time.sleep(0.4 + number * STEP_S % 1.0)
+            found.append(scene.press(number))
         scene.back()
     return found
 

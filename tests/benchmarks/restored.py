@@ -134,28 +134,24 @@ class Alive(Scenario):
     """A run that is live: a ladder waits, and there is a runner to end."""
 
     def climb(self) -> float:
-        first = live.read(self.directory / LIVE)
         runner = process.spawn(
             ProcessSpec(("sleep", "600")), log=Path("/dev/null"), cookie=self.run_id
         )
-        live.append(self.directory / LIVE, Live("runner", "runner", *runner))
         try:
-            took = super().climb()
-            if not standby.is_warm(self.directory):
-                raise CannotRun("the warm ladder is gone")
+            with self._waiting():
+                live.append(self.directory / LIVE, Live("runner", "runner", *runner))
+                took = super().climb()
             if process.alive(*runner):
                 raise CannotRun("the runner is alive after a rollback")
             return took
         finally:
             with suppress(ProcessLookupError):
                 process.send(*runner, 9)
-            # The file of one run, not of thirty: only the ladder's own line stays.
-            (self.directory / LIVE).unlink()
-            for entry in first:
-                live.append(self.directory / LIVE, entry)
+            # The file of one run, not of thirty.
+            (self.directory / LIVE).unlink(missing_ok=True)
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def _waiting(self) -> Iterator[None]:
         """A warm ladder for as long as this lasts."""
         argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(self.directory)]
         env = {**self.environment(), COOKIE: self.run_id}
@@ -184,8 +180,7 @@ def run(say: Callable[[str], None]) -> list[Row]:
             DOCKER: yard.by_docker,
             "warm": hot.climb,
         }
-        with hot.waiting():
-            times = in_turns(ways, PAIRS)
+        times = in_turns(ways, PAIRS)
         say(f"the door to the shared engine adds {yard.door_costs() * 1e3:.2f} ms a call, to all")
     rows = []
     for scenario in (cold, hot):
