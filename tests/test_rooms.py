@@ -1,0 +1,71 @@
+"""The drawing of the house: how much stands in a room, that no two modules need each other, and
+that the places which CONTRIBUTING.md names are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("console", "screens", "widgets")
+MOST_MODULES = 15
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the program by its dotted name."""
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    found = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    return {dotted.removesuffix(".__init__"): path for dotted, path in found.items()}
+
+
+def needed(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports that are carried out, late ones with them: all but those for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield from needed(child)
+
+
+def graph() -> dict[str, set[str]]:
+    """Which modules of the program each module imports."""
+    known, edges = modules(), {}
+    for dotted, path in known.items():
+        names = set()
+        for found in needed(ast.parse(path.read_text("utf-8"))):
+            if isinstance(found, ast.Import):
+                names |= {one.name for one in found.names}
+            else:
+                whole = {f"{found.module}.{one.name}" for one in found.names}
+                names |= {one if one in known else str(found.module) for one in whole}
+        edges[dotted] = (names & known.keys()) - {dotted}
+    return edges
+
+
+def test_no_room_has_more_than_fifteen_modules_side_by_side() -> None:
+    rooms = Counter(path.parent for path in modules().values() if path.stem != "__init__")
+    crowded = {str(room): count for room, count in rooms.items() if count > MOST_MODULES}
+    assert crowded == {}
+    assert max(rooms.values()) > MOST_MODULES // 2, "rooms are counted"
+
+
+def test_no_two_modules_need_each_other() -> None:
+    """A circle is an error with the modules on it; a late import is one, too."""
+    edges = graph()
+    assert sum(map(len, edges.values())) > len(edges)
+    TopologicalSorter(edges).prepare()
+
+
+def test_where_a_change_is_made_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    table = text.partition("## Where do I change")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) == 15
+    for row in rows:
+        places = re.findall(r"`([\w.]+/[\w./]*)`", row)
+        assert places, row
+        assert [place for place in places if not (ROOT / place).exists()] == [], row
