@@ -11,7 +11,7 @@ import os
 import signal
 
 POINTS = (
-    "sealed", "run_started", "before_intent", "after_intent", "baseline_stopped",
+    "sealed", "run_started", "before_intent", "after_intent", "baseline_stopped", "effect_begun",
     "effect_recorded", "service_ready", "in_benchmark", "after_effect", "after_result",
     "in_approval", "cut_over", "in_watch", "before_restore", "before_finally", "rolling_back",
 )  # fmt: skip

@@ -53,6 +53,7 @@ from console.runner.prepare.seal import seal
 from console.runner.recover import (
     adopt_services,
     close_after_rollback,
+    end_unrecorded,
     refuse_rolled_back,
     settle_intents,
 )
@@ -247,6 +248,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         refuse_rolled_back(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
         context.record("verb", from_step, verb="resume", who=owner(), why=words)
+        end_unrecorded(context)
         settle_intents(context, from_step)
         adopt_services(context)
     else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
 from console.common.errors import ConsoleError, UsageError
 from console.config.playbook.kinds import KINDS
 from console.host import process
+from console.host.cgroups import cgroup, scope
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
@@ -69,6 +71,20 @@ def end_leftovers(context: Context, step: str) -> None:
     found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
     for container in found:
         ask("Stopping a leftover", partial(container.stop, timeout=int(LEFTOVER_GRACE_S)), 30.0)
+
+
+def end_unrecorded(context: Context) -> None:
+    """End what carries the run's mark and stands in no record: its runner died after it had started
+    a candidate and before it could name it. Nobody else would ever end that, or adopt it."""
+    entries = [entry for entry in live.read(context.run.live) if entry.pid]
+    known = {os.getpid(), *(entry.pid for entry in entries)}
+    for entry in entries:
+        known |= {one.pid for one in process.members(entry.pid, entry.start)}
+        group = scope.of(entry.group, entry.pid, entry.start) if entry.group else None
+        known |= set(cgroup.pids(group.path)) if group is not None else set()
+    for pid, start in process.by_cookie(context.run.id):
+        if not known & process.ancestry(pid):
+            process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
 
 
 def _recorded(context: Context) -> dict[str, Handle]:

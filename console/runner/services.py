@@ -111,6 +111,7 @@ class Fleet:
     def _named(self, name: str, handle: Handle) -> None:
         """The effect can be named: the ladder and the journal know it before it does anything,
         so that a start that fails half way is undone as well."""
+        point("effect_begun", name)
         self.context.alive(handle)
         self._hold(name, handle)
 

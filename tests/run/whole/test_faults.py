@@ -26,8 +26,8 @@ FAULTS = (
     "before_intent@mark", "after_intent@mark", "effect_recorded@mark", "after_effect@mark",
     "after_result@mark",
     "in_benchmark@baseline:measure", "after_intent@baseline:stop", "baseline_stopped",
-    "after_intent@up", "effect_recorded@cand", "service_ready@cand", "after_result@up",
-    "after_intent@inside", "after_effect@inside",
+    "after_intent@up", "effect_begun@cand", "effect_recorded@cand", "service_ready@cand",
+    "after_result@up", "after_intent@inside", "after_effect@inside",
     "in_benchmark@bench", "in_approval@ask", "after_effect@go", "before_restore",
     "after_effect@restore", "rolling_back",
 )  # fmt: skip
