@@ -182,8 +182,10 @@ def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
     )
     emergency = key((sys.executable, "-c", code))
     watch = ended(emergency.follow(emergency.press()))
-    assert watch.result() is None
-    assert "nothing to do" in watch.trouble()
+    result = watch.result()
+    assert result is not None
+    assert (result.serving, result.nothing_to_do, watch.trouble()) == (False, True, "")
+    assert "nothing to do" in result.detail
     assert emergency.press().how == "spawned", "a press works again"
 
 

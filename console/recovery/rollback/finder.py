@@ -208,7 +208,7 @@ class Finder:
         if pointer.run_id in self._had:
             return None
         if pointer.over:
-            self.note(f"{theirs}: omni-console rollback --site {choice.plan.site_path} is for that")
+            self.note(f"{theirs}; omni-console rollback --site {choice.plan.site_path} ends it")
             return None
         self._had.add(pointer.run_id)
         self.note(f"{theirs}: it is rolled back first")

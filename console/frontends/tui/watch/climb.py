@@ -84,8 +84,10 @@ class Climb:
             self._finish(self._last)
             return
         said = _words(log, begin)
-        if code == 0:
-            self.end(said or "the rollback command ended without a word")
+        if code == 0 and said:  # a climb would have left its lines: there was none to make
+            self._finish(Result(False, nothing_to_do=True, detail=one_line(said, 600)))
+        elif code == 0:
+            self.end("the rollback command ended without a word")
         else:
             self.end(f"{said or 'the rollback command ended'} (exit {code})")
 
