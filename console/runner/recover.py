@@ -20,6 +20,7 @@ from console.recovery.rollback.progress import (
     result_of,
     who_asked,
 )
+from console.recovery.rollback.stages.fence import marked
 from console.runner.context import Context
 from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
@@ -75,14 +76,15 @@ def end_leftovers(context: Context, step: str) -> None:
 
 def end_unrecorded(context: Context) -> None:
     """End what carries the run's mark and stands in no record: its runner died after it had started
-    a candidate and before it could name it. Nobody else would ever end that, or adopt it."""
+    a candidate and before it could name it. Nobody else would ever end that, or adopt it. A
+    container is recorded before it starts: what runs inside is none of these."""
     entries = [entry for entry in live.read(context.run.live) if entry.pid]
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
         known |= {one.pid for one in process.members(entry.pid, entry.start)}
         group = scope.of(entry.group, entry.pid, entry.start) if entry.group else None
         known |= set(cgroup.pids(group.path)) if group is not None else set()
-    for pid, start in process.by_cookie(context.run.id):
+    for pid, start in marked(context.run.id):
         if not known & process.ancestry(pid):
             process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
 

@@ -49,12 +49,17 @@ def keep(walk: Walk, terminal: Terminal) -> None:
 
 
 def scroll(walk: Walk, terminal: Terminal, most: int = 8) -> None:
-    """Down to the end of what has the focus, looking all the way."""
+    """Down to the end of what has the focus, looking all the way; the pages overlap, because a
+    name that is wrapped over the end of one stands on none as a whole."""
+    terminal.settle(0.3)
     keep(walk, terminal)
     for _ in range(most):
         before = terminal.text
         terminal.press("pagedown")
         terminal.comes(lambda: terminal.text != before, 0.5)  # noqa: B023
+        keep(walk, terminal)
+        terminal.press("up", "up", "up")
+        terminal.settle(0.1)
         keep(walk, terminal)
         if terminal.text == before:
             return

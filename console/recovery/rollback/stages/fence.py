@@ -106,12 +106,14 @@ def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
 
 
 def _strays(scene: Scene, spared: set[int], inside: bool = False) -> list[tuple[int, int]]:
-    """(pid, start) of what has the run's cookie: outside of containers, or inside. The stop rung
-    gives those inside their grace."""
-    if not scene.plan.run_id:
-        return []
+    return [one for one in marked(scene.plan.run_id, inside=inside) if one[0] not in spared]
+
+
+def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
+    """(pid, start) of what has the run's cookie: outside of containers, or inside. A container is
+    recorded before it starts, and the stop rung gives what is inside its grace."""
     mine = resident.container_of(os.getpid())
-    found = [one for one in process.by_cookie(scene.plan.run_id) if one[0] not in spared]
+    found = process.by_cookie(run) if run else []
     return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
 
 
