@@ -205,11 +205,11 @@ class Page(Base[None]):
         width = line.size.width or self.app.size.width
         snapshot = app.snapshot
         live = snapshot is not None and snapshot.live
-        climb = snapshot.climb if snapshot is not None else ""
+        rollback = snapshot.rollback if snapshot is not None else ""
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, climb, restore_s, app.desk.readonly, width),
+            emergency(live, rollback, restore_s, app.desk.readonly, width),
             width,
         )
         self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)

@@ -22,7 +22,7 @@ from widgets.step_text import wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
-    from console.frontends.tui.watch.emergency import ClimbWatch
+    from console.frontends.tui.watch.emergency import RollbackFollower
     from console.recovery.rollback.progress import Result
 
 
@@ -88,9 +88,9 @@ class RollbackScreen(Dialog[None]):
     }
     """
 
-    def __init__(self, climb: ClimbWatch) -> None:
+    def __init__(self, follower: RollbackFollower) -> None:
         super().__init__()
-        self.climb = climb
+        self.follower = follower
         self.lines: list[dict[str, Any]] = []
         self.result: Result | None = None
         self.shown: object = None
@@ -101,9 +101,9 @@ class RollbackScreen(Dialog[None]):
             yield TextView(id="rungs")
             yield Rows(id="foot")
 
-    def follow(self, climb: ClimbWatch) -> None:
+    def follow(self, follower: RollbackFollower) -> None:
         """Another climb: the key was pressed again after one had ended."""
-        self.climb, self.lines, self.result, self.shown = climb, [], None, None
+        self.follower, self.lines, self.result, self.shown = follower, [], None, None
 
     def on_mount(self) -> None:
         self.set_interval(POLL_S, self.look)
@@ -113,12 +113,12 @@ class RollbackScreen(Dialog[None]):
         """Take what the ladder has said since; keys in one burst leave a screen before it stood."""
         if not self.query("#foot"):
             return
-        new = self.climb.lines()
+        new = self.follower.lines()
         self.lines += new
-        if self.result is None and (result := self.climb.result()) is not None:
+        if self.result is None and (result := self.follower.result()) is not None:
             self.result = result
             self.told(result)
-        trouble = "" if self.result else self.climb.trouble()
+        trouble = "" if self.result else self.follower.trouble()
         said = (len(self.lines), self.result, trouble, self.size)
         if said == self.shown:
             return
@@ -145,7 +145,10 @@ def rung_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
         state = str(said.get("state", ""))
         if state == "begin" and place + 1 < len(lines):
             continue
-        rung, detail = clean(str(said.get("rung", "")), 20), clean(str(said.get("detail", "")), 800)
+        stage, detail = (
+            clean(str(said.get("rung", "")), 20),
+            clean(str(said.get("detail", "")), 800),
+        )
         at = said.get("t")
         when = f"{at:7.2f} s" if isinstance(at, int | float) else " " * 9
         first, *more = wrapped(detail, width - 29)
@@ -153,7 +156,7 @@ def rung_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
         rows.append(
             (
                 (f"{when}  ", "dim"),
-                (f"{rung:<10} ", "bold"),
+                (f"{stage:<10} ", "bold"),
                 (f"{shown:<7} ", TONE.get(state, "")),
                 (first, ""),
             )

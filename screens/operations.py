@@ -137,7 +137,7 @@ class OperationsScreen(Guarded):
     def count_on(self) -> None:
         """Draw what depends on the time; a run that waits for a person does so in tens."""
         snapshot, now = self.console.snapshot, time.time()
-        if snapshot is None or not (snapshot.alive or snapshot.climbing):
+        if snapshot is None or not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
             self.query_one(StepList).draw(snapshot.view, now, self.at)
@@ -195,11 +195,11 @@ class OperationsScreen(Guarded):
         snapshot = app.snapshot
         width = line.size.width or self.app.size.width
         live = snapshot is not None and snapshot.live
-        climb = snapshot.climb if snapshot is not None else ""
+        rollback = snapshot.rollback if snapshot is not None else ""
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, climb, restore_s, app.desk.readonly, width),
+            emergency(live, rollback, restore_s, app.desk.readonly, width),
             width,
         )
 

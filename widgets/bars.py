@@ -210,15 +210,15 @@ def _when(at: float, now: float) -> str:
 
 
 def emergency(
-    live: bool, climb: str, restore_s: float | None, readonly: bool, width: int = 80
+    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int = 80
 ) -> Row:
     """What the emergency key does now, and how long it takes; shorter where it is narrow."""
     key = EMERGENCY.first
     if readonly:
         return (("READ-ONLY", "warn"), (" omni-console rollback from a shell", "dim"))
-    if climb:
+    if rollback:
         return (
-            (climb.upper(), "alarm" if climb == "rolling back" else "warn"),
+            (rollback.upper(), "alarm" if rollback == "rolling back" else "warn"),
             (f" {key} shows it", ""),
         )
     back = "" if restore_s is None else f", back in {format_duration(restore_s)}"

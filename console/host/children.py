@@ -127,7 +127,7 @@ class Child:
         self._begun = self._next = clock.monotonic()
         self._deaths = 0
         self._rest = b""
-        self.calm: Callable[[int], None] = lambda pid: None
+        self.prepare: Callable[[int], None] = lambda pid: None
         """Called with the pid of each one started: it inherits the caller's priority."""
         self.fresh = False
         """Whether a start has happened that its owner has not seen yet."""
@@ -198,7 +198,7 @@ class Child:
         for descriptor in (self._into, self._out):
             os.set_blocking(descriptor, False)
         self._process, self._rest, self.fresh = child, b"", True
-        self.calm(child.pid)
+        self.prepare(child.pid)
 
     def _lines(self) -> list[bytes]:
         try:

@@ -15,7 +15,7 @@ from typing import Any
 from console.common.text import clean
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
-from console.recovery.guard import config as sheets
+from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import METRICS, NAMES, Limit
 from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback.trigger import say
@@ -62,7 +62,7 @@ class Breach:
 
 def ready(run: RunDir) -> tuple[int, int] | None:
     """(pid, start) of the sentinel that said it watches; None when none did."""
-    page = _table(run.guard / sheets.READY)
+    page = _table(run.guard / guard_config.READY)
     try:
         pid, start = int(page["pid"]), int(page["start"])
     except (KeyError, TypeError, ValueError):
@@ -91,7 +91,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
 
 def breach_of(run: RunDir) -> Breach | None:
     """What stands in breach.json; None when there was none."""
-    page = _table(run.guard / sheets.BREACH)
+    page = _table(run.guard / guard_config.BREACH)
     at = number(page.get("at"))
     if at is None:
         return None
@@ -117,15 +117,15 @@ def breach_of(run: RunDir) -> Breach | None:
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
     """One message into the sentinel's inbox; False when nobody reads, or it is full."""
     line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-    return say(run.guard / sheets.INBOX, line)
+    return say(run.guard / guard_config.INBOX, line)
 
 
 def killed_row(one: object) -> dict[str, Any]:
     """What became of a victim: name, kind, `rung` (all of them), why; seconds `write_s` and
     `empty_s` since the sample that showed it; `held` {ram, swap: bytes, age_s} or None."""
     row = one if isinstance(one, dict) else {}
-    rungs = ", ".join(map(str, _list(row.get("rungs")))) or row.get("rung")
-    told = {"name": row.get("name"), "kind": row.get("kind"), "rung": rungs, "why": _why(row)}
+    stages = ", ".join(map(str, _list(row.get("rungs")))) or row.get("rung")
+    told = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
     words = {key: clean(str(value), 120) for key, value in told.items() if value}
     held = row.get("held")
     kept = {key: number(held.get(key)) for key in HELD} if isinstance(held, dict) else None

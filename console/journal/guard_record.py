@@ -14,8 +14,8 @@ from typing import Any
 from console.common.errors import UsageError
 from console.journal.run_dir import RunDir, all_runs, find_run
 from console.journal.run_files import cleaned
-from console.recovery.guard import config as sheets
-from console.recovery.guard.config import Sheet
+from console.recovery.guard import config as guard_config
+from console.recovery.guard.config import GuardConfig
 from console.recovery.guard.record.read import FastSample, Recording, open_newest, restarted, utc
 from console.recovery.rollback.progress import read_lines
 
@@ -88,7 +88,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 def breach(run: RunDir) -> dict[str, Any]:
     """What was breached and killed, clean; {} where nothing was, or the file is garbage."""
     try:
-        with open(run.path / sheets.DIRECTORY / sheets.BREACH, "rb") as file:
+        with open(run.path / guard_config.DIRECTORY / guard_config.BREACH, "rb") as file:
             return table(cleaned(json.loads(file.read(MOST))))
     except (OSError, ValueError, RecursionError):
         return {}
@@ -108,20 +108,20 @@ def struck(recording: Recording) -> dict[str, Any]:
     return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
 
 
-def sheet_of(run: RunDir) -> Sheet | None:
+def config_of(run: RunDir) -> GuardConfig | None:
     """What the sentinel of a run was told; None where there is none that can be read."""
     try:
-        return sheets.read(run.path / sheets.DIRECTORY / sheets.SHEET)
+        return guard_config.read(run.path / guard_config.DIRECTORY / guard_config.CONFIG_FILE)
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def ladder_at(run: RunDir, rung: str, since: float) -> float | None:
+def stage_at(run: RunDir, stage: str, since: float) -> float | None:
     """When a rung of a ladder went well for the first time since then, Unix seconds."""
     lines, _ = read_lines(Path(run.ladder), 0)
     for line in lines:
         at = line.get("at")
-        well = line.get("rung") == rung and line.get("state") == "ok"
+        well = line.get("rung") == stage and line.get("state") == "ok"
         if well and isinstance(at, int | float) and at >= since:
             return float(at)
     return None
@@ -148,7 +148,7 @@ def table(value: object) -> dict[str, Any]:
 
 
 def _synced(run: RunDir, recording: Recording) -> float | None:
-    if recording.path != run.path / sheets.DIRECTORY / sheets.RING:
+    if recording.path != run.path / guard_config.DIRECTORY / guard_config.RING:
         return None
     try:
         return os.stat(recording.path).st_mtime

@@ -16,10 +16,10 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
-from console.journal.guard_record import breach, sheet_of, struck, table
+from console.journal.guard_record import breach, config_of, struck, table
 from console.journal.run_dir import RunDir
 from console.journal.run_files import cleaned, stamp
-from console.recovery.guard.config import Limit, Sheet
+from console.recovery.guard.config import GuardConfig, Limit
 from console.recovery.guard.record.read import Recording, crash_words, open_newest
 from console.recovery.rollback import records as pointers
 
@@ -90,7 +90,7 @@ class GuardWatch:
         self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
         self._wake = threading.Event()
         self._closed = False
-        self._sheet: tuple[object, Sheet | None] = (None, None)
+        self._sheet: tuple[object, GuardConfig | None] = (None, None)
         self._breach: tuple[object, dict[str, Any]] = (None, {})
         self._after: tuple[object, str] = (None, "")
         self._thread = threading.Thread(target=self._run, name="guard-watch", daemon=True)
@@ -141,14 +141,14 @@ class GuardWatch:
     def _watched(
         self, run: RunDir, recording: Recording | None, found: dict[str, Any]
     ) -> GuardView:
-        sheet = self._sheet_of(run)
+        config = self._config_of(run)
         if recording is None:
             word = UNREADABLE if self._begun(run) else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
-            return GuardView(run, word, detail=words, limits=_limits(sheet), breach=found)
+            return GuardView(run, word, detail=words, limits=_limits(config), breach=found)
         page = table(cleaned(recording.status()))
         found = found or struck(recording)
-        view = view_of(run, page, sheet, recording.boot == process.boot_id())
+        view = view_of(run, page, config, recording.boot == process.boot_id())
         view = replace(view, breach=found)
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
@@ -176,12 +176,12 @@ class GuardWatch:
 
         return (run.path / DIRECTORY / READY).exists()
 
-    def _sheet_of(self, run: RunDir) -> Sheet | None:
-        from console.recovery.guard.config import DIRECTORY, SHEET
+    def _config_of(self, run: RunDir) -> GuardConfig | None:
+        from console.recovery.guard.config import CONFIG_FILE, DIRECTORY
 
-        key = (run.path, stamp(run.path / DIRECTORY / SHEET))
+        key = (run.path, stamp(run.path / DIRECTORY / CONFIG_FILE))
         if self._sheet[0] != key:
-            self._sheet = (key, sheet_of(run))
+            self._sheet = (key, config_of(run))
         return self._sheet[1]
 
     def _breach_of(self, run: RunDir) -> dict[str, Any]:
@@ -208,9 +208,11 @@ def run_on() -> tuple[RunDir | None, bool]:
     return None, False
 
 
-def view_of(run: RunDir, page: dict[str, Any], sheet: Sheet | None, this_boot: bool) -> GuardView:
+def view_of(
+    run: RunDir, page: dict[str, Any], config: GuardConfig | None, this_boot: bool
+) -> GuardView:
     """A status page as a view; what it does not say, or says wrongly, is not known."""
-    limits = _page_limits(page) or _limits(sheet)
+    limits = _page_limits(page) or _limits(config)
     level = page.get("level")
     return GuardView(
         run=run,
@@ -272,8 +274,8 @@ def number(value: object) -> float | None:
     return float(value) if abs(value) < 1e18 else None
 
 
-def _limits(sheet: Sheet | None) -> tuple[Limit, ...]:
-    return sheet.limits if sheet is not None else ()
+def _limits(config: GuardConfig | None) -> tuple[Limit, ...]:
+    return config.limits if config is not None else ()
 
 
 def _page_limits(page: dict[str, Any]) -> tuple[Limit, ...]:

@@ -101,8 +101,8 @@ class Source:
         self.view = RunView()
         self.trouble = ""
         self.alive = False
-        self.rungs: tuple[Line, ...] = ()
-        self.climbing = False
+        self.stages: tuple[Line, ...] = ()
+        self.is_rolling_back = False
         self.sealed: SealedPlan | None = None
         self.restore_s: float | None = None
         self.logs: tuple[LogFile, ...] = ()
@@ -160,15 +160,15 @@ class Source:
 
     def _look_ladder(self) -> None:
         changed = self._changed("ladder", self.run.ladder)
-        if not (changed or self.climbing):
+        if not (changed or self.is_rolling_back):
             return
         if changed:
             if stamp(self.run.ladder)[1] < self._offset:
                 self._lines, self._offset = [], 0
             more, self._offset = read_lines(self.run.ladder, self._offset)
             self._lines = _newest([*self._lines, *cleaned(more)])
-            self.rungs = tuple(self._lines)
-        self.climbing = ladder_busy(self.run)
+            self.stages = tuple(self._lines)
+        self.is_rolling_back = ladder_busy(self.run)
 
     def _look_sealed(self) -> None:
         if self._changed("sealed", self.run.sealed):
@@ -187,10 +187,10 @@ class Source:
         if now - self._listed < LOGS_S:
             return
         key = (self.view.seq, id(self.sealed))
-        if key == self._listed_for and not (self.alive or self.climbing):
+        if key == self._listed_for and not (self.alive or self.is_rolling_back):
             return
         # a last time after the end: what is written late counts as well
-        self._listed_for = key if not (self.alive or self.climbing) else None
+        self._listed_for = key if not (self.alive or self.is_rolling_back) else None
         self._listed = now
         self.logs = log_files(self.run, self.view, self.sealed)
 
@@ -214,7 +214,7 @@ def copy_of(view: RunView) -> RunView:
         verdicts=list(view.verdicts),
         verbs=list(view.verbs),
         trouble=list(view.trouble),
-        rungs=list(view.rungs),
+        stages=list(view.stages),
         services=dict(view.services),
     )
 

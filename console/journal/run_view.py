@@ -104,7 +104,7 @@ class RunView:
     doubts: list[dict[str, Any]] = field(default_factory=list)
     """GO verdicts that the restored baseline's figures do not bear out: {gate, verdict, words}."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
-    rungs: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
     cutover: dict[str, Any] = field(default_factory=dict)
     """Whom clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
@@ -318,7 +318,7 @@ def _outage(view: RunView, event: Event) -> None:
 
 
 def _rung(view: RunView, event: Event) -> None:
-    view.rungs.append(event.data)
+    view.stages.append(event.data)
 
 
 def _guard(view: RunView, event: Event) -> None:

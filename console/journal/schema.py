@@ -145,7 +145,7 @@ KINDS: dict[str, Check] = {
     "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
     "input": _fields({"name": TEXT, "value": TEXT}),
     "outage": _fields({"down": FLAG}, restore_s=MAYBE),
-    "rung": _fields(t=NUMBER, rung=TEXT, state=TEXT, detail=TEXT, trigger=TEXT),
+    "rung": _fields(t=NUMBER, stage=TEXT, state=TEXT, detail=TEXT, trigger=TEXT),
     "guard": _fields(
         {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,
         window=TABLE, curve=TABLE, limit=TABLE,

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.common.units import format_bytes, format_duration
 from console.journal.breach import RAM, SWAP, Crossed, crossed, killed_row, limit_in
-from console.journal.guard_record import LAST_S, Recorded, breach, ending, ladder_at, load, table
+from console.journal.guard_record import LAST_S, Recorded, breach, ending, load, stage_at, table
 from console.journal.guard_status import GuardView, number
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
@@ -58,8 +58,8 @@ def read(run: RunDir) -> Found:
     recorded = load(run, LAST_S)
     found = recorded.breach if recorded is not None else breach(run)
     at = wall_of(found) or 0.0
-    rungs = (ladder_at(run, "memory", at), ladder_at(run, "serving", at)) if found else (None, None)
-    return Found(run, found, recorded, *rungs)
+    stages = (stage_at(run, "memory", at), stage_at(run, "serving", at)) if found else (None, None)
+    return Found(run, found, recorded, *stages)
 
 
 def page(found: Found | None, view: GuardView) -> BreachPage:

@@ -45,7 +45,7 @@ def host_lock(*, patient: bool) -> HostLock:
 def announce(run: RunDir) -> None:
     """Write pointer and live.jsonl, then look for another user's run and for a rollback that
     climbs. Raises HostBusy for either, and OSError."""
-    meta, me, climbing = run.meta(), myself(), _climbing_places(run)
+    meta, me, is_rolling_back = run.meta(), myself(), _rolling_back_places(run)
     paths.make(run.rollback)
     records.set_aside(os.getuid(), run.rollback)
     records.write(
@@ -57,7 +57,7 @@ def announce(run: RunDir) -> None:
     live.append(run.live, me)
     point("announced")
     refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
-    for directory in climbing:
+    for directory in is_rolling_back:
         if is_held(directory):
             raise HostBusy(
                 "a rollback brings the baseline back", str(directory),
@@ -65,7 +65,7 @@ def announce(run: RunDir) -> None:
             )  # fmt: skip
 
 
-def _climbing_places(run: RunDir) -> list[Path]:
+def _rolling_back_places(run: RunDir) -> list[Path]:
     """Where a rollback may have its lock: in the run that it ends, which may be this one, the one
     that is pointed at, or the newest; or in the site's own place."""
     earlier = records.read(os.getuid())

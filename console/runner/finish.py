@@ -17,9 +17,9 @@ from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.recovery.rollback import standby
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
-    LADDER,
+    PROGRESS_FILE,
     Follower,
     Result,
     new_trigger,
@@ -37,7 +37,7 @@ from console.runner.prepare.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTOR
 from console.runtime import proxy
 from console.runtime.probe import Health, health
 
-WARM_WORD_S = 2.0
+STANDBY_WORD_S = 2.0
 RESTORE_LOOK_S = 0.25
 """How often it is looked whether the ladder that speaks still climbs."""
 VRAM_S = 5.0
@@ -77,7 +77,7 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
     if result is None:
         plan = context.way_back()
         trigger = new_trigger(context.clock, emergency=False)
-        result = Ladder(plan, clock=context.clock, trigger=trigger, emit=emit).run()
+        result = Procedure(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.fleet.handles):
         context.fleet.gone(name)
     if context.view.cutover:
@@ -95,9 +95,9 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 def _by_warm(context: Context, emit: Any) -> Result | None:
     """What the warm ladder made of it; None where there is none, or it was stopped or got stuck."""
     directory = context.run.rollback
-    begin = size_of(directory / LADDER)
-    follower = Follower(directory / LADDER, begin, emit, emergency=False)
-    if not standby.is_warm(directory) or not standby.trigger(directory, standby.ASKED):
+    begin = size_of(directory / PROGRESS_FILE)
+    follower = Follower(directory / PROGRESS_FILE, begin, emit, emergency=False)
+    if not standby.is_standing_by(directory) or not standby.trigger(directory, standby.ASKED):
         return None
     heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)
     looked = heard
@@ -105,7 +105,7 @@ def _by_warm(context: Context, emit: Any) -> Result | None:
         result = follower.poll()
         if result is not None:
             return result
-        if not standby.is_warm(directory, running=True):
+        if not standby.is_standing_by(directory, running=True):
             return follower.poll()
         now = context.clock.monotonic()
         if seen and now - looked >= RESTORE_LOOK_S:
@@ -114,7 +114,7 @@ def _by_warm(context: Context, emit: Any) -> Result | None:
                 return follower.poll()
         if follower.seen != seen:
             heard, seen = now, follower.seen
-        if now - heard > (most_s if seen else WARM_WORD_S):
+        if now - heard > (most_s if seen else STANDBY_WORD_S):
             return None
         context.clock.sleep(0.01)
 
@@ -133,7 +133,7 @@ def wait_released(context: Context, attempt: Attempt) -> str:
     uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
     if not uuids:
         return "no GPUs in the site file"
-    return drain.released(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)
+    return drain.wait_for_vram(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)
 
 
 R = RunState

@@ -30,10 +30,9 @@ from console.journal.run_read import read_view
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Journal
-from console.recovery.rollback import live
+from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointer
-from console.recovery.rollback import standby as warm
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.sealed_plan import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
@@ -133,7 +132,7 @@ def _trace() -> None:
 def _asked_to_end(context: Context) -> None:
     """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The warm
     ladder ends this process; where it does not, the run rolls itself back."""
-    if warm.trigger(context.run.rollback, warm.EMERGENCY):
+    if standby.trigger(context.run.rollback, standby.EMERGENCY):
         time.sleep(FENCED_S)
     context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
@@ -141,10 +140,12 @@ def _asked_to_end(context: Context) -> None:
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
     lets go of the host when it is through: the closer that it starts then needs it."""
-    called = warm.is_warm(run.rollback, running=True) and warm.trigger(run.rollback, warm.EMERGENCY)
+    called = standby.is_standing_by(run.rollback, running=True) and standby.trigger(
+        run.rollback, standby.EMERGENCY
+    )
     if not called:
         plan = context.way_back() if context is not None else of_run(run.path)
-        Ladder(plan, settle=lock.release).run()
+        Procedure(plan, settle=lock.release).run()
 
 
 def _unguarded(run: RunDir) -> bool:
@@ -334,7 +335,7 @@ def _created(context: Context) -> None:
 def _warm_up(context: Context) -> None:
     """The ladder process, started before the first effect; without it no step starts."""
     directory = context.run.rollback
-    if warm.is_warm(directory):
+    if standby.is_standing_by(directory):
         return
     log = os.open(directory / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -346,10 +347,10 @@ def _warm_up(context: Context) -> None:
         os.close(log)
     clock = context.clock
     deadline = clock.monotonic() + WARM_READY_S
-    while not warm.is_warm(directory):
+    while not standby.is_standing_by(directory):
         if child.poll() is not None or clock.monotonic() > deadline:
             raise ConsoleError(
-                "the rollback ladder did not start", f"see {directory / 'warm.log'}",
+                "the rollback ladder did not start", f"see {directory / 'standby.log'}",
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)
@@ -385,7 +386,7 @@ def _end(context: Context, server: Server) -> None:
     elif context.view.over:
         leave(context.run)
     if context.view.over and not failed:
-        warm.trigger(context.run.rollback, warm.QUIT)
+        standby.trigger(context.run.rollback, standby.QUIT)
     context.journal.close()
 
 

@@ -13,7 +13,7 @@ from console.host.cgroups import cgroup, scope
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
-    LADDER,
+    PROGRESS_FILE,
     SCRIPT,
     is_runners,
     read_lines,
@@ -124,8 +124,8 @@ def adopt_services(context: Context) -> None:
 def refuse_rolled_back(context: Context) -> None:
     """A rollback that the journal does not know yet has ended this run: what the journal says is
     up is not. Raises UsageError."""
-    lines, _ = read_lines(context.run.rollback / LADDER)
-    known = {line.get("trigger") for line in context.view.rungs}
+    lines, _ = read_lines(context.run.rollback / PROGRESS_FILE)
+    known = {line.get("trigger") for line in context.view.stages}
     done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
     # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
     if done and done[-1] not in known and not is_runners(done[-1]):
@@ -137,7 +137,7 @@ def refuse_rolled_back(context: Context) -> None:
 
 def close_after_rollback(context: Context) -> None:
     """Write into the journal what an emergency rollback did while no runner was there."""
-    lines, _ = read_lines(context.run.rollback / LADDER)
+    lines, _ = read_lines(context.run.rollback / PROGRESS_FILE)
     last = [line for line in lines if line.get("rung") == "done"]
     if not last:
         raise ConsoleError("no rollback is recorded for this run", str(context.run.path))
@@ -160,7 +160,7 @@ def close_after_rollback(context: Context) -> None:
     context.record("verb", verb="rollback", who=who, why=said)
     if not ended:
         context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
-    _rungs(context, [line for line in lines if line.get("trigger") == trigger])
+    _stages(context, [line for line in lines if line.get("trigger") == trigger])
     result = result_of(last[-1])
     for name in list(context.view.services):
         context.record("service", service=name, alive=False)
@@ -179,7 +179,7 @@ def close_after_rollback(context: Context) -> None:
     context.desk.set(state=context.view.state)
 
 
-def _rungs(context: Context, lines: list[dict[str, Any]]) -> None:
+def _stages(context: Context, lines: list[dict[str, Any]]) -> None:
     for line in lines:
         context.record("rung", **line)
 

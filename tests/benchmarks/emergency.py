@@ -243,7 +243,7 @@ def _waiting(show: Show) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
     try:
         until(
-            lambda: standby.is_warm(show.run.rollback) or child.poll() is not None,
+            lambda: standby.is_standing_by(show.run.rollback) or child.poll() is not None,
             "the warm ladder does not start",
         )
         yield child

@@ -18,7 +18,7 @@ from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import LIVE, Live
-from console.recovery.rollback.progress import LADDER, read_lines, size_of
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, size_of
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Row, in_turns
@@ -40,7 +40,7 @@ class Scenario:
     whole: list[float] = field(default_factory=list)
     own: list[float] = field(default_factory=list)
     """Seconds to "serving" on the ladder's own clock, from its trigger on."""
-    rungs: list[dict[str, float]] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def run_id(self) -> str:
@@ -82,12 +82,12 @@ class Scenario:
         with surroundings.variable("OMNI_HOST_DIR", str(self.place / "host")):
             pointers.write(made)
 
-    def climb(self) -> float:
+    def roll_back(self) -> float:
         """Seconds from the start of the command to its "serving"; the rest is kept aside."""
         self.yard.prepare()
         candidate = Live("container", "candidate", container=self.yard.candidate)
         live.append(self.directory / LIVE, candidate)
-        before = size_of(self.directory / LADDER)
+        before = size_of(self.directory / PROGRESS_FILE)
         argv = [*surroundings.command(), "rollback"]
         serving, lines = 0.0, []
         begun = time.perf_counter()
@@ -105,26 +105,26 @@ class Scenario:
         if code or not serving:
             raise CannotRun(f"the {self.name} rollback ended with {code}: {''.join(lines)}")
         self.yard.check()
-        said, _ = read_lines(self.directory / LADDER, before)
+        said, _ = read_lines(self.directory / PROGRESS_FILE, before)
         at = {f"{x['rung']} {x['state']}": float(x["t"]) for x in said}
         self.whole.append(whole)
         self.own.append(at["serving ok"])
-        self.rungs.append(at)
+        self.stages.append(at)
         return serving
 
     def keep_last(self, count: int) -> None:
         """Forget the warm-up."""
         self.whole, self.own = self.whole[-count:], self.own[-count:]
-        self.rungs = self.rungs[-count:]
+        self.stages = self.stages[-count:]
 
     def ends(self) -> str:
         """When every rung was done, medians on the ladder's own clock."""
-        rungs = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "done")
+        stages = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "done")
         words = []
-        for rung in rungs:
+        for rung in stages:
             ends = [
                 max((at for key, at in climb.items() if key.split()[0] == rung), default=0.0)
-                for climb in self.rungs
+                for climb in self.stages
             ]
             words.append(f"{rung} {statistics.median(ends) * 1e3:.0f}")
         return f"{self.name}: ms at the end of {', '.join(words)}"
@@ -133,14 +133,14 @@ class Scenario:
 class Alive(Scenario):
     """A run that is live: a ladder waits, and there is a runner to end."""
 
-    def climb(self) -> float:
+    def roll_back(self) -> float:
         runner = process.spawn(
             ProcessSpec(("sleep", "600")), log=Path("/dev/null"), cookie=self.run_id
         )
         try:
             with self._waiting():
                 live.append(self.directory / LIVE, Live("runner", "runner", *runner))
-                took = super().climb()
+                took = super().roll_back()
             if process.alive(*runner):
                 raise CannotRun("the runner is alive after a rollback")
             return took
@@ -158,7 +158,7 @@ class Alive(Scenario):
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env) as child:
             try:
                 deadline = time.monotonic() + LIMIT_S
-                while not standby.is_warm(self.directory):
+                while not standby.is_standing_by(self.directory):
                     if time.monotonic() > deadline or child.poll() is not None:
                         raise CannotRun("the warm ladder does not start")
                     time.sleep(0.01)
@@ -176,9 +176,9 @@ def run(say: Callable[[str], None]) -> list[Row]:
         hot.seal()
         ways = {
             CALLS: yard.by_calls,
-            "cold": cold.climb,
+            "cold": cold.roll_back,
             DOCKER: yard.by_docker,
-            "warm": hot.climb,
+            "warm": hot.roll_back,
         }
         times = in_turns(ways, PAIRS)
         say(f"the door to the shared engine adds {yard.door_costs() * 1e3:.2f} ms a call, to all")

@@ -20,11 +20,11 @@ import psutil
 
 from console.common.clock import SystemClock
 from console.recovery.guard.config import Limit, defaults
-from console.recovery.guard.decide.policy import Judge
+from console.recovery.guard.decide.policy import Policy
 from console.recovery.guard.kill.targets import Deny, find_targets
-from console.recovery.guard.observe.memory import MEMINFO, PRESSURE, FastReader
-from console.recovery.guard.observe.service_memory import SlowReader
-from console.recovery.guard.observe.snapshot import Look
+from console.recovery.guard.observe.memory import MEMINFO, PRESSURE, MemoryCollector
+from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
+from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.self_protection import NICE
 from tests.benchmarks import surroundings
@@ -120,12 +120,12 @@ def _both(ours: list[Trial], peer: list[Trial], what: str) -> tuple[list[float],
 
 def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
     """A fast sample alone, and with all that one tick does with it, in microseconds."""
-    reader, clock = FastReader(), SystemClock()
+    reader, clock = MemoryCollector(), SystemClock()
     recorder = Recorder(place / "ring", "bench", clock)
     first = reader.read(time.monotonic())
     assert first is not None
-    judge = Judge((), defaults(first.total, first.swap_total))
-    judge.arm(Look(first.at, first))
+    policy = Policy((), defaults(first.total, first.swap_total))
+    policy.arm(Snapshot(first.at, first))
     samples, bare, ticks = [], [], []
     files = [os.open(f"/{name}", os.O_RDONLY) for name in (MEMINFO, PRESSURE)]
     before = os.getpriority(os.PRIO_PROCESS, 0)
@@ -135,7 +135,7 @@ def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
         seen = reader.read(time.monotonic())
         read = time.perf_counter_ns()
         assert seen is not None
-        judgement = judge.look(Look(seen.at, seen))
+        judgement = policy.decide(Snapshot(seen.at, seen))
         recorder.tick(seen, None, None, judgement.level)
         samples.append((read - begun) / 1e3)
         ticks.append((time.perf_counter_ns() - begun) / 1e3)
@@ -162,7 +162,7 @@ def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
 def _a_second(say: Callable[[str], None]) -> list[Measured]:
     """The slow tier in this process: swap traffic and one container's control groups."""
     with hogs.waiting(["alloc", "4096", "0"]) as hog:
-        reader, found = SlowReader(), []
+        reader, found = ServiceMemoryCollector(), []
         reader.watch(find_targets([entry(hog)], Deny()))
         before = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, 0, NICE)

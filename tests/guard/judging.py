@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from console.recovery.guard.config import GIB, Limit, defaults
-from console.recovery.guard.decide.policy import Breach, Judge, Judgement
-from console.recovery.guard.observe.snapshot import Look, Memory
+from console.recovery.guard.decide.policy import Breach, Decision, Policy
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9
 MACHINE = defaults(TOTAL, SWAP)
@@ -20,25 +20,25 @@ class Bench:
         self, *limits: Limit, armed: bool = True, rest: float = PLENTY, **more: object
     ) -> None:
         self.rest = rest
-        self.judge = Judge(limits, MACHINE, **more)  # type: ignore[arg-type]
+        self.policy = Policy(limits, MACHINE, **more)  # type: ignore[arg-type]
         self.at = 1000.0
-        self.last = Judgement("ok")
+        self.last = Decision("ok")
         self.go(1.0)
         if armed:
-            self.judge.arm(self.see())
+            self.policy.arm(self.see())
 
     def see(self, available: float | None = None, swap: float = 0, full_us: int | None = 0,
-            some_us: int | None = 0, **parts: object) -> Look:  # fmt: skip
+            some_us: int | None = 0, **parts: object) -> Snapshot:  # fmt: skip
         free = self.rest if available is None else available
         memory = Memory(self.at, TOTAL, int(free), SWAP, int(swap), some_us, full_us)
-        look = Look(self.at, memory, beat_at=self.at)
-        return dataclasses.replace(look, **parts)  # type: ignore[arg-type]
+        snapshot = Snapshot(self.at, memory, beat_at=self.at)
+        return dataclasses.replace(snapshot, **parts)  # type: ignore[arg-type]
 
-    def go(self, seconds: float, step: float = 0.05, **parts: object) -> Judgement:
-        """Look at the same for a while; the last judgement."""
+    def go(self, seconds: float, step: float = 0.05, **parts: object) -> Decision:
+        """Snapshot at the same for a while; the last judgement."""
         for _ in range(max(1, round(seconds / step))):
             self.at += step
-            self.last = self.judge.look(self.see(**parts))  # type: ignore[arg-type]
+            self.last = self.policy.decide(self.see(**parts))  # type: ignore[arg-type]
         return self.last
 
     def breached(self, seconds: float, **parts: object) -> Breach:

@@ -13,11 +13,11 @@ from typing import Any
 
 from console.common.clock import FakeClock
 from console.host import process
-from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, Inbox, Limit, Sheet
+from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, GuardConfig, Inbox, Limit
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Alive, deny_of
-from console.recovery.guard.loop import Duty, Means
-from console.recovery.guard.observe.collect import Watch
+from console.recovery.guard.kill.targets import LiveTargets, deny_of
+from console.recovery.guard.loop import Dependencies, GuardLoop
+from console.recovery.guard.observe.collect import Collector
 from console.recovery.guard.record.read import open_ring
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.rollback import live, trigger
@@ -40,24 +40,24 @@ class Site:
             (self.run / name).mkdir(parents=True)
         self.available(40)
         put(self.machine, "proc/vmstat", "pswpin 0\npswpout 0\n")
-        self.sheet = Sheet(f"site-{root.name}", str(self.run), "ring", limits, **changes)
+        self.config = GuardConfig(f"site-{root.name}", str(self.run), "ring", limits, **changes)
         self.spawned: list[str] = []
         self.room = True
         """Whether a process can be started."""
         self.loads: list[subprocess.Popen[bytes]] = []
-        killer = Killer("", deny_of(self.sheet), clock=self.clock.monotonic, release=False)
-        self.means = Means(
+        killer = Killer("", deny_of(self.config), clock=self.clock.monotonic, release=False)
+        self.deps = Dependencies(
             Inbox(self.run / DIRECTORY / INBOX),
-            Watch(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
-            Recorder(root / "ring", self.sheet.run_id, self.clock), killer,
-            Alive(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
+            Collector(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
+            Recorder(root / "ring", self.config.run_id, self.clock), killer,
+            LiveTargets(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
             self._spawn,
         )  # fmt: skip
         self.fifo = -1
-        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: True)
+        self.loop = GuardLoop(self.config, self.deps, lambda descriptors, seconds: True)
 
-    def _spawn(self, sheet: Sheet) -> bool:
-        self.spawned.append(sheet.run_id)
+    def _spawn(self, config: GuardConfig) -> bool:
+        self.spawned.append(config.run_id)
         return self.room
 
     def available(self, gib: float) -> None:
@@ -68,17 +68,17 @@ class Site:
         """Ticks at 20 Hz."""
         for _ in range(round(seconds / 0.05)):
             self.clock.sleep(0.05)
-            self.duty._listen()
-            self.duty.tick()
+            self.loop._listen()
+            self.loop.tick()
 
     def take_over(self) -> None:
         """A sentinel in the place of the one before, which was killed."""
-        self.duty.close()
-        self.means.ring.close()
-        ring = Recorder(self.root / "ring", self.sheet.run_id, self.clock)
-        self.means = replace(self.means, ring=ring)
-        self.duty = Duty(self.sheet, self.means, lambda descriptors, seconds: True)
-        self.duty.rehearse()
+        self.loop.close()
+        self.deps.ring.close()
+        ring = Recorder(self.root / "ring", self.config.run_id, self.clock)
+        self.deps = replace(self.deps, ring=ring)
+        self.loop = GuardLoop(self.config, self.deps, lambda descriptors, seconds: True)
+        self.loop.rehearse()
 
     def tell(self, **message: Any) -> None:
         descriptor = os.open(self.run / DIRECTORY / INBOX, os.O_WRONLY | os.O_NONBLOCK)
@@ -131,11 +131,11 @@ class Site:
             child.wait(60)
         if self.fifo >= 0:
             os.close(self.fifo)
-        self.means.watch.close()
-        self.means.killer.close()
-        self.means.ring.close()
-        self.means.inbox.close()
-        self.duty.close()
+        self.deps.collector.close()
+        self.deps.killer.close()
+        self.deps.ring.close()
+        self.deps.inbox.close()
+        self.loop.close()
 
 
 Make = Callable[..., Site]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.config import NOTHING_PREDICTED, defaults
-from console.recovery.guard.decide.policy import Judge
-from console.recovery.guard.observe.snapshot import Look, Memory
+from console.recovery.guard.decide.policy import Policy
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 
 KILL_S = 0.25
@@ -34,13 +34,13 @@ class Outcome:
 
 def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) -> Outcome:
     """The curve on the machine of the incident, armed at its start."""
-    judge = Judge((), defaults(TOTAL, SWAP), envelope)
+    policy = Policy((), defaults(TOTAL, SWAP), envelope)
     filling = Filling(curve, seed)
-    judge.arm(_look(filling.memory()))
+    policy.arm(_look(filling.memory()))
     warned: float | None = None
     lowest, looks = float(TOTAL), 0
     while not filling.ended:
-        judgement = judge.look(_look(filling.memory()))
+        judgement = policy.decide(_look(filling.memory()))
         looks += 1
         lowest = min(lowest, TOTAL - filling.ram)
         if warned is None and judgement.level != "ok":
@@ -56,16 +56,16 @@ def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) 
 
 def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> Outcome:
     """What a machine really told, with nothing predicted; seconds since the first look."""
-    judge = Judge((), defaults(total, swap_total))
+    policy = Policy((), defaults(total, swap_total))
     start: float | None = None
     warned: float | None = None
     lowest, looks = total, 0
     for memory in memories:
-        look = _look(memory)
+        snapshot = _look(memory)
         if start is None:
             start = memory.at
-            judge.arm(look)
-        judgement = judge.look(look)
+            policy.arm(snapshot)
+        judgement = policy.decide(snapshot)
         looks += 1
         lowest = min(lowest, memory.available)
         if warned is None and judgement.level != "ok":
@@ -77,8 +77,8 @@ def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> 
     return Outcome(warned, None, "", 0.0, lowest, looks)
 
 
-def _look(memory: Memory) -> Look:
-    return Look(memory.at, memory, beat_at=memory.at)
+def _look(memory: Memory) -> Snapshot:
+    return Snapshot(memory.at, memory, beat_at=memory.at)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from console.recovery.guard.config import defaults
-from console.recovery.guard.decide.policy import NEAR_POLL_S, Judge
+from console.recovery.guard.decide.policy import NEAR_POLL_S, Policy
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.collect import Calm
-from console.recovery.guard.observe.snapshot import Look, Memory
+from console.recovery.guard.observe.collect import IdleSkip
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.conftest import put
 from tests.guard.judging import PLENTY, SWAP, TOTAL
 from tests.guard.made_site import GIB, Site
@@ -69,24 +69,24 @@ def test_a_host_process_is_stopped_before_the_bound_is_full(one: Site) -> None:
 
 def test_a_container_lives_outside_the_bound(one: Site) -> None:
     left(one.machine, 0.1)
-    watch = one.means.watch
-    watch.tell(one.sheet, one.means.ring.path, (Target("container", "big", "a" * 64),))
+    watch = one.deps.collector
+    watch.tell(one.config, one.deps.ring.path, (Target("container", "big", "a" * 64),))
     memory = watch.memory()
     assert memory is not None
     assert memory.bound is None
 
 
 def test_near_the_bound_it_is_looked_at_more_often() -> None:
-    judge = Judge((), defaults(TOTAL, SWAP, 64 * GIB))
-    calm = Calm()
+    policy = Policy((), defaults(TOTAL, SWAP, 64 * GIB))
+    calm = IdleSkip()
     memory = Memory(0.0, TOTAL, PLENTY, SWAP, 0, 0, 0, 60 * GIB)
     for tick in range(40):
         memory = memory._replace(at=100 + tick / 20)
-        found = judge.look(Look(memory.at, memory, beat_at=memory.at))
-    calm.judged(judge, memory, found)
+        found = policy.decide(Snapshot(memory.at, memory, beat_at=memory.at))
+    calm.decided(policy, memory, found)
     assert found.level == "ok"
     assert calm.holds(memory._replace(at=102.0))
     assert calm.holds(memory._replace(at=102.05, bound=13 * GIB))
     near = memory._replace(at=102.1, bound=3 * GIB)
     assert not calm.holds(near)
-    assert judge.look(Look(near.at, near, beat_at=near.at)).wait_s == NEAR_POLL_S
+    assert policy.decide(Snapshot(near.at, near, beat_at=near.at)).wait_s == NEAR_POLL_S

@@ -11,7 +11,7 @@ from console.recovery.guard import breach
 from console.recovery.guard.breach import FOLLOW_S
 from console.recovery.guard.config import Limit
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.progress import PROGRESS_FILE
 from tests.guard.conftest import put
 from tests.guard.made_site import Make
 from tests.guard.test_duty import LOW
@@ -21,7 +21,7 @@ def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
     one = make(Limit("service.ram_used", above=64 << 20, of="big"))
     child = one.load()
     one.pass_time(1)
-    source = one.means.watch.quick._watched[0]
+    source = one.deps.collector.quick._watched[0]
     held = chain([10, 20], repeat(80))
     source.source.guess = lambda: next(held) << 20  # type: ignore[method-assign]
     one.pass_time(0.15)
@@ -57,7 +57,7 @@ def test_what_is_about_to_happen_is_recorded_before_the_blow(
         seen.append(one.events("breach"))
         raise SystemExit(9)
 
-    monkeypatch.setattr(one.means.killer, "strike", killed_at_the_blow)
+    monkeypatch.setattr(one.deps.killer, "kill", killed_at_the_blow)
     one.available(7)
     with pytest.raises(SystemExit):
         one.pass_time(0.1)
@@ -74,7 +74,7 @@ def test_a_recorder_that_fails_holds_no_blow_up(
     def fails(*_: object) -> None:
         raise ValueError("the map is closed")
 
-    monkeypatch.setattr(one.means.ring, "event", fails)
+    monkeypatch.setattr(one.deps.ring, "event", fails)
     one.available(7)
     with pytest.raises(ValueError, match="closed"):
         one.pass_time(0.1)
@@ -88,7 +88,7 @@ def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     one.tell(do="outage", on=True)
     one.pass_time(12)
     assert one.woken() == trigger.SENTINEL
-    put(one.run, f"rollback/{LADDER}", '{"rung": "stop"}\n')
+    put(one.run, f"rollback/{PROGRESS_FILE}", '{"rung": "stop"}\n')
     child.kill()
     child.wait(60)
     one.pass_time(2)

@@ -8,39 +8,39 @@ import random
 import pytest
 
 from console.recovery.guard.config import GIB, Limit, defaults
-from console.recovery.guard.decide.policy import POLL_S, Judge
-from console.recovery.guard.observe.collect import FASTEST, REST_POLL_S, Calm
-from console.recovery.guard.observe.snapshot import Disk, Look, Memory
+from console.recovery.guard.decide.policy import POLL_S, Policy
+from console.recovery.guard.observe.collect import FASTEST, REST_POLL_S, IdleSkip
+from console.recovery.guard.observe.snapshot import Disk, Memory, Snapshot
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9
 PLENTY = 200 * GIB
 
 
 class Pair:
-    """The same looks for a judge that sees all of them and one that is spared the calm ones."""
+    """The same snapshots for a policy that sees all and one that is spared the idle ones."""
 
     def __init__(self, *limits: Limit, **parts: object) -> None:
-        self.every, self.some = (Judge(limits, defaults(TOTAL, SWAP)) for _ in range(2))
-        self.calm = Calm()
+        self.every, self.some = (Policy(limits, defaults(TOTAL, SWAP)) for _ in range(2))
+        self.calm = IdleSkip()
         self.parts, self.at, self.spared, self.looks = parts, 100.0, 0, 0
         self.armed = False
 
     def see(self, available: float, swap: int = 0, some_us: int = 0, full_us: int = 0) -> None:
         """One look; whoever is spared must have missed nothing."""
         memory = Memory(self.at, TOTAL, int(available), SWAP, swap, some_us, full_us)
-        look = dataclasses.replace(Look(self.at, memory, beat_at=self.at), **self.parts)  # type: ignore[arg-type]
+        snapshot = dataclasses.replace(Snapshot(self.at, memory, beat_at=self.at), **self.parts)  # type: ignore[arg-type]
         if not self.armed:
             self.armed = True
-            self.every.arm(look)
-            self.some.arm(look)
-        full = self.every.look(look)
+            self.every.arm(snapshot)
+            self.some.arm(snapshot)
+        full = self.every.decide(snapshot)
         self.looks += 1
         if self.calm.holds(memory):
             self.spared += 1
             assert (full.level, full.breach, full.unknown) == ("ok", None, ())
         else:
-            found = self.some.look(look)
-            self.calm.judged(self.some, memory, found)
+            found = self.some.decide(snapshot)
+            self.calm.decided(self.some, memory, found)
             assert (found.level, found.fresh) == (full.level, full.fresh)
             assert found.tte_s == full.tte_s
         self.at += POLL_S
@@ -93,18 +93,18 @@ def test_a_figure_that_grows_old_is_judged_in_time() -> None:
     assert pair.spared > 150
 
 
-def judged(pair: Pair, available: float) -> Calm:
+def decided(pair: Pair, available: float) -> IdleSkip:
     for _ in range(80):
         pair.see(available)
     return pair.calm
 
 
 def test_how_far_apart_looks_are_at_rest() -> None:
-    assert judged(Pair(), PLENTY).wait_s == REST_POLL_S
+    assert decided(Pair(), PLENTY).wait_s == REST_POLL_S
     near = Pair()
     left = 0.1 * FASTEST
-    assert judged(near, near.some.highest + left).wait_s == pytest.approx(POLL_S, abs=0.06)
-    assert judged(Pair(), 10 * GIB).wait_s < POLL_S  # below twice the floor
+    assert decided(near, near.some.highest + left).wait_s == pytest.approx(POLL_S, abs=0.06)
+    assert decided(Pair(), 10 * GIB).wait_s < POLL_S  # below twice the floor
 
 
 def test_what_fills_is_looked_at_as_before() -> None:
@@ -123,7 +123,7 @@ def test_pressure_is_looked_at_as_before() -> None:
 
 def test_a_word_from_outside_is_judged() -> None:
     pair = Pair()
-    calm = judged(pair, PLENTY)
+    calm = decided(pair, PLENTY)
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
     assert calm.holds(memory)
     calm.forget()
@@ -137,7 +137,7 @@ def test_a_word_from_outside_is_judged() -> None:
 )  # fmt: skip
 def test_what_is_not_calm(changes: dict[str, float]) -> None:
     pair = Pair()
-    calm = judged(pair, PLENTY)
+    calm = decided(pair, PLENTY)
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
     assert not calm.holds(memory._replace(**changes))  # type: ignore[arg-type]
     assert not calm.holds(None)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import FakeClock, SystemClock
-from console.recovery.guard.observe.cards import Cards
-from console.recovery.guard.observe.snapshot import Card
+from console.recovery.guard.observe.cards import GpuCollector
+from console.recovery.guard.observe.snapshot import GpuMemory
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 from tests.waiting import until
 
@@ -28,17 +28,17 @@ class Bench:
     def __init__(self, nvml: Nvml, script: Path) -> None:
         self.nvml, self.script = nvml, script
         self.nvml.write(script, (BIG, SMALL))
-        self.cards = Cards(SystemClock(), READER)
+        self.cards = GpuCollector(SystemClock(), READER)
 
-    def see(self, fits: Callable[[dict[str, Card]], bool]) -> dict[str, Card]:
+    def see(self, fits: Callable[[dict[str, GpuMemory]], bool]) -> dict[str, GpuMemory]:
         """All cards by UUID, once they fit."""
 
-        def look() -> dict[str, Card]:
+        def look() -> dict[str, GpuMemory]:
             self.cards.tend()
             found = {card.uuid: card for card in self.cards.cards}
             return found if len(found) == 2 and fits(found) else {}
 
-        found: dict[str, Card] = until(look)
+        found: dict[str, GpuMemory] = until(look)
         return found
 
 
@@ -52,7 +52,7 @@ def bench(nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     one.cards.close()
 
 
-def used(cards: dict[str, Card]) -> list[int | None]:
+def used(cards: dict[str, GpuMemory]) -> list[int | None]:
     return [None if (u := cards[c.uuid].used) is None else u // MIB for c in (BIG, SMALL)]
 
 
@@ -104,27 +104,27 @@ GPU = {"uuid": "GPU-1", "index": 0, "name": "x", "used_bytes": 5, "total_bytes":
 
 def test_ages_are_counted_from_when_a_card_answered() -> None:
     clock = FakeClock()
-    cards = Cards(clock, ["/bin/false"])
+    cards = GpuCollector(clock, ["/bin/false"])
     cards.take(line(gpus=[GPU], ages={"GPU-1": 2.5}), clock.time)
-    assert cards.cards == (Card("GPU-1", clock.time - 2.5, 5, 9),)
+    assert cards.cards == (GpuMemory("GPU-1", clock.time - 2.5, 5, 9),)
 
 
 def test_a_card_that_has_gone_silent_keeps_its_last_figure() -> None:
     clock = FakeClock()
-    cards = Cards(clock, ["/bin/false"])
+    cards = GpuCollector(clock, ["/bin/false"])
     read_at = clock.time
     cards.take(line(gpus=[GPU]), read_at)
     clock.sleep(9)
     silent = {**GPU, "used_bytes": None, "why": "no answer for 9 s"}
     cards.take(line(gpus=[silent], ages={"GPU-1": 9}), clock.time)
-    assert cards.cards == (Card("GPU-1", read_at, 5, 9, "no answer for 9 s"),)
+    assert cards.cards == (GpuMemory("GPU-1", read_at, 5, 9, "no answer for 9 s"),)
     cards.take(line(gpus=[{**silent, "why": "lost: gone"}]), clock.time)
-    assert cards.cards == (Card("GPU-1", clock.time, None, 9, "lost: gone"),)
+    assert cards.cards == (GpuMemory("GPU-1", clock.time, None, 9, "lost: gone"),)
 
 
 def test_a_reader_that_says_nothing_is_said() -> None:
     clock = FakeClock()
-    cards = Cards(clock, ["/bin/false"])
+    cards = GpuCollector(clock, ["/bin/false"])
     assert cards.trouble == ""
     cards.take(line(trouble="no NVIDIA driver"), clock.time)
     assert (cards.cards, cards.trouble) == ((), "no NVIDIA driver")
@@ -138,7 +138,7 @@ def test_a_reader_that_says_nothing_is_said() -> None:
 )
 def test_a_line_that_is_not_whole_changes_nothing(garbage: bytes) -> None:
     clock = FakeClock()
-    cards = Cards(clock, ["/bin/false"])
+    cards = GpuCollector(clock, ["/bin/false"])
     cards.take(line(gpus=[GPU]), clock.time)
     cards.take(garbage, clock.time)
     assert [card.used for card in cards.cards] == [5]
@@ -146,6 +146,6 @@ def test_a_line_that_is_not_whole_changes_nothing(garbage: bytes) -> None:
 
 @pytest.mark.parametrize("value", [-1, "5", 1.5, None, [5]])
 def test_a_figure_that_is_none_is_not_known(value: object) -> None:
-    cards = Cards(FakeClock(), ["/bin/false"])
+    cards = GpuCollector(FakeClock(), ["/bin/false"])
     cards.take(line(gpus=[{**GPU, "used_bytes": value}]), 1)
     assert cards.cards[0].used is None

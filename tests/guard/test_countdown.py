@@ -24,8 +24,8 @@ class Shown:
 
     def see(self, available: float) -> None:
         memory = Memory(self.at, TOTAL, int(available), 0, 0, 0, 0)
-        self.forecast.look(memory)
-        self.countdown.look(memory, self.forecast)
+        self.forecast.update(memory)
+        self.countdown.update(memory, self.forecast)
         self.rows.append((self.at, self.countdown.tte_s, self.forecast.tte_s))
         self.at += 0.05
 

@@ -11,10 +11,10 @@ import pytest
 
 from console.host import process
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import DIRECTORY, SHEET, Limit
+from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, Limit
 from console.recovery.guard.loop import ADVISED_S, LEFT_S
 from console.recovery.rollback import live, trigger
-from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.progress import PROGRESS_FILE
 from tests.guard.conftest import put
 from tests.guard.made_site import GIB, Make, Site
 from tests.waiting import until
@@ -79,7 +79,7 @@ def test_one_kill_an_arming(make: Make) -> None:
     second = one.load("second")
     one.pass_time(1)
     assert second.poll() is None
-    put(one.run, f"rollback/{LADDER}", '{"rung": "done", "state": "ok"}\n')
+    put(one.run, f"rollback/{PROGRESS_FILE}", '{"rung": "done", "state": "ok"}\n')
     one.pass_time(1)
     assert second.poll() is None
     one.tell(do="arm")
@@ -93,7 +93,7 @@ def test_without_a_ladder_the_command_is_started(make: Make) -> None:
     one.load()
     one.available(7)
     one.pass_time(1)
-    assert one.spawned == [one.sheet.run_id]
+    assert one.spawned == [one.config.run_id]
 
 
 def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
@@ -103,16 +103,16 @@ def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
         one.load()
         one.available(7)
         one.pass_time(1)
-        put(one.run, f"rollback/{LADDER}", '{"rung": "stop", "state": "begin"}\n')
+        put(one.run, f"rollback/{PROGRESS_FILE}", '{"rung": "stop", "state": "begin"}\n')
         one.pass_time(2)
         assert len(one.events("ladder")) == 2
         assert one.spawned == []
         climber.kill()
         climber.wait()
         one.pass_time(1)
-        assert one.spawned == [one.sheet.run_id]
+        assert one.spawned == [one.config.run_id]
         one.pass_time(5)
-        assert one.spawned == [one.sheet.run_id], "once"
+        assert one.spawned == [one.config.run_id], "once"
 
 
 def test_a_ladder_that_says_nothing_is_not_waited_for(make: Make) -> None:
@@ -123,7 +123,7 @@ def test_a_ladder_that_says_nothing_is_not_waited_for(make: Make) -> None:
     one.pass_time(2.5)
     assert (one.woken(), one.spawned) == (trigger.SENTINEL, [])
     one.pass_time(2)
-    assert one.spawned == [one.sheet.run_id]
+    assert one.spawned == [one.config.run_id]
 
 
 def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
@@ -132,7 +132,7 @@ def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
     one.load()
     one.available(7)
     one.pass_time(1)
-    put(one.run, f"rollback/{LADDER}", "{}\n")
+    put(one.run, f"rollback/{PROGRESS_FILE}", "{}\n")
     one.pass_time(10)
     assert one.spawned == []
 
@@ -198,17 +198,17 @@ def test_a_step_that_begins_beside_a_load_starts_no_time_anew(make: Make) -> Non
     assert child.wait(60) == -9
 
 
-def write_sheet(one: Site, **changes: Any) -> None:
+def write_config(one: Site, **changes: Any) -> None:
     from dataclasses import replace
 
-    put(one.run, f"{DIRECTORY}/{SHEET}", json.dumps(replace(one.sheet, **changes).to_json()))
+    put(one.run, f"{DIRECTORY}/{CONFIG_FILE}", json.dumps(replace(one.config, **changes).to_json()))
     one.tell(do="sheet")
 
 
 def test_a_new_sheet_counts_at_once(make: Make) -> None:
     one = make()
     child = one.load()
-    write_sheet(one, limits=(Limit("host.ram_available", below=50 * GIB),))
+    write_config(one, limits=(Limit("host.ram_available", below=50 * GIB),))
     one.pass_time(0.2)
     assert child.wait(60) == -9
 
@@ -216,7 +216,7 @@ def test_a_new_sheet_counts_at_once(make: Make) -> None:
 def test_an_envelope_that_comes_in_between_keeps_the_arming(make: Make) -> None:
     one = make(LOW)
     child = one.load()
-    write_sheet(one, envelope=Envelope((Point("load", ram=5 * GIB),)))
+    write_config(one, envelope=Envelope((Point("load", ram=5 * GIB),)))
     one.pass_time(0.2)
     assert one.page()["armed"] is True
     one.available(7)
@@ -228,7 +228,7 @@ def test_an_envelope_that_comes_in_between_keeps_the_arming(make: Make) -> None:
 def test_a_sheet_that_cannot_be_used_leaves_the_one_before(make: Make, text: str) -> None:
     one = make(LOW)
     child = one.load()
-    put(one.run, f"{DIRECTORY}/{SHEET}", text)
+    put(one.run, f"{DIRECTORY}/{CONFIG_FILE}", text)
     one.tell(do="sheet")
     one.pass_time(0.2)
     assert len(one.events("refused")) == 1
@@ -268,12 +268,12 @@ def test_a_stumble_is_said_and_watching_goes_on(
     def tick() -> None:
         nonlocal ticks
         ticks += 1
-        one.duty.over = ticks == 5
+        one.loop.over = ticks == 5
         raise RuntimeError("oh \x1b[31mno")
 
-    monkeypatch.setattr(one.duty, "tick", tick)
-    monkeypatch.setattr(one.duty, "_wait", lambda ears, seconds: one.clock.sleep(seconds) or True)
-    one.duty.run()
+    monkeypatch.setattr(one.loop, "tick", tick)
+    monkeypatch.setattr(one.loop, "_wait", lambda ears, seconds: one.clock.sleep(seconds) or True)
+    one.loop.run()
     assert one.events("error") == ["RuntimeError: oh no"]
 
 
@@ -286,18 +286,18 @@ def test_a_stumble_over_a_message_ends_no_watch(
     def tick() -> None:
         nonlocal ticks
         ticks += 1
-        one.duty.over = ticks == 3
+        one.loop.over = ticks == 3
 
     def listen() -> None:
         nonlocal heard
         heard += 1
         raise OSError("too many open files")
 
-    one.duty._wait_s = 0.1
-    monkeypatch.setattr(one.duty, "tick", tick)
-    monkeypatch.setattr(one.duty, "_listen", listen)
-    monkeypatch.setattr(one.duty, "_wait", lambda ears, seconds: True)
-    one.duty.run()
+    one.loop._wait_s = 0.1
+    monkeypatch.setattr(one.loop, "tick", tick)
+    monkeypatch.setattr(one.loop, "_listen", listen)
+    monkeypatch.setattr(one.loop, "_wait", lambda ears, seconds: True)
+    one.loop.run()
     assert (ticks, heard >= 2) == (3, True)
     assert one.events("error") == ["OSError: too many open files"]
 
@@ -306,7 +306,7 @@ def test_it_ends_when_told(make: Make) -> None:
     one = make()
     one.tell(do="quit")
     one.pass_time(0.1)
-    assert one.duty.over
+    assert one.loop.over
 
 
 def test_it_ends_when_nobody_is_left(make: Make) -> None:
@@ -314,13 +314,13 @@ def test_it_ends_when_nobody_is_left(make: Make) -> None:
     child = one.load()
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
-    assert not one.duty.over
+    assert not one.loop.over
     child.kill()
     child.wait(60)
     one.pass_time(2)
     one.clock.sleep(LEFT_S)
     one.pass_time(1)
-    assert one.duty.over
+    assert one.loop.over
 
 
 def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
@@ -333,10 +333,10 @@ def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
     assert set(said) == {trigger.LEAVE}
-    assert not one.duty.over
-    monkeypatch.setattr(trigger, "is_warm", lambda directory, running=False: False)
+    assert not one.loop.over
+    monkeypatch.setattr(trigger, "is_standing_by", lambda directory, running=False: False)
     one.pass_time(1.1)
-    assert one.duty.over
+    assert one.loop.over
 
 
 @pytest.mark.parametrize("who", ["runner", "ladder", "lease"])
@@ -351,13 +351,13 @@ def test_it_stays_while_somebody_is_left(make: Make, who: str) -> None:
     for _ in range(3):
         one.clock.sleep(LEFT_S)
         one.pass_time(1.1)
-    assert not one.duty.over
+    assert not one.loop.over
 
 
 def test_descriptors_stay_as_they_are(make: Make) -> None:
     one = make(LOW, disks=("/",), gpus=("GPU-1",))
     one.load()
-    until(lambda: one.pass_time(1.05) or len(one.means.watch.descriptors()) == 2)
+    until(lambda: one.pass_time(1.05) or len(one.deps.collector.descriptors()) == 2)
     before = os.listdir("/proc/self/fd")
     one.pass_time(50)
     assert os.listdir("/proc/self/fd") == before
@@ -371,11 +371,11 @@ def test_a_limit_of_the_slow_tier_is_judged_in_the_tick_that_read_it(make: Make)
     put(one.machine, "proc/vmstat", "nr 1\npswpin 0\npswpout 100000\n")
     ticks = 0
     while child.poll() is None and ticks < 40:
-        before = one.duty._second_at
+        before = one.loop._second_at
         one.pass_time(0.05)
         ticks += 1
-        if one.duty._second_at != before:
+        if one.loop._second_at != before:
             break
-    assert one.means.watch._swap is not None
-    assert one.means.watch._swap.at == one.clock.time
+    assert one.deps.collector._swap is not None
+    assert one.deps.collector._swap.at == one.clock.time
     assert child.wait(60) == -9

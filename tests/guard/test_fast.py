@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.host.memory import MemoryReader
-from console.recovery.guard.observe.memory import FastReader, field
+from console.recovery.guard.observe.memory import MemoryCollector, field
 from console.recovery.guard.observe.snapshot import Memory
 from tests.guard.conftest import put
 
@@ -36,35 +36,35 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def readers() -> Iterator[list[FastReader]]:
-    made: list[FastReader] = []
+def readers() -> Iterator[list[MemoryCollector]]:
+    made: list[MemoryCollector] = []
     yield made
     for one in made:
         one.close()
 
 
-def read(root: Path, readers: list[FastReader], at: float = 3.5) -> Memory | None:
+def read(root: Path, readers: list[MemoryCollector], at: float = 3.5) -> Memory | None:
     """The first look of a reader that watches something beside it."""
-    readers.append(FastReader(root))
+    readers.append(MemoryCollector(root))
     readers[-1].bound.inside = True
     return readers[-1].read(at)
 
 
-def see(root: Path, readers: list[FastReader]) -> Memory:
+def see(root: Path, readers: list[MemoryCollector]) -> Memory:
     """As `read`, of what is known; a second time another look of the same reader."""
     found = readers[0].read(4) if readers else read(root, readers)
     assert found is not None
     return found
 
 
-def test_the_kernels_figures(tree: Path, readers: list[FastReader]) -> None:
+def test_the_kernels_figures(tree: Path, readers: list[MemoryCollector]) -> None:
     assert read(tree, readers) == Memory(
         3.5, 377_000_000 * 1024, 354_000_000 * 1024, 207_000_000 * 1024, 1_000_000 * 1024,
         2_200_193, 46_464,
     )  # fmt: skip
 
 
-def test_each_look_is_a_new_one(tree: Path, readers: list[FastReader]) -> None:
+def test_each_look_is_a_new_one(tree: Path, readers: list[MemoryCollector]) -> None:
     before = see(tree, readers)
     with open(tree / "proc/meminfo", "r+") as file:
         file.write(MEMINFO.replace("354000000", "100000000"))
@@ -85,7 +85,7 @@ def test_each_look_is_a_new_one(tree: Path, readers: list[FastReader]) -> None:
     ],
 )  # fmt: skip
 def test_what_seldom_changes_is_seen_when_it_does(
-    tree: Path, readers: list[FastReader], old: str, new: str, field_: str, value: int
+    tree: Path, readers: list[MemoryCollector], old: str, new: str, field_: str, value: int
 ) -> None:
     before = see(tree, readers)._replace(at=4)
     for name, text in (("meminfo", MEMINFO), ("pressure/memory", PRESSURE)):
@@ -104,7 +104,7 @@ def test_what_seldom_changes_is_seen_when_it_does(
      ("garbage total=\n", None, None), (None, None, None)],
 )  # fmt: skip
 def test_pressure_that_is_not_whole_is_not_known(
-    tree: Path, readers: list[FastReader], text: str | None, some: int | None, full: int | None
+    tree: Path, readers: list[MemoryCollector], text: str | None, some: int | None, full: int | None
 ) -> None:
     (tree / "proc/pressure/memory").unlink()
     if text is not None:
@@ -115,14 +115,14 @@ def test_pressure_that_is_not_whole_is_not_known(
 
 @pytest.mark.parametrize("text", ["", "MemTotal: 5 kB\n", "MemTotal: x kB\nMemAvailable: y kB\n"])
 def test_memory_that_is_not_known_is_no_zero(
-    tree: Path, readers: list[FastReader], text: str
+    tree: Path, readers: list[MemoryCollector], text: str
 ) -> None:
     put(tree, "proc/meminfo", text)
     assert read(tree, readers) is None
     assert "meminfo" in readers[0].why
 
 
-def test_a_meminfo_that_comes_later(tmp_path: Path, readers: list[FastReader]) -> None:
+def test_a_meminfo_that_comes_later(tmp_path: Path, readers: list[MemoryCollector]) -> None:
     assert read(tmp_path, readers) is None
     put(tmp_path, "proc/meminfo", MEMINFO)
     assert readers[0].read(1) is None  # that look opened it
@@ -149,7 +149,7 @@ def bounded(tree: Path, version: int, inside: str = "/user.slice/runs") -> Path:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_cgroup_around_this_process_bounds_it(
-    tree: Path, readers: list[FastReader], version: int
+    tree: Path, readers: list[MemoryCollector], version: int
 ) -> None:
     bounded(tree, version)
     found = see(tree, readers)
@@ -159,10 +159,10 @@ def test_the_cgroup_around_this_process_bounds_it(
 
 
 def test_a_bound_that_nothing_of_the_run_is_in_is_not_read(
-    tree: Path, readers: list[FastReader]
+    tree: Path, readers: list[MemoryCollector]
 ) -> None:
     bounded(tree, 2)
-    readers.append(FastReader(tree))
+    readers.append(MemoryCollector(tree))
     found = readers[0].read(1)
     assert found is not None
     assert found.bound is None
@@ -170,14 +170,14 @@ def test_a_bound_that_nothing_of_the_run_is_in_is_not_read(
 
 @pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n", "\n", f"{400 * GIB}\n"])
 def test_a_limit_above_the_machine_is_none(
-    tree: Path, readers: list[FastReader], limit: str
+    tree: Path, readers: list[MemoryCollector], limit: str
 ) -> None:
     (bounded(tree, 2) / "memory.max").write_text(limit)
     found = see(tree, readers)
     assert (found.bound, readers[0].bound.least) == (None, 0)
 
 
-def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[FastReader]) -> None:
+def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[MemoryCollector]) -> None:
     above = bounded(tree, 2).parent
     for name, text in (("memory.max", 32 * GIB), ("memory.current", 31 * GIB)):
         (above / name).write_text(f"{text}\n")
@@ -186,28 +186,30 @@ def test_a_level_above_may_be_nearer_its_end(tree: Path, readers: list[FastReade
     assert (found.bound, readers[0].bound.least) == (GIB, 32 * GIB)
 
 
-def test_a_mount_that_shows_only_a_part(tree: Path, readers: list[FastReader]) -> None:
+def test_a_mount_that_shows_only_a_part(tree: Path, readers: list[MemoryCollector]) -> None:
     bounded(tree, 2, "/box")
     put(tree, "proc/self/mountinfo", "29 1 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 c rw\n")
     put(tree, "proc/self/cgroup", "0::/docker/abc/box\n")
     assert see(tree, readers).bound == 14 * GIB
 
 
-def test_more_left_in_the_cgroup_than_in_the_machine(tree: Path, readers: list[FastReader]) -> None:
+def test_more_left_in_the_cgroup_than_in_the_machine(
+    tree: Path, readers: list[MemoryCollector]
+) -> None:
     bounded(tree, 2)
     put(tree, "proc/meminfo", MEMINFO.replace("354000000", "1000000"))
     found = see(tree, readers)
     assert (found.available, found.bound) == (1_000_000 * 1024, 14 * GIB)
 
 
-def test_a_cgroup_that_went_away_bounds_nothing(tree: Path, readers: list[FastReader]) -> None:
+def test_a_cgroup_that_went_away_bounds_nothing(tree: Path, readers: list[MemoryCollector]) -> None:
     place = bounded(tree, 2)
     assert read(tree, readers) is not None
     (place / "memory.current").write_text("")
     assert see(tree, readers).bound is None
 
 
-def test_this_machine_as_the_gauges_see_it(readers: list[FastReader]) -> None:
+def test_this_machine_as_the_gauges_see_it(readers: list[MemoryCollector]) -> None:
     mine, other = read(Path("/"), readers), MemoryReader()
     theirs = other.read(1)
     other.close()
@@ -217,7 +219,7 @@ def test_this_machine_as_the_gauges_see_it(readers: list[FastReader]) -> None:
     assert 0 < mine.available <= mine.total
 
 
-def test_descriptors_stay_as_they_are(tree: Path, readers: list[FastReader]) -> None:
+def test_descriptors_stay_as_they_are(tree: Path, readers: list[MemoryCollector]) -> None:
     bounded(tree, 2)
     assert read(tree, readers) is not None
     before = os.listdir("/proc/self/fd")
@@ -234,8 +236,8 @@ def test_a_field(text: bytes, value: int | None) -> None:
     assert field(text, b"\nb ") == value
 
 
-def test_figures_that_stand_still_are_none(tree: Path, readers: list[FastReader]) -> None:
-    readers.append(FastReader(tree))
+def test_figures_that_stand_still_are_none(tree: Path, readers: list[MemoryCollector]) -> None:
+    readers.append(MemoryCollector(tree))
     reader = readers[0]
     assert reader.read(1000.0) is not None
     assert reader.read(1009.9) is not None
@@ -247,9 +249,9 @@ def test_figures_that_stand_still_are_none(tree: Path, readers: list[FastReader]
 
 
 def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
-    monkeypatch: pytest.MonkeyPatch, readers: list[FastReader]
+    monkeypatch: pytest.MonkeyPatch, readers: list[MemoryCollector]
 ) -> None:
-    readers.append(FastReader())
+    readers.append(MemoryCollector())
     reader, read_ = readers[0], os.pread
     assert reader.read(0.0) is not None
     kept = {reader._meminfo: reader._text, reader._pressure: reader._psi or b""}

@@ -43,7 +43,7 @@ def add(path: Path, text: str | bytes) -> None:
 
 
 def counts(logs: Logs) -> list[int]:
-    logs.look()
+    logs.read()
     return [one.count for one in logs.watched]
 
 
@@ -134,7 +134,7 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     add(log, b"FATAL first\n" + (b"x" * 99 + b"\n") * 25_000)
     assert counts(logs) == [1]
     for _ in range(3):
-        logs.look()
+        logs.read()
     add(log, b"loading 1 %\rloading 2 %\rFATAL two\r")
     assert counts(logs) == [2]
     add(log, b"y" * 9000 + b" FATAL three, a long line\n")
@@ -155,7 +155,7 @@ def test_what_was_skipped_is_said_until_the_next_arming(
     monkeypatch.setattr(log_patterns, "BEHIND", MIB)
     add(log, (b"x" * 99 + b"\n") * 20_000)
     for _ in range(2):
-        logs.look()
+        logs.read()
         assert logs.hits()[0]["why"]
     logs.arm({"big": 2})
     assert logs.hits()[0]["why"] == ""
@@ -192,10 +192,10 @@ def test_a_log_that_stays_away_is_not_watched(
 ) -> None:
     logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x")])
     logs.arm({"big": 1, "other": 1})
-    logs.look()
+    logs.read()
     assert [bool(one["why"]) for one in logs.hits()] == [False, True]
     monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
     assert "No such file" in logs.hits()[0]["why"]
     add(tmp_path / "none", "x\n")
-    logs.look()
+    logs.read()
     assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")

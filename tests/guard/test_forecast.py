@@ -11,7 +11,7 @@ import pytest
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, NOTHING_PREDICTED, defaults
 from console.recovery.guard.decide.forecast import Forecast, Stall
-from console.recovery.guard.observe.snapshot import Card, Memory
+from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
 GB = 10**9
 TOTAL, SWAP = 377 * GB, 207 * GB
@@ -27,7 +27,7 @@ def fill(
 ) -> float:
     """Look every 50 ms while RAM fills at bytes a second; what is available then."""
     for tick in range(int(seconds / 0.05) + 1):
-        forecast.look(at(start + tick * 0.05, available - rate * tick * 0.05))
+        forecast.update(at(start + tick * 0.05, available - rate * tick * 0.05))
     return available - rate * int(seconds / 0.05) * 0.05
 
 
@@ -51,10 +51,10 @@ def test_a_steady_load() -> None:
 def test_nothing_is_told_from_one_look() -> None:
     forecast = made()
     assert forecast.tte_s is None
-    forecast.look(at(100, 200 * GB))
+    forecast.update(at(100, 200 * GB))
     assert forecast.tte_s is None
     assert forecast.slopes.short is None
-    forecast.look(at(100.1, 100 * GB))
+    forecast.update(at(100.1, 100 * GB))
     assert forecast.tte_s is None
 
 
@@ -92,7 +92,7 @@ def test_a_pause_is_slower_and_then_an_end() -> None:
 def test_swapping_out_is_no_relief() -> None:
     forecast = made()
     for tick in range(100):
-        forecast.look(at(100 + tick * 0.05, 10 * GB, tick * 0.05 * GB))
+        forecast.update(at(100 + tick * 0.05, 10 * GB, tick * 0.05 * GB))
     assert forecast.rate == pytest.approx(GB)
     assert forecast.tte_s == 0.0
 
@@ -109,7 +109,7 @@ def test_the_same_look_again_changes_nothing() -> None:
     left = fill(forecast, 5 * GB, 4, 300 * GB)
     before = (forecast.slopes, forecast.tte_s)
     for _ in range(100):
-        forecast.look(at(104.0, left))
+        forecast.update(at(104.0, left))
     assert (forecast.slopes, forecast.tte_s) == before
 
 
@@ -118,9 +118,9 @@ def test_other_memory_or_another_clock_begins_anew(change: str) -> None:
     forecast = made()
     fill(forecast, 5 * GB, 4, 300 * GB)
     if change == "memory":
-        forecast.look(at(104.05, 10 * GB, total=64 * GB))
+        forecast.update(at(104.05, 10 * GB, total=64 * GB))
     else:
-        forecast.look(at(50.0, 10 * GB))
+        forecast.update(at(50.0, 10 * GB))
     assert forecast.slopes.short is None
     assert forecast.tte_s is None
 
@@ -155,9 +155,9 @@ def test_a_prediction_with_swap_excuses_nothing() -> None:
 
 def test_what_was_swapped_out_is_still_taken() -> None:
     forecast = made(260 * GB)
-    forecast.look(at(100, 40 * GB))
+    forecast.update(at(100, 40 * GB))
     assert forecast.on_course
-    forecast.look(at(100.05, 40 * GB, 60 * GB))
+    forecast.update(at(100.05, 40 * GB, 60 * GB))
     assert not forecast.on_course
 
 
@@ -165,10 +165,13 @@ def test_what_is_outside_the_prediction_is_said() -> None:
     envelope = Envelope((Point("loaded", None, 100 * GB, vram=(("GPU-a", 20 * GIB),)),))
     forecast = Forecast(MACHINE, envelope)
     assert forecast.outside(at(99, 1), ()) is None
-    card = Card("GPU-a", 99, 4 * GIB, 96 * GIB)
-    forecast.start(at(99, 300 * GB), (card, Card("GPU-b", 99, GIB, 32 * GIB)))
+    card = GpuMemory("GPU-a", 99, 4 * GIB, 96 * GIB)
+    forecast.start(at(99, 300 * GB), (card, GpuMemory("GPU-b", 99, GIB, 32 * GIB)))
     assert forecast.outside(at(100, 195 * GB), (card,)) is None
-    more = (Card("GPU-a", 100, 30 * GIB, 96 * GIB), Card("GPU-b", 100, 30 * GIB, 32 * GIB))
+    more = (
+        GpuMemory("GPU-a", 100, 30 * GIB, 96 * GIB),
+        GpuMemory("GPU-b", 100, 30 * GIB, 32 * GIB),
+    )
     found = forecast.outside(at(100, 150 * GB, 3 * GIB), more)
     assert found is not None
     assert [figure in found for figure in ("139.7 GiB", "3.0 GiB", "26.0 GiB")] == [True] * 3
@@ -183,8 +186,8 @@ def test_hours_of_looks_are_not_kept() -> None:
     t = 100.0
     for tick in range(50_000):
         t += 0.02 if tick % 3 else 0.001
-        forecast.look(at(t, 300 * GB))
-        stall.look(t, tick)
+        forecast.update(at(t, 300 * GB))
+        stall.update(t, tick)
         most = [max(size, len(ring)) for size, ring in zip(most, rings, strict=True)]
     assert max(most) <= 3.0 / 0.015 + 2
 
@@ -192,7 +195,7 @@ def test_hours_of_looks_are_not_kept() -> None:
 def shares(rows: Iterator[tuple[float, int]]) -> list[float | None]:
     stall, found = Stall(), []
     for t, total in rows:
-        stall.look(t, total)
+        stall.update(t, total)
         found.append(stall.share)
     return found
 
@@ -221,9 +224,9 @@ def test_totals_that_went_back_begin_anew() -> None:
 
 def test_no_totals_no_share() -> None:
     stall = Stall()
-    stall.look(0, 0)
-    stall.look(1, 10)
-    stall.look(2, None)
+    stall.update(0, 0)
+    stall.update(1, 10)
+    stall.update(2, None)
     assert stall.share is None
 
 
@@ -231,7 +234,7 @@ def test_noise_on_a_plateau_is_no_load() -> None:
     forecast, noise = made(), random.Random(3)
     low = 0.0
     for tick in range(4000):
-        forecast.look(at(100 + tick * 0.05, 120 * GB + noise.uniform(0, 0.5 * GB)))
+        forecast.update(at(100 + tick * 0.05, 120 * GB + noise.uniform(0, 0.5 * GB)))
         tte_s = forecast.tte_s
         low = min(low or math.inf, math.inf if tte_s is None else tte_s)
     assert low > 30

@@ -25,7 +25,7 @@ from console.host import process
 from console.host.cgroups import cgroup
 from console.recovery.guard.kill import helper_client, root_helper
 from console.recovery.guard.kill.root_helper import Helper, Refused
-from tests.guard.prey_parts import ID, made_up
+from tests.guard.kill_parts import ID, made_up
 from tests.guard.unprivileged import as_user
 from tests.services.serving import serving
 from tests.testbed.plugin import lacking
@@ -33,12 +33,12 @@ from tests.waiting import until
 
 ASK = """
 import time
-from console.recovery.guard.kill.signals import Ask
+from console.recovery.guard.kill.signals import UnixRequest
 path, *questions = arguments
 found = []
 for question in questions:
-    ask = Ask(path, question.encode(), time.monotonic(), 60.0)
-    while not ask.look(time.monotonic()): time.sleep(0.005)
+    ask = UnixRequest(path, question.encode(), time.monotonic(), 60.0)
+    while not ask.advance(time.monotonic()): time.sleep(0.005)
     found.append([ask.why, ask.answer.decode()])
 print(json.dumps(found))
 """
@@ -210,10 +210,10 @@ from console.recovery.rollback.live import Live
 identity, path = arguments
 killer = Killer("", Deny(), helper=path, release=False)
 targets = find_targets([Live("container", "hog", container=identity)], Deny())
-strike = killer.strike(targets)
-while not strike.look(): time.sleep(0.005)
-strike.close()
-print(json.dumps([strike.empty, strike.report()]))
+operation = killer.kill(targets)
+while not operation.advance(): time.sleep(0.005)
+operation.close()
+print(json.dumps([operation.empty, operation.report()]))
 """
     empty, report = as_user(code, [post.gid], box.identity, post.socket)
     until(lambda: box.dead, "it is dead")

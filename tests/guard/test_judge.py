@@ -8,14 +8,14 @@ import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit
-from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Judge, Judgement
+from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Decision, Policy
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit, Swap
 from tests.guard.judging import MACHINE, PLENTY, Bench
 
 
 def test_a_quiet_machine_is_ok() -> None:
     found = Bench().go(5)
-    assert found == Judgement("ok", (), found.tte_s, found.slopes)
+    assert found == Decision("ok", (), found.tte_s, found.slopes)
     assert found.wait_s == POLL_S
     assert found.tte_s is not None
 
@@ -36,7 +36,7 @@ def test_one_breach_an_arming() -> None:
     assert (again.level, again.fresh, again.breach) == ("act", False, first)
     back = bench.go(60)
     assert (back.level, back.breach) == ("act", first)
-    bench.judge.arm(bench.see())
+    bench.policy.arm(bench.see())
     assert bench.go(1).level == "ok"
     second = bench.go(0.05, available=5 * GIB)
     assert second.fresh
@@ -47,19 +47,19 @@ def test_nothing_armed_nothing_killed() -> None:
     bench = Bench(armed=False)
     found = bench.go(1, available=5 * GIB)
     assert (found.level, found.breach) == ("warn", None)
-    bench.judge.arm(bench.see(available=5 * GIB))
+    bench.policy.arm(bench.see(available=5 * GIB))
     assert bench.go(0.05, available=5 * GIB).fresh
-    bench.judge.disarm()
+    bench.policy.disarm()
     assert bench.go(0.05, available=5 * GIB).breach is None
 
 
 def test_a_rollback_is_only_watched() -> None:
     bench = Bench()
-    bench.judge.advisory(True)
+    bench.policy.advisory(True)
     found = bench.go(1, available=5 * GIB)
     assert (found.level, found.breach) == ("warn", None)
     bench.go(1)
-    bench.judge.advisory(False)
+    bench.policy.advisory(False)
     # still shown, since not clear for long enough, and no reason to kill now
     assert bench.go(0.05).level == "warn"
     assert bench.go(0.05, available=5 * GIB).fresh
@@ -136,10 +136,10 @@ def test_a_later_arming_keeps_what_was_taken() -> None:
     envelope = Envelope((Point("loaded", None, 180 * GIB),))
     bench = Bench(envelope=envelope)
     bench.go(1, available=22 * GIB)
-    bench.judge.arm(bench.see(available=22 * GIB))
+    bench.policy.arm(bench.see(available=22 * GIB))
     assert bench.go(1, available=21 * GIB).on_course
-    bench.judge.disarm()
-    bench.judge.arm(bench.see(available=22 * GIB))
+    bench.policy.disarm()
+    bench.policy.arm(bench.see(available=22 * GIB))
     assert not bench.go(1, available=21 * GIB).on_course
 
 
@@ -159,8 +159,8 @@ def test_cold_pages_that_make_room_for_what_was_predicted_are_no_breach() -> Non
 def test_swap_that_grows_is_a_breach() -> None:
     bench = Bench()
     bench.go(1, swap=3 * GIB)
-    bench.judge.disarm()
-    bench.judge.arm(bench.see(swap=3 * GIB))
+    bench.policy.disarm()
+    bench.policy.arm(bench.see(swap=3 * GIB))
     assert bench.go(1, swap=20 * GIB).breach is None, "plenty is free"
     bench.go(20, swap=3 * GIB)
     breach = bench.breached(1, available=100 * GIB, swap=15 * GIB)
@@ -170,20 +170,20 @@ def test_swap_that_grows_is_a_breach() -> None:
 def test_what_begins_beside_a_load_gives_it_no_more_time_and_no_more_swap() -> None:
     bench = Bench(Limit("host.swap_used", above=GIB, for_s=5.0))
     for begun in range(4):
-        bench.judge.arm(bench.see(swap=2 * GIB))
+        bench.policy.arm(bench.see(swap=2 * GIB))
         assert bench.go(1.2, swap=2 * GIB).breach is None, begun
-    bench.judge.arm(bench.see(swap=2 * GIB))
+    bench.policy.arm(bench.see(swap=2 * GIB))
     assert bench.go(0.5, swap=2 * GIB).fresh is False
     assert bench.last.breach is not None
-    bench.judge.arm(bench.see(swap=2 * GIB))
+    bench.policy.arm(bench.see(swap=2 * GIB))
     assert bench.go(4, swap=2 * GIB).breach is None, "after a kill it counts anew"
     grown = Bench(Limit("host.swap_growth", above=4 * GIB))
     for n in range(4):
         assert grown.last.breach is None
         grown.go(1, swap=2 * n * GIB)
-        grown.judge.arm(grown.see(swap=2 * n * GIB))
-    grown.judge.disarm()
-    grown.judge.arm(grown.see(swap=6 * GIB))
+        grown.policy.arm(grown.see(swap=2 * n * GIB))
+    grown.policy.disarm()
+    grown.policy.arm(grown.see(swap=6 * GIB))
     assert grown.go(1, swap=6 * GIB).breach is None
 
 
@@ -245,14 +245,14 @@ def test_disks_and_swap_traffic() -> None:
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB), full)).breach is None
     breach = bench.breached(0.3, disks=(Disk("/a", bench.at, GIB // 2), full))
     assert (breach.limit.of, breach.value) == ("/a", GIB // 2)
-    bench.judge.arm(bench.see())
+    bench.policy.arm(bench.see())
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB),)).breach is None
 
 
 def test_swap_out_rate() -> None:
     bench = Bench(Limit("host.swap_out_rate", above=1e9))
-    look = dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9))
-    found = bench.judge.look(look)
+    snapshot = dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9))
+    found = bench.policy.decide(snapshot)
     assert found.breach is not None
     assert found.breach.value == 2e9
 
@@ -269,11 +269,11 @@ def test_the_next_look_comes_sooner_near_a_limit() -> None:
 )
 def test_a_limit_that_is_none_is_refused(limit: Limit) -> None:
     with pytest.raises(ValueError, match=r"unknown metric|below or above"):
-        Judge((limit,), MACHINE)
+        Policy((limit,), MACHINE)
 
 
 def test_the_same_looks_give_the_same_judgements() -> None:
-    def run() -> list[Judgement]:
+    def run() -> list[Decision]:
         bench, found = Bench(), []
         for tick in range(400):
             found.append(bench.go(0.05, available=PLENTY - tick * GIB / 2))
@@ -286,9 +286,9 @@ def test_a_breach_is_counted_from_the_sample_that_passed_the_limit() -> None:
     bench = Bench(Limit("host.ram_available", below=100 * GIB))
     bench.at += 0.05
     before = bench.at
-    bench.judge.look(bench.see())
+    bench.policy.decide(bench.see())
     bench.at += 0.02
-    found = bench.judge.look(bench.see(90 * GIB)).breach
+    found = bench.policy.decide(bench.see(90 * GIB)).breach
     assert found is not None
     assert (found.at, found.crossed_at) == (bench.at, bench.at)
     assert found.gap_s == pytest.approx(bench.at - before)

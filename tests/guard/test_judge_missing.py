@@ -7,16 +7,16 @@ import pytest
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit, defaults
 from console.recovery.guard.decide.metrics import FAR_GRACE_S
-from console.recovery.guard.decide.policy import NEAR_POLL_S, Judge
-from console.recovery.guard.observe.snapshot import Card, LogHit, Look, Memory
+from console.recovery.guard.decide.policy import NEAR_POLL_S, Policy
+from console.recovery.guard.observe.snapshot import GpuMemory, LogHit, Memory, Snapshot
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 
 
-def cards(at: float, a: int | None, b: int | None, why: str = "") -> tuple[Card, ...]:
-    return (Card(A, at, a, 96 * GIB, why if a is None else ""),
-            Card(B, at, b, 32 * GIB, why if b is None else ""))  # fmt: skip
+def cards(at: float, a: int | None, b: int | None, why: str = "") -> tuple[GpuMemory, ...]:
+    return (GpuMemory(A, at, a, 96 * GIB, why if a is None else ""),
+            GpuMemory(B, at, b, 32 * GIB, why if b is None else ""))  # fmt: skip
 
 
 def test_the_sum_needs_every_card_of_the_sheet() -> None:
@@ -26,7 +26,7 @@ def test_the_sum_needs_every_card_of_the_sheet() -> None:
     assert len(found.unknown) == 1
     assert B in found.unknown[0]
     assert (found.level, found.breach) == ("warn", None)
-    only = bench.go(0.3, cards=(Card(A, bench.at, 96 * GIB, 96 * GIB),))
+    only = bench.go(0.3, cards=(GpuMemory(A, bench.at, 96 * GIB, 96 * GIB),))
     assert (len(only.unknown), only.breach) == (1, None)
     assert bench.go(0.3, cards=cards(bench.at, 90 * GIB, 11 * GIB)).breach is not None
 
@@ -97,21 +97,21 @@ def test_memory_that_stands_still() -> None:
 
 
 def test_memory_never_known_is_a_breach_after_the_grace_only() -> None:
-    judge = Judge((Limit("host.ram_available", below=GIB, missing="breach"),), MACHINE)
-    judge.arm(Look(10.0, None, why="no /proc"))
-    assert judge.look(Look(10.0, None, why="no /proc", beat_at=10.0)).breach is None
-    assert judge.look(Look(10.9, None, why="no /proc", beat_at=10.0)).breach is None
-    assert judge.look(Look(11.2, None, why="no /proc", beat_at=10.0)).breach is not None
+    policy = Policy((Limit("host.ram_available", below=GIB, missing="breach"),), MACHINE)
+    policy.arm(Snapshot(10.0, None, why="no /proc"))
+    assert policy.decide(Snapshot(10.0, None, why="no /proc", beat_at=10.0)).breach is None
+    assert policy.decide(Snapshot(10.9, None, why="no /proc", beat_at=10.0)).breach is None
+    assert policy.decide(Snapshot(11.2, None, why="no /proc", beat_at=10.0)).breach is not None
 
 
 def test_armed_before_memory_was_known() -> None:
-    judge = Judge((), MACHINE, Envelope((Point("loaded", None, GIB),)))
-    judge.arm(Look(10.0, None))
+    policy = Policy((), MACHINE, Envelope((Point("loaded", None, GIB),)))
+    policy.arm(Snapshot(10.0, None))
     memory = Memory(10.1, TOTAL, PLENTY, SWAP, 9 * GIB, 0, 0)
-    judge.look(Look(10.1, memory, beat_at=10.0))
-    assert judge.forecast.started
+    policy.decide(Snapshot(10.1, memory, beat_at=10.0))
+    assert policy.forecast.started
     memory = Memory(10.2, TOTAL, 100 * GIB, SWAP, 19 * GIB, 0, 0)
-    assert judge.look(Look(10.2, memory, beat_at=10.0)).breach is None
+    assert policy.decide(Snapshot(10.2, memory, beat_at=10.0)).breach is None
 
 
 def test_a_kernel_without_pressure_is_no_alarm() -> None:
@@ -123,13 +123,13 @@ def test_a_kernel_without_pressure_is_no_alarm() -> None:
 
 def test_no_swap_is_no_swap_full() -> None:
     small = defaults(24 * GIB, 0)
-    judge = Judge((Limit("host.swap_free", below=GIB),), small)
+    policy = Policy((Limit("host.swap_free", below=GIB),), small)
     for tick in range(100):
         at = 10 + tick * 0.05
-        look = Look(at, Memory(at, 24 * GIB, 20 * GIB, 0, 0, 0, 0), beat_at=at)
+        snapshot = Snapshot(at, Memory(at, 24 * GIB, 20 * GIB, 0, 0, 0, 0), beat_at=at)
         if tick == 0:
-            judge.arm(look)
-        found = judge.look(look)
+            policy.arm(snapshot)
+        found = policy.decide(snapshot)
     assert found.breach is None
     assert len(found.unknown) == 1
 

@@ -14,11 +14,11 @@ from console.host import process
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Hierarchy
 from console.recovery.guard.kill import mrelease, sequence, signals
-from console.recovery.guard.kill.killer import RESTARTS, Killer, Strike
-from console.recovery.guard.kill.signals import Ask, kill_request, socket_of, status
+from console.recovery.guard.kill.killer import RESTARTS, Killer, KillOperation
+from console.recovery.guard.kill.signals import UnixRequest, kill_request, socket_of, status
 from console.recovery.guard.kill.targets import Deny, Target, find_targets
 from console.recovery.rollback.live import Live
-from tests.guard.prey_parts import ID, Den, finish, lair, line, made_up
+from tests.guard.kill_parts import ID, Den, finish, lair, line, made_up
 from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
 from tests.waiting import until
@@ -47,7 +47,7 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
         return {}
 
     monkeypatch.setattr(cgroup, "processes", look)
-    killer.strike([*ended, *targets(lair, who)]).close()
+    killer.kill([*ended, *targets(lair, who)]).close()
     assert alive_then == [False], "one look for all nine, when the process was dead"
 
 
@@ -57,12 +57,12 @@ def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
     return found
 
 
-def struck(killer: Killer, found: Sequence[Target]) -> Strike:
+def struck(killer: Killer, found: Sequence[Target]) -> KillOperation:
     """A strike that ended well."""
-    strike = killer.strike(found)
-    finish(strike)
-    assert strike.empty
-    return strike
+    operation = killer.kill(found)
+    finish(operation)
+    assert operation.empty
+    return operation
 
 
 def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
@@ -92,12 +92,12 @@ def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None
     words = ("group", "session", "daemon")
     until(lambda: all(lair.said(word) for word in words), "it has said so")
     pids = [leader[0], *(lair.said(word)[0] for word in words)]
-    strike = struck(killer, targets(lair, leader))
+    operation = struck(killer, targets(lair, leader))
     assert not any((found := process.stat(pid)) and found.state not in "ZX" for pid in pids)
     assert process.alive(*bystander)
-    first, stray = strike.killed
-    assert (first.rungs, first.why, stray.kind) == (("signals",), (), "stray")
-    assert strike.report()["written_s"] == first.written_s
+    first, stray = operation.killed
+    assert (first.stages, first.why, stray.kind) == (("signals",), (), "stray")
+    assert operation.report()["written_s"] == first.written_s
     assert first.written_s is not None
     assert first.empty_s is not None
     assert 0 <= first.written_s <= first.empty_s
@@ -145,36 +145,36 @@ def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
     """Denied at the kill again, whatever was found before; strays with the cookie too."""
     base, runner, candidate = lair.sleeper("none"), lair.sleeper(), lair.sleeper()
     killer = Killer(lair.run_id, Deny((), (base, runner)), helper="/nowhere", release=False)
-    strike = killer.strike(targets(lair, base, candidate))
-    finish(strike)
+    operation = killer.kill(targets(lair, base, candidate))
+    finish(operation)
     killer.close()
     assert process.alive(*base)
     assert process.alive(*runner), "it carries the run's cookie, and is spared"
     assert not process.alive(*candidate)
-    assert len(strike.refused) == 1
-    assert [one.who for one in strike.killed] == [f"pid {candidate[0]}"]
+    assert len(operation.refused) == 1
+    assert [one.who for one in operation.killed] == [f"pid {candidate[0]}"]
 
 
 def test_a_number_that_passed_to_another_is_left_alone(lair: Den, killer: Killer) -> None:
     pid, start = lair.sleeper(cookie="another-run")
-    strike = killer.strike([Target("process", "old", pid=pid, start=start - 1)])
-    finish(strike)
+    operation = killer.kill([Target("process", "old", pid=pid, start=start - 1)])
+    finish(operation)
     assert process.alive(pid, start)
 
 
 def test_cgroup_kill_is_written_and_the_end_is_seen(tmp_path: Path) -> None:
     clock = FakeClock()
     killer, target, path = of_files(tmp_path, clock=clock.monotonic)
-    strike = killer.strike([target], crossed_at=clock.monotonic() - 0.25)
+    operation = killer.kill([target], crossed_at=clock.monotonic() - 0.25)
     assert (path / "cgroup.kill").read_text() == "1"
-    assert not strike.look()
+    assert not operation.advance()
     clock.sleep(0.25)
     (path / "cgroup.events").write_text("populated 0\n")
-    assert strike.look()
-    (one,) = strike.killed
-    assert (one.rungs, one.written_s, one.empty_s) == (("cgroup.kill",), 0.25, 0.5)
+    assert operation.advance()
+    (one,) = operation.killed
+    assert (one.stages, one.written_s, one.empty_s) == (("cgroup.kill",), 0.25, 0.5)
     assert RESTARTS in one.why
-    assert strike.report()["empty_s"] == 0.5
+    assert operation.report()["empty_s"] == 0.5
 
 
 def test_who_does_not_die_is_told_again_and_named(
@@ -185,27 +185,27 @@ def test_who_does_not_die_is_told_again_and_named(
     (path / "cgroup.procs").write_text(f"{os.getpid()}\n")
     waits = process.Stat(os.getpid(), "D", 1, 1, 1, 1)
     monkeypatch.setattr(process, "stat", lambda pid: waits)
-    strike = killer.strike([target])
+    operation = killer.kill([target])
     (path / "cgroup.kill").write_text("")
     for seconds, told in ((sequence.STUCK_S - 0.1, ""), (0.2, "1")):
         clock.sleep(seconds)
-        assert not strike.look()
+        assert not operation.advance()
         assert (path / "cgroup.kill").read_text() == told
-    assert f"D-state: pid {os.getpid()}" in strike.killed[0].stuck
+    assert f"D-state: pid {os.getpid()}" in operation.killed[0].stuck
     clock.sleep(60)
-    assert strike.look(), "it gives up"
-    assert not strike.empty
-    assert strike.report()["empty_s"] is None
+    assert operation.advance(), "it gives up"
+    assert not operation.empty
+    assert operation.report()["empty_s"] is None
 
 
 def test_a_restarted_container_is_found_by_its_id(tmp_path: Path) -> None:
     killer, target, path = of_files(tmp_path)
     path.rename(tmp_path / "old")
     made_up(tmp_path)
-    strike = killer.strike([target])
+    operation = killer.kill([target])
     assert (path / "cgroup.kill").read_text() == "1"
     assert (tmp_path / "old" / "cgroup.kill").read_text() == ""
-    assert strike.killed[0].rungs == ("cgroup.kill",)
+    assert operation.killed[0].stages == ("cgroup.kill",)
 
 
 @pytest.mark.parametrize("starts", [True, False])
@@ -213,27 +213,27 @@ def test_a_container_that_does_not_run_yet(tmp_path: Path, starts: bool) -> None
     clock = FakeClock()
     killer = Killer("", Deny(), helper="/nowhere", release=False, clock=clock.monotonic)
     killer.trees = (Hierarchy(str(tmp_path)),)
-    strike = killer.strike([Target("container", "cand", ID)])
-    assert not strike.look()
-    assert strike.killed == ()
+    operation = killer.kill([Target("container", "cand", ID)])
+    assert not operation.advance()
+    assert operation.killed == ()
     if starts:
         made_up(tmp_path)
         clock.sleep(0.5)
-        assert not strike.look()
+        assert not operation.advance()
         assert (tmp_path / "docker" / ID / "cgroup.kill").read_text() == "1"
         return
     clock.sleep(sequence.PENDING_S)
-    assert strike.look(), "one that ended long ago holds nobody up"
-    assert strike.report()["killed"] == []
+    assert operation.advance(), "one that ended long ago holds nobody up"
+    assert operation.report()["killed"] == []
 
 
 def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
     killer, target, path = of_files(tmp_path)
     killer.deny = Deny((ID,))
-    strike = killer.strike([target])
-    assert strike.look()
+    operation = killer.kill([target])
+    assert operation.advance()
     assert (path / "cgroup.kill").read_text() == ""
-    assert len(strike.refused) == 1
+    assert len(operation.refused) == 1
 
 
 @pytest.fixture
@@ -247,22 +247,22 @@ def test_an_engine_that_is_stopped_gets_the_request_and_holds_nothing_up(
     mute: str, tmp_path: Path
 ) -> None:
     killer, target, path = of_files(tmp_path / "tree", engine=f"unix://{mute}")
-    strike = killer.strike([target])
+    operation = killer.kill([target])
     assert (path / "cgroup.kill").read_text() == "1"
-    assert strike.killed[0].rungs == ("cgroup.kill", "engine")
+    assert operation.killed[0].stages == ("cgroup.kill", "engine")
     (path / "cgroup.events").write_text("populated 0\n")
-    assert strike.look()
-    assert RESTARTS not in strike.killed[0].why
-    strike.close()
+    assert operation.advance()
+    assert RESTARTS not in operation.killed[0].why
+    operation.close()
 
 
 def test_a_question_has_a_total_deadline(mute: str) -> None:
-    ask = Ask(mute, b"hello\n", 5.0, 2.0)
-    assert ask.sent
-    assert not ask.look(6.99)
-    assert ask.look(7.0)
-    assert ask.why == "no answer"
-    gone = Ask(mute + "x", b"hello\n", 5.0, 2.0)
+    request = UnixRequest(mute, b"hello\n", 5.0, 2.0)
+    assert request.sent
+    assert not request.advance(6.99)
+    assert request.advance(7.0)
+    assert request.why == "no answer"
+    gone = UnixRequest(mute + "x", b"hello\n", 5.0, 2.0)
     assert gone.over
     assert "No such file" in gone.why
 
@@ -275,10 +275,10 @@ def test_what_is_asked_and_answered(tmp_path: Path) -> None:
         link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
     with serving(unix_listener(path), serve):
-        ask = Ask(path, kill_request(ID), 0.0, 2.0)
-        until(lambda: ask.look(1.0), "it is answered")
+        request = UnixRequest(path, kill_request(ID), 0.0, 2.0)
+        until(lambda: request.advance(1.0), "it is answered")
     assert heard[0].startswith(f"POST /containers/{ID}/kill?signal=KILL HTTP/1.1\r\n".encode())
-    assert (ask.why, status(ask.answer)) == ("", 204)
+    assert (request.why, status(request.answer)) == ("", 204)
     assert status(b"") == status(b"nonsense") == 0
 
 

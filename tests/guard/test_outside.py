@@ -18,9 +18,9 @@ from console.common.paths import module_argv
 from console.host import process
 from console.host.cgroups import cgroup, scope
 from console.host.children import MOST_BACKOFF_S, Child
-from console.recovery.guard.config import DIRECTORY, RING, Limit, Sheet
+from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.slow_io import NOT_YET, Outer
+from console.recovery.guard.observe.slow_io import NOT_YET, SlowIo
 from console.recovery.guard.observe.slow_io_child import Copy, Groups, Looker, own_memory
 from tests.guard.conftest import Sleeper
 from tests.waiting import until
@@ -177,7 +177,7 @@ def test_a_child_is_heard_without_waiting(child: Callable[..., Child]) -> None:
     one = child(ECHO)
     assert one.tend() == []
     calmed: list[int] = []
-    one.calm = calmed.append
+    one.prepare = calmed.append
     until(lambda: one.send(b"hello"))
     assert until(one.tend) == [b"hello"]
     assert calmed == []
@@ -187,7 +187,7 @@ def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child
     clock = FakeClock()
     one, waits = child("import os; os._exit(3)", clock), []
     started: list[int] = []
-    one.calm = started.append
+    one.prepare = started.append
     for number in range(1, 8):
         until(lambda number=number: one.tend() == [] and one.died == number, "it has died")
         begun = clock.time
@@ -213,16 +213,16 @@ def test_a_child_leaves_nothing_open(child: Callable[..., Child]) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def sheet(tmp_path: Path) -> Sheet:
+def config(tmp_path: Path) -> GuardConfig:
     limits = (Limit("disk.free", below=1), Limit(log="big", matches="FATAL"))
-    return Sheet("r", str(tmp_path), "ring", limits, logs={"big": str(tmp_path / "log")})
+    return GuardConfig("r", str(tmp_path), "ring", limits, logs={"big": str(tmp_path / "log")})
 
 
 def test_reports_become_values(tmp_path: Path) -> None:
-    outer = Outer(clock := FakeClock(), [sys.executable, "-c", ECHO])
+    outer = SlowIo(clock := FakeClock(), [sys.executable, "-c", ECHO])
     target = Target("process", "big", pid=77, start=5)
     armed_at = clock.time
-    outer.tell(sheet(tmp_path), tmp_path / "ring", [target])
+    outer.tell(config(tmp_path), tmp_path / "ring", [target])
     assert outer.loads() == (), "too new to be missed"
     clock.sleep(3)
     assert [(one.ram, one.why) for one in outer.loads()] == [(None, NOT_YET)]
@@ -250,7 +250,8 @@ def test_reports_become_values(tmp_path: Path) -> None:
     assert (outer.disks, outer.hits) == before
     (hit,) = outer.hits
     assert (hit.at, hit.why) == (clock.time, "")
-    outer.tell(Sheet("r", str(tmp_path), "ring", (Limit(log="big", matches="OOM"),)), tmp_path,
+    limits = (Limit(log="big", matches="OOM"),)
+    outer.tell(GuardConfig("r", str(tmp_path), "ring", limits), tmp_path,
                [target])  # fmt: skip
     (hit,) = outer.hits
     assert (hit.limit, hit.count, hit.at) == (0, 0, armed_at), "as of the arming"
@@ -260,9 +261,9 @@ def test_reports_become_values(tmp_path: Path) -> None:
 
 def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
     clock = FakeClock()
-    outer = Outer(clock, [sys.executable, "-c", ECHO])
+    outer = SlowIo(clock, [sys.executable, "-c", ECHO])
     try:
-        outer.tell(sheet(tmp_path), tmp_path / "ring", [])
+        outer.tell(config(tmp_path), tmp_path / "ring", [])
         until(lambda: outer.tend() or not outer.child.fresh, "the child has been heard")
         first = outer.child.pid
         os.kill(first, signal.SIGKILL)

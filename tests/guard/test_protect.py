@@ -18,7 +18,7 @@ if sys.argv[1] == "nobody" and os.geteuid() == 0:
     os.setuid(65534)
 got = protect.protect(tuple(sys.argv[2:]))
 child = subprocess.Popen(["sleep", "600"])
-protect.calm(child.pid, got)
+protect.lower_priority(child.pid, got)
 from console.host.privileges import oom_score
 print(json.dumps({
     "was": got.nice_before, "got": got.got, "missing": got.missing,

@@ -15,7 +15,7 @@ from console.host.cgroups.cgroup import Cgroup
 from console.recovery.guard.config import Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.quick import KEPT, NEAR_POLL_S, REST_S, Members, Quick, level_of
-from console.recovery.guard.observe.service_memory import SlowReader
+from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.observe.slow_io_child import Groups
 from console.recovery.guard.observe.snapshot import FASTEST
 from tests.guard.conftest import put
@@ -193,7 +193,7 @@ def test_a_container_whose_page_cache_grows_is_not_over(tmp_path: Path) -> None:
     box(tmp_path, 100, 50)
     inode = (tmp_path / "box").stat().st_ino
     target = Target("container", "cand", ID, (Cgroup(str(tmp_path / "box"), inode, ""),))
-    slow, quick = SlowReader(), Quick()
+    slow, quick = ServiceMemoryCollector(), Quick()
     slow.watch((target,))
     quick.watch((limit(200 * MIB),), (target,), slow.groups)
     assert not quick.tick(1.0), "its cache is not known yet"

@@ -13,7 +13,7 @@ import pytest
 
 from console.common.clock import FakeClock
 from console.host import process
-from console.recovery.guard.config import DIRECTORY, RING, SHEET
+from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
 from console.recovery.guard.observe.snapshot import Memory
 from console.recovery.guard.record import recorder as recorders
 from console.recovery.guard.record import ring_buffer
@@ -265,7 +265,7 @@ def test_neither_a_link_nor_a_directory_is_read(tmp_path: Path, written: Recorde
 
 def run_with(tmp_path: Path, name: str) -> Path:
     (tmp_path / DIRECTORY).mkdir()
-    (tmp_path / DIRECTORY / SHEET).write_text(json.dumps({"ring": name}))
+    (tmp_path / DIRECTORY / CONFIG_FILE).write_text(json.dumps({"ring": name}))
     return tmp_path
 
 
@@ -285,11 +285,11 @@ def test_the_newer_of_memory_and_disk(tmp_path: Path, clock: FakeClock) -> None:
     assert (newest.path.name, len(newest.fast())) == (RING, 3)
 
 
-@pytest.mark.parametrize("sheet", ["", "{", "[]", '{"ring": 5}', '{"ring": "nowhere"}'])
-def test_a_run_without_a_usable_sheet(tmp_path: Path, clock: FakeClock, sheet: str) -> None:
+@pytest.mark.parametrize("config", ["", "{", "[]", '{"ring": 5}', '{"ring": "nowhere"}'])
+def test_a_run_without_a_usable_config(tmp_path: Path, clock: FakeClock, config: str) -> None:
     assert open_newest(tmp_path) is None
     (tmp_path / DIRECTORY).mkdir()
-    (tmp_path / DIRECTORY / SHEET).write_text(sheet)
+    (tmp_path / DIRECTORY / CONFIG_FILE).write_text(config)
     assert open_newest(tmp_path) is None
     Recorder(tmp_path / DIRECTORY / RING, "r", clock).close()
     assert open_newest(tmp_path) is not None

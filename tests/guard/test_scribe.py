@@ -17,7 +17,7 @@ def test_a_look_a_moment_early_leaves_no_page_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Site(tmp_path)
-    second, seconds = one.means.watch.second, 0
+    second, seconds = one.deps.collector.second, 0
 
     def takes_time() -> None:
         nonlocal seconds
@@ -25,12 +25,12 @@ def test_a_look_a_moment_early_leaves_no_page_out(
         one.clock.sleep(0.002 if seconds % 2 else 0.001)
         second()
 
-    monkeypatch.setattr(one.means.watch, "second", takes_time)
+    monkeypatch.setattr(one.deps.collector, "second", takes_time)
     due, pages = one.clock.monotonic(), []
     for _ in range(round(8 / REST_POLL_S)):
         due += REST_POLL_S
         one.clock.sleep(due - one.clock.monotonic())
-        one.duty.tick()
+        one.loop.tick()
         assert one.page()["level"] == "ok"
         pages.append(one.page()["mono"])
     one.close()

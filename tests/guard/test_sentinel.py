@@ -41,7 +41,7 @@ class Post(yard.Post):
     def watch(self, *limits: Limit, **extra: Any) -> subprocess.Popen[bytes]:
         """A sentinel with these limits that says it watches."""
         self.extra = extra
-        self.write_sheet(*limits)
+        self.write_config(*limits)
         return self.start()
 
     def hog(self, step: int = 16 * MIB, steps: int = 32, pause: float = 0.02) -> tuple[int, int]:

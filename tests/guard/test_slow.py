@@ -12,7 +12,12 @@ import pytest
 from console.host.cgroups.cgroup import Cgroup, inode_of
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import pread
-from console.recovery.guard.observe.service_memory import GONE, NO_MEMORY, NOT_YET, SlowReader
+from console.recovery.guard.observe.service_memory import (
+    GONE,
+    NO_MEMORY,
+    NOT_YET,
+    ServiceMemoryCollector,
+)
 from console.recovery.guard.observe.snapshot import Load
 from tests.guard.conftest import put
 
@@ -21,9 +26,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Iterator[SlowReader]:
+def slow(tmp_path: Path) -> Iterator[ServiceMemoryCollector]:
     put(tmp_path, "proc/vmstat", "nr_free_pages 5\npswpin 100\npswpout 1000\n")
-    one = SlowReader(tmp_path)
+    one = ServiceMemoryCollector(tmp_path)
     yield one
     one.close()
 
@@ -55,7 +60,7 @@ def group(root: Path, version: int, name: str = "box") -> Target:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_a_container_holds(slow: SlowReader, tmp_path: Path, version: int) -> None:
+def test_what_a_container_holds(slow: ServiceMemoryCollector, tmp_path: Path, version: int) -> None:
     slow.watch([group(tmp_path, version)])
     assert slow.loads(5.0) == (
         Load("big", "container", 5.0, ram=5000, swap=4096, limit=99999, oom=0, restarts=0, pids=17),
@@ -67,7 +72,7 @@ def test_what_a_container_holds(slow: SlowReader, tmp_path: Path, version: int) 
     [(2, "memory.events", "oom_kill 5\n"), (1, "memory.oom_control", "under_oom 0\noom_kill 5\n")],
 )
 def test_oom_kills_count_from_the_arming(
-    slow: SlowReader, tmp_path: Path, version: int, file: str, text: str
+    slow: ServiceMemoryCollector, tmp_path: Path, version: int, file: str, text: str
 ) -> None:
     slow.watch([group(tmp_path, version)])
     put(tmp_path, f"cg/box/{file}", text)
@@ -75,14 +80,16 @@ def test_oom_kills_count_from_the_arming(
 
 
 @pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n"])
-def test_no_limit(slow: SlowReader, tmp_path: Path, limit: str) -> None:
+def test_no_limit(slow: ServiceMemoryCollector, tmp_path: Path, limit: str) -> None:
     target = group(tmp_path, 2)
     put(tmp_path, "cg/box/memory.max", limit)
     slow.watch([target])
     assert slow.loads(1)[0].limit is None
 
 
-def test_a_group_that_answers_nothing_is_not_known(slow: SlowReader, tmp_path: Path) -> None:
+def test_a_group_that_answers_nothing_is_not_known(
+    slow: ServiceMemoryCollector, tmp_path: Path
+) -> None:
     slow.watch([group(tmp_path, 2)])
     for name in ("memory.current", "memory.stat", "memory.events", "memory.swap.current",
                  "pids.current"):  # fmt: skip
@@ -92,13 +99,13 @@ def test_a_group_that_answers_nothing_is_not_known(slow: SlowReader, tmp_path: P
     assert load.why == GONE
 
 
-def test_a_container_without_a_group_says_so(slow: SlowReader) -> None:
+def test_a_container_without_a_group_says_so(slow: ServiceMemoryCollector) -> None:
     slow.watch([Target("container", "big", ID)])
     (load,) = slow.loads(1)
     assert (load.ram, load.why) == (None, NOT_YET)
 
 
-def test_a_group_that_accounts_no_memory(slow: SlowReader, tmp_path: Path) -> None:
+def test_a_group_that_accounts_no_memory(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     put(tmp_path, "cg/bare/cgroup.procs", "")
     path = str(tmp_path / "cg" / "bare")
     slow.watch([Target("container", "big", ID, (Cgroup(path, inode_of(path)),))])
@@ -106,7 +113,9 @@ def test_a_group_that_accounts_no_memory(slow: SlowReader, tmp_path: Path) -> No
     assert (load.ram, load.why) == (None, NO_MEMORY)
 
 
-def test_another_group_under_the_same_id_is_a_restart(slow: SlowReader, tmp_path: Path) -> None:
+def test_another_group_under_the_same_id_is_a_restart(
+    slow: ServiceMemoryCollector, tmp_path: Path
+) -> None:
     first, second = group(tmp_path, 2), group(tmp_path, 2, "again")
     slow.watch([first])
     slow.watch([first])
@@ -115,7 +124,7 @@ def test_another_group_under_the_same_id_is_a_restart(slow: SlowReader, tmp_path
     assert slow.loads(1)[0].restarts == 1
 
 
-def test_watching_leaves_no_descriptor_behind(slow: SlowReader, tmp_path: Path) -> None:
+def test_watching_leaves_no_descriptor_behind(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     first, second = group(tmp_path, 2), group(tmp_path, 1, "again")
     for _ in range(50):
@@ -127,7 +136,7 @@ def test_watching_leaves_no_descriptor_behind(slow: SlowReader, tmp_path: Path) 
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_swap_traffic(slow: SlowReader, tmp_path: Path) -> None:
+def test_swap_traffic(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     assert (slow.swap(1).in_rate, slow.swap(1).out_rate) == (None, None)
     put(tmp_path, "proc/vmstat", "pswpin 0\nnr_free_pages 5\npswpin 110\npswpout 1500\n")
     put(tmp_path, "proc/vmstat", "nr_free_pages 5\npswpin 110\npswpout 1500\n")
@@ -135,7 +144,9 @@ def test_swap_traffic(slow: SlowReader, tmp_path: Path) -> None:
     assert (found.at, found.in_rate, found.out_rate) == (3, 5 * PAGE, 250 * PAGE)
 
 
-def test_only_the_part_up_to_the_two_is_read_again(slow: SlowReader, tmp_path: Path) -> None:
+def test_only_the_part_up_to_the_two_is_read_again(
+    slow: ServiceMemoryCollector, tmp_path: Path
+) -> None:
     rows = "nr_free_pages 5\npswpin 110\npswpout 1500\n" + "x 1\n" * 4000
     put(tmp_path, "proc/vmstat", rows)
     slow.swap(1)
@@ -153,7 +164,9 @@ def test_only_the_part_up_to_the_two_is_read_again(slow: SlowReader, tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "nr_free_pages 5\n", "\npswpin x\npswpout y\n"])
-def test_swap_that_nothing_counts_is_not_known(slow: SlowReader, tmp_path: Path, text: str) -> None:
+def test_swap_that_nothing_counts_is_not_known(
+    slow: ServiceMemoryCollector, tmp_path: Path, text: str
+) -> None:
     slow.swap(1)
     put(tmp_path, "proc/vmstat", text)
     assert (slow.swap(2).in_rate, slow.swap(2).out_rate) == (None, None)
@@ -162,7 +175,7 @@ def test_swap_that_nothing_counts_is_not_known(slow: SlowReader, tmp_path: Path,
     assert slow.swap(4).in_rate == 0
 
 
-def test_a_tree_that_vanishes(slow: SlowReader, tmp_path: Path) -> None:
+def test_a_tree_that_vanishes(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     slow.watch([group(tmp_path, 2)])
     shutil.rmtree(tmp_path / "cg")
     # an ordinary file stays readable while it is open; a control group's answers ENODEV

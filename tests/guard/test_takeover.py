@@ -10,8 +10,8 @@ import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB
-from console.recovery.guard.decide.policy import Judge
-from console.recovery.guard.observe.snapshot import Card
+from console.recovery.guard.decide.policy import Policy
+from console.recovery.guard.observe.snapshot import GpuMemory
 from tests.guard.judging import MACHINE, Bench
 from tests.guard.made_site import Site
 
@@ -65,11 +65,11 @@ def test_what_has_ended_meanwhile_is_counted_no_more(one: Site) -> None:
 
 def test_swap_and_cards_are_counted_from_the_same_moment() -> None:
     bench = Bench(armed=False)
-    cards = (Card("GPU-a", bench.at, 2 * GIB, 96 * GIB), Card("GPU-b", bench.at, None))
-    bench.judge.arm(bench.see(swap=1 * GIB, cards=cards))
-    base = json.loads(json.dumps(bench.judge.base))
+    cards = (GpuMemory("GPU-a", bench.at, 2 * GIB, 96 * GIB), GpuMemory("GPU-b", bench.at, None))
+    bench.policy.arm(bench.see(swap=1 * GIB, cards=cards))
+    base = json.loads(json.dumps(bench.policy.base))
     assert base["cards"] == {"GPU-a": 2 * GIB}
-    after = Judge((), MACHINE)
+    after = Policy((), MACHINE)
     after.resume(base)
     after.arm(bench.see(available=20 * GIB, swap=8 * GIB))
     assert after.base == base
@@ -80,5 +80,5 @@ def test_swap_and_cards_are_counted_from_the_same_moment() -> None:
 @pytest.mark.parametrize("base", [None, 7, {}, {"available": 5}, {"available": "x", "cards": []}])
 def test_what_is_no_base_is_left(base: object) -> None:
     bench = Bench(armed=False)
-    bench.judge.resume(base)
-    assert bench.judge.base is None
+    bench.policy.resume(base)
+    assert bench.policy.base is None

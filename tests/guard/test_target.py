@@ -10,7 +10,7 @@ import pytest
 from console.host import process
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Hierarchy
-from console.recovery.guard.config import Sheet
+from console.recovery.guard.config import GuardConfig
 from console.recovery.guard.kill.targets import (
     Deny,
     Target,
@@ -22,7 +22,7 @@ from console.recovery.guard.kill.targets import (
 )
 from console.recovery.rollback.live import Live
 from tests.guard.conftest import Sleeper
-from tests.guard.prey_parts import ID, OTHER, Den, lair, line, made_up
+from tests.guard.kill_parts import ID, OTHER, Den, lair, line, made_up
 from tests.waiting import until
 
 __all__ = ["lair"]
@@ -164,13 +164,13 @@ def test_a_group_in_which_a_spared_one_runs_is_denied(
 
 
 def test_the_sheet_with_runner_and_ladder_makes_the_deny_list(tmp_path: Path) -> None:
-    sheet = Sheet("r", str(tmp_path), "", spare=("baseline", ID, ""), spare_pids=((7, 70),),
+    config = GuardConfig("r", str(tmp_path), "", spare=("baseline", ID, ""), spare_pids=((7, 70),),
                   runner=(8, 80))  # fmt: skip
-    deny = deny_of(sheet, [line("ladder", "warm", (9, 90)), line("process", "cand", (10, 100))])
+    deny = deny_of(config, [line("ladder", "warm", (9, 90)), line("process", "cand", (10, 100))])
     assert deny.spare == ("baseline", ID)
     assert set(deny.spare_pids) == {(7, 70), (8, 80), (9, 90)}
     assert deny.since == 80
-    resumed = deny_of(sheet, [line("runner", "", (3, 30)), line("runner", "", (8, 80))])
+    resumed = deny_of(config, [line("runner", "", (3, 30)), line("runner", "", (8, 80))])
     assert resumed.since == 30, "what an earlier runner started is the run's"
 
 

@@ -11,27 +11,35 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.clock import FakeClock
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import GIB, NAMES, Limit, Sheet, defaults, figure, words
+from console.recovery.guard.config import GIB, NAMES, GuardConfig, Limit, defaults, figure, words
 from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.decide.policy import Judge, Judgement
+from console.recovery.guard.decide.policy import Decision, Policy
 from console.recovery.guard.kill.helper_client import refusal
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.guard.observe import log_patterns
-from console.recovery.guard.observe.cards import Cards
+from console.recovery.guard.observe.cards import GpuCollector
 from console.recovery.guard.observe.log_patterns import Logs, Tail
-from console.recovery.guard.observe.slow_io import Outer
-from console.recovery.guard.observe.snapshot import Card, Disk, Load, LogHit, Look, Memory, Swap
+from console.recovery.guard.observe.slow_io import SlowIo
+from console.recovery.guard.observe.snapshot import (
+    Disk,
+    GpuMemory,
+    Load,
+    LogHit,
+    Memory,
+    Snapshot,
+    Swap,
+)
 from console.recovery.rollback.live import Live
 from tests.guard.judging import MACHINE, PLENTY, Bench
+from tests.guard.kill_parts import ID, made_up
 from tests.guard.made_site import Make
-from tests.guard.prey_parts import ID, made_up
 from tests.guard.test_duty import LOW
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 
 
-def lines(found: Judgement) -> list[str]:
+def lines(found: Decision) -> list[str]:
     """All that a judgement says."""
     breach = found.breach
     return [
@@ -65,7 +73,7 @@ def test_every_limit_and_figure(snapshot: SnapshotAssertion) -> None:
     assert {"machines": machines, "others": others, "figures": figures} == snapshot
 
 
-LIMITS: dict[str, Callable[[], Judgement]] = {
+LIMITS: dict[str, Callable[[], Decision]] = {
     "the floor": lambda: Bench().go(0.05, available=5 * GIB),
     "nothing armed": lambda: Bench(armed=False).go(1, available=5 * GIB),
     "a rollback climbs": lambda: advised().go(1, available=5 * GIB),
@@ -96,7 +104,7 @@ LIMITS: dict[str, Callable[[], Judgement]] = {
 
 def advised() -> Bench:
     bench = Bench()
-    bench.judge.advisory(True)
+    bench.policy.advisory(True)
     return bench
 
 
@@ -107,7 +115,7 @@ def warned() -> Bench:
     return bench
 
 
-def filling() -> Judgement:
+def filling() -> Decision:
     available = 120.0 * 10**9
     bench = Bench(rest=available)
     while bench.last.breach is None:
@@ -116,19 +124,19 @@ def filling() -> Judgement:
     return bench.last
 
 
-def silent() -> Judgement:
+def silent() -> Decision:
     bench = Bench()
     beat = bench.at
     bench.go(9, beat_at=beat)
     return bench.go(2, beat_at=beat)
 
 
-def swapping() -> Judgement:
+def swapping() -> Decision:
     bench = Bench(Limit("host.swap_out_rate", above=1e9))
-    return bench.judge.look(dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9)))
+    return bench.policy.decide(dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9)))
 
 
-def pressed() -> Judgement:
+def pressed() -> Decision:
     bench = Bench(rest=40 * GIB)
     begun = bench.at
     while bench.last.breach is None:
@@ -143,8 +151,11 @@ def test_why_it_warns_and_why_it_kills(snapshot: SnapshotAssertion) -> None:
 
 def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
     whole = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
-    lost = (Card(A, whole.at, 90 * GIB, 96 * GIB), Card(B, whole.at, None, 32 * GIB, "lost"))
-    more = (Card(A, whole.at, 95 * GIB, 96 * GIB), lost[1])
+    lost = (
+        GpuMemory(A, whole.at, 90 * GIB, 96 * GIB),
+        GpuMemory(B, whole.at, None, 32 * GIB, "lost"),
+    )
+    more = (GpuMemory(A, whole.at, 95 * GIB, 96 * GIB), lost[1])
     sums = Bench(
         Limit("gpu.memory_used", above=90 * GIB, of="sum"),
         Limit("gpu.memory_free", below=100 * GIB, of="sum"),
@@ -152,19 +163,19 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
         Limit("gpu.memory_free", below=GIB, of="min"), gpus=(A, B),
     )  # fmt: skip
     hung = Bench(Limit("gpu.memory_used", above=GIB, of="max", missing="breach"), gpus=(A, B))
-    seen = (Card(A, hung.at, 0, 96 * GIB), Card(B, hung.at, 0, 32 * GIB))
+    seen = (GpuMemory(A, hung.at, 0, 96 * GIB), GpuMemory(B, hung.at, 0, 32 * GIB))
     blind = Bench(Limit("host.ram_available", below=GIB, missing="breach", source="site"))
     frozen = Bench(Limit("host.ram_available", below=GIB, missing="breach"))
     stands = frozen.see().memory
     log = Bench(Limit(log="cand", matches="x", count=3, missing="breach", source="playbook"))
-    swapless = Judge((Limit("host.swap_free", below=GIB),), defaults(24 * GIB, 0))
+    swapless = Policy((Limit("host.swap_free", below=GIB),), defaults(24 * GIB, 0))
     for tick in range(100):
         memory = Memory(10 + tick, 24 * GIB, 20 * GIB, 0, 0, 0, 0)
-        none = swapless.look(Look(10 + tick, memory, beat_at=10 + tick))
+        none = swapless.decide(Snapshot(10 + tick, memory, beat_at=10 + tick))
     found = {
         "no card yet": whole.go(0.3),
         "a lost card": whole.go(0.3, cards=lost),
-        "a card of none": whole.go(0.3, cards=(Card(A, whole.at, 96 * GIB, 96 * GIB),)),
+        "a card of none": whole.go(0.3, cards=(GpuMemory(A, whole.at, 96 * GIB, 96 * GIB),)),
         "too much without the lost one": sums.go(0.3, cards=more),
         "a card that hangs": hung.go(11, cards=seen, gpu_trouble="no answer"),
         "no memory": blind.go(1.3, memory=None, why="/proc/meminfo: Permission denied"),
@@ -180,8 +191,8 @@ def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
     envelope = Envelope((Point("loaded", None, 100 * GIB, vram=((A, 20 * GIB),)),))
     forecast = Forecast(MACHINE, envelope)
     before = Memory(99, MACHINE.total, 300 * GIB, MACHINE.swap_total, 0, 0, 0)
-    forecast.start(before, (Card(A, 99, 4 * GIB, 96 * GIB), Card(B, 99, GIB, 32 * GIB)))
-    more = (Card(A, 100, 30 * GIB, 96 * GIB), Card(B, 100, 30 * GIB, 32 * GIB))
+    forecast.start(before, (GpuMemory(A, 99, 4 * GIB, 96 * GIB), GpuMemory(B, 99, GIB, 32 * GIB)))
+    more = (GpuMemory(A, 100, 30 * GIB, 96 * GIB), GpuMemory(B, 100, 30 * GIB, 32 * GIB))
     memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
     assert forecast.outside(memory, more) == snapshot
 
@@ -211,16 +222,16 @@ def test_what_cannot_be_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     clock = FakeClock()
-    cards = Cards(clock, ["/bin/false"])
+    cards = GpuCollector(clock, ["/bin/false"])
     clock.sleep(6)
-    outer = Outer(clock, ["/bin/false"])
+    outer = SlowIo(clock, ["/bin/false"])
     limit = Limit(log="big", matches="OOM")
-    outer.tell(Sheet("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
+    outer.tell(GuardConfig("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
     clock.sleep(7)
     logs = Logs()
     logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x"), (2, "big", "(")])
     logs.arm({"big": 1, "other": 1})
-    logs.look()
+    logs.read()
     monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
     monkeypatch.setattr(log_patterns, "AT_ONCE", 1 << 20)
     monkeypatch.setattr(log_patterns, "BEHIND", 3 << 20)

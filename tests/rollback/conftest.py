@@ -23,7 +23,7 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import live, records
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.script import write
@@ -40,10 +40,10 @@ class Climbs:
     plan: SealedPlan
     lines: list[Line]
 
-    def climb(self, emergency: bool = True) -> Result:
+    def roll_back(self, emergency: bool = True) -> Result:
         clock = SystemClock()
         trigger = new_trigger(clock, emergency)
-        return Ladder(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
+        return Procedure(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
 
     def said(self, rung: str, state: str) -> list[str]:
         return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
@@ -208,7 +208,7 @@ def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
     """Restores the baseline: the ladder, and rollback.sh under dash, do the same."""
 
     def by_ladder() -> None:
-        assert stage.climb().serving, stage.lines
+        assert stage.roll_back().serving, stage.lines
 
     def by_script() -> None:
         done = run_script(stage)

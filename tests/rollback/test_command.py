@@ -21,7 +21,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
-from console.recovery.rollback.finder import Choice, Finder
+from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result, asked
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import Stage
@@ -154,9 +154,9 @@ def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
 
     def act() -> object:
         notes: list[str] = []
-        choice = Finder(None, False, notes.append).find()
-        assert choice is not None
-        return [choice.plan.run_id, os.getresuid(), os.getresgid(), os.getgroups(), notes]
+        selected = Finder(None, False, notes.append).find()
+        assert selected is not None
+        return [selected.plan.run_id, os.getresuid(), os.getresgid(), os.getgroups(), notes]
 
     run_id, uids, gids, groups, notes = in_child(act)
     assert run_id == stage.plan.run_id
@@ -173,8 +173,8 @@ def test_roots_own_run_comes_before_what_another_user_wrote(stage: Stage, alive:
     os.chown(stage.point(uid=NOBODY, run_id="made-up", alive=alive, started_at=9e9), NOBODY, NOBODY)
 
     def act() -> object:
-        choice = Finder(None, False, print).find()
-        return [choice is not None and choice.source, os.getuid()]
+        selected = Finder(None, False, print).find()
+        return [selected is not None and selected.source, os.getuid()]
 
     assert in_child(act) == ["this user's run", 0]
 
@@ -214,9 +214,9 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
     stage.point()
     monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
     run_of_nobody(stage, holds)
-    choice = Finder(None, False, print).find()
-    assert choice is not None
-    assert choice.source == "this user's run"
+    selected = Finder(None, False, print).find()
+    assert selected is not None
+    assert selected.source == "this user's run"
     assert first == (["theirs"] if holds else [])
 
 
@@ -251,15 +251,15 @@ def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
     site = replace(stage.plan, run_id="", run_dir="", site_name="mine")
     climbed: list[str] = []
 
-    def climb(choice: Choice, *_: object) -> Result:
-        climbed.append(choice.plan.run_id or choice.plan.site_name)
+    def roll_back(selected: SelectedPlan, *_: object) -> Result:
+        climbed.append(selected.plan.run_id or selected.plan.site_name)
         if len(climbed) == 1:
             stage.point(alive=True)
         else:
             records.clear(stage.plan.run_id)
         return Result(serving=True)
 
-    monkeypatch.setattr(command, "_climb", climb)
+    monkeypatch.setattr(command, "_run", roll_back)
     assert rollback(lambda: site, True, None).serving
     assert climbed == ["mine", stage.plan.run_id]
 
@@ -280,8 +280,8 @@ def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) ->
         os.setgroups([])
         os.setuid(NOBODY)
         notes: list[str] = []
-        choice = Finder((lambda: plan) if own_site else None, False, notes.append).find()
-        return [choice.plan.site_name if choice else None, notes]
+        selected = Finder((lambda: plan) if own_site else None, False, notes.append).find()
+        return [selected.plan.site_name if selected else None, notes]
 
     found, notes = in_child(act)
     assert found == ("mine" if own_site else None)
@@ -320,8 +320,8 @@ def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
 
 
 def chosen(seal: Callable[[], SealedPlan] | None) -> str:
-    choice = Finder(seal, False, print).find()
-    return (choice.plan.run_id or choice.plan.site_name) if choice else ""
+    selected = Finder(seal, False, print).find()
+    return (selected.plan.run_id or selected.plan.site_name) if selected else ""
 
 
 def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from console.common import paths
 from console.common.errors import ConsoleError, Exit
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.finder import Choice, Finder
+from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from tests.rollback.conftest import Stage
@@ -50,8 +50,8 @@ def test_whose_site_counts_is_asked_of_the_user_behind_sudo(
     plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
 
     def act() -> object:
-        choice = Finder((lambda: plan) if user_has_one else never, False, print).find()
-        return [choice and choice.plan.site_name, os.getuid()]
+        selected = Finder((lambda: plan) if user_has_one else never, False, print).find()
+        return [selected and selected.plan.site_name, os.getuid()]
 
     assert in_child(act) == ["theirs" if user_has_one else None, NOBODY]
 
@@ -72,8 +72,8 @@ def test_a_user_behind_sudo_who_has_a_site_and_no_run(
     plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
 
     def act() -> object:
-        choice = Finder(lambda: plan, False, print).find()
-        return [choice and choice.plan.site_name, os.getuid()]
+        selected = Finder(lambda: plan, False, print).find()
+        return [selected and selected.plan.site_name, os.getuid()]
 
     assert in_child(act) == ["theirs", NOBODY]
 
@@ -103,8 +103,8 @@ def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
     plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
 
     def act() -> object:
-        choice = Finder(lambda: plan, False, print).find()
-        return [choice and choice.plan.site_name, os.getuid(), first]
+        selected = Finder(lambda: plan, False, print).find()
+        return [selected and selected.plan.site_name, os.getuid(), first]
 
     assert in_child(act) == ["mine", behind, ["theirs"]]
 
@@ -121,14 +121,14 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     made = replace(stage.plan.baseline, name="made")
     now = replace(stage.plan, run_id="", run_dir="", baseline=made, candidates=())
     again = Finder(lambda: other, False, print, lambda path: replace(now, site_path=path))
-    choice = again.find()
-    assert choice is not None
-    assert choice.plan == stage.plan
+    selected = again.find()
+    assert selected is not None
+    assert selected.plan == stage.plan
     stage.seal(sealed_at=1.0, candidates=(Candidate("cand", "process"),))
-    choice = again.find()
-    assert choice is not None
-    assert choice.plan == replace(stage.plan, baseline=made), "what the run has left is known"
-    assert choice.anew, "the run's waiting ladder has the plan of before"
+    selected = again.find()
+    assert selected is not None
+    assert selected.plan == replace(stage.plan, baseline=made), "what the run has left is known"
+    assert selected.anew, "the run's waiting ladder has the plan of before"
 
 
 @pytest.mark.parametrize("points", [False, True])
@@ -140,9 +140,9 @@ def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(
     sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
     if points:
         stage.point(run_id="newer", run_dir=str(paths.runs_dir() / "newer"))
-    choice = Finder(never, False, print, run_dir=stage.plan.run_dir).find()
-    assert choice is not None
-    assert choice.plan.run_id == stage.plan.run_id
+    selected = Finder(never, False, print, run_dir=stage.plan.run_dir).find()
+    assert selected is not None
+    assert selected.plan.run_id == stage.plan.run_id
 
 
 @pytest.mark.parametrize("broken", ["listdir", "stat", "open"])
@@ -161,9 +161,9 @@ def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
 
     monkeypatch.setattr(os, broken, failing)
     plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
-    choice = Finder(lambda: plan, False, print).find()
-    assert choice is not None
-    assert choice.plan.site_name == "mine"
+    selected = Finder(lambda: plan, False, print).find()
+    assert selected is not None
+    assert selected.plan.site_name == "mine"
 
 
 def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
@@ -181,9 +181,9 @@ def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another
     asked, mine = other_site(stage)
     stage.point(site=stage.plan.site_path, over=True)
     notes: list[str] = []
-    choice = Finder(lambda: mine, True, notes.append, site=str(asked)).find()
-    assert choice is not None
-    assert (choice.plan, choice.first) == (mine, False)
+    selected = Finder(lambda: mine, True, notes.append, site=str(asked)).find()
+    assert selected is not None
+    assert (selected.plan, selected.first) == (mine, False)
     assert any(f"omni-console rollback --site {stage.plan.site_path}" in note for note in notes)
     pointed = records.read(os.getuid())
     assert pointed is not None
@@ -198,14 +198,14 @@ def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
         raise ConsoleError("the site file cannot be used")
 
     for seal in (lambda: replace(mine, site_name="theirs"), broken):
-        choice = Finder(seal, True, print, site=str(asked)).find()
-        assert choice is not None
-        assert choice.plan == stage.plan
+        selected = Finder(seal, True, print, site=str(asked)).find()
+        assert selected is not None
+        assert selected.plan == stage.plan
     asked.unlink()
     asked.symlink_to(stage.plan.site_path)
-    choice = Finder(never, True, print, site=str(asked)).find()
-    assert choice is not None
-    assert choice.plan == stage.plan
+    selected = Finder(never, True, print, site=str(asked)).find()
+    assert selected is not None
+    assert selected.plan == stage.plan
 
 
 @pytest.mark.parametrize(("theirs", "code"), [(True, Exit.OK), (False, Exit.ROLLBACK_FAILED)])
@@ -224,12 +224,12 @@ def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
         sealed.write(stage.plan, paths.state_dir() / "rollback/theirs.json")
     climbed: list[str] = []
 
-    def climb(choice: Choice, *_: object) -> Result:
-        site = choice.plan.site_name
+    def roll_back(selected: SelectedPlan, *_: object) -> Result:
+        site = selected.plan.site_name
         climbed.append(site)
         return Result(theirs or site == "asked", detail="what there is to say")
 
-    monkeypatch.setattr(command, "_climb", climb)
+    monkeypatch.setattr(command, "_run", roll_back)
     result = command.rollback(lambda: mine, True, None, site=str(asked))
     assert climbed == ["theirs", "asked"]
     assert result.exit_code == code

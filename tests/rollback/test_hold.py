@@ -70,7 +70,7 @@ def stubborn(stage: Stage) -> tuple[int, int]:
     return candidate
 
 
-def climbing(stage: Stage, terminal: Terminal) -> None:
+def is_rolling_back(stage: Stage, terminal: Terminal) -> None:
     terminal.read_until(b"plan: this user's run")
     ladder = stage.plan.rollback_dir / "ladder.jsonl"
     until(lambda: ladder.exists() and '"rung": "stop", "state": "begin"' in ladder.read_text())
@@ -78,7 +78,7 @@ def climbing(stage: Stage, terminal: Terminal) -> None:
 
 def waiting(stage: Stage, terminal: Terminal) -> None:
     """The candidate has been told to end, and the command's main thread sleeps meanwhile."""
-    climbing(stage, terminal)
+    is_rolling_back(stage, terminal)
     until(lambda: "told" in (stage.root / "log").read_text(), "it says told")
     asleep(terminal)
 
@@ -94,7 +94,7 @@ def serves(stage: Stage) -> bool:
 
 def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int]) -> None:
     terminal = on_a_terminal(COMMAND)
-    climbing(stage, terminal)
+    is_rolling_back(stage, terminal)
     os.close(terminal.master)  # the kernel sends SIGHUP; every write is an error from now on
     os.kill(terminal.pid, signal.SIGHUP)
     assert terminal.ended() == 0
@@ -104,7 +104,7 @@ def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int
 
 def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> None:
     terminal = on_a_terminal(COMMAND)
-    climbing(stage, terminal)
+    is_rolling_back(stage, terminal)
     os.kill(terminal.pid, signal.SIGTSTP)
     terminal.read_until(b"the baseline serves")
     assert terminal.ended() == 0
@@ -140,7 +140,7 @@ def test_terminal_that_takes_nothing_holds_up_the_words_only(
     stage: Stage, stubborn: tuple[int, int]
 ) -> None:
     terminal = on_a_terminal(COMMAND)
-    climbing(stage, terminal)
+    is_rolling_back(stage, terminal)
     os.write(terminal.master, b"\x13")  # Ctrl-S
     until(lambda: serves(stage), "it serves")
     os.write(terminal.master, b"\x11")

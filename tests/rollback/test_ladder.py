@@ -21,8 +21,14 @@ from console.host import ports, process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import live, procedure
 from console.recovery.rollback import proof as restores
-from console.recovery.rollback.procedure import Ladder
-from console.recovery.rollback.progress import LADDER, RUNGS, Result, new_trigger, read_lines
+from console.recovery.rollback.procedure import Procedure
+from console.recovery.rollback.progress import (
+    PROGRESS_FILE,
+    STAGES,
+    Result,
+    new_trigger,
+    read_lines,
+)
 from console.recovery.rollback.script.manual import commands
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, start, stop, verify
@@ -36,15 +42,15 @@ from tests.waiting import until
 
 def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     """The file and the callback say the same, and its time is remembered after a real start."""
-    result = stage.climb()
+    result = stage.roll_back()
     assert (result.serving, result.exit_code, result.nothing_to_do) == (True, Exit.OK, False)
     assert result.restore_s is not None
     assert result.restore_s > 0
     assert result.tok_s == pytest.approx(50.0)
-    rungs = list(dict.fromkeys(line["rung"] for line in stage.lines))
-    assert rungs == [rung for rung in RUNGS if rung in rungs]
+    stages = list(dict.fromkeys(line["rung"] for line in stage.lines))
+    assert stages == [rung for rung in STAGES if rung in stages]
     proved = {"fence", "stop", "start", "ready", "completion", "serving", "measure", "done"}
-    assert proved <= set(rungs)
+    assert proved <= set(stages)
     lines, _ = read_lines(stage.plan.rollback_dir / "ladder.jsonl")
     assert lines == stage.lines
     assert (lines[-1]["rung"], lines[-1]["serving"]) == ("done", True)
@@ -52,7 +58,7 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     before = stage.baseline_process()
     assert before is not None
     stage.lines.clear()
-    again = stage.climb()
+    again = stage.roll_back()
     assert (again.nothing_to_do, again.serving, again.restore_s) == (True, True, None)
     assert stage.said("start", "skipped")
     assert stage.baseline_process() == before
@@ -107,7 +113,7 @@ def test_pids_of_another_boot_name_nobody(stage: Stage, restore: Restore) -> Non
 
 def test_no_fence_when_the_runner_asks(stage: Stage) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
-    assert stage.climb(emergency=False).serving
+    assert stage.roll_back(emergency=False).serving
     assert process.alive(*runner)
     assert stage.said("fence", "skipped")
 
@@ -119,7 +125,7 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     stage.seal(grace_s=250.0)  # more than a test may take
     candidate = stage.up("trap '' TERM; echo up; while :; do sleep 600; done")
     stage.record("process", "candidate", candidate)
-    assert stage.climb().serving
+    assert stage.roll_back().serving
     assert process.members(*candidate) == []
     assert len(stage.said("stop", "note")) == 1
 
@@ -133,7 +139,7 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
     until(lambda: "stand-in listens" in (stage.root / "base.log").read_text())
     until(lambda: health(url)[0] is Health.LOADING, "it loads")
     trigger = new_trigger(clock)
-    result = Ladder(stage.plan, clock=clock, trigger=trigger, emit=stage.lines.append).run()
+    result = Procedure(stage.plan, clock=clock, trigger=trigger, emit=stage.lines.append).run()
     assert result.serving
     assert 550 < sum(clock.slept) < 650
     assert stage.baseline_process() == running, "loading is no reason to restart"
@@ -143,7 +149,7 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
 def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -> None:
     code = "print('CUDA error: \\x1b[31mout of memory'); raise SystemExit(1)"
     stage.base(process=ProcessSpec((sys.executable, "-c", code)))
-    result = stage.climb()
+    result = stage.roll_back()
     assert not result.serving
     assert "CUDA error: out of memory" in result.detail
     assert (stage.root / "base.log").read_text().count("CUDA error") == 2
@@ -170,7 +176,7 @@ def test_two_at_once_share_one_ladder(stage: Stage) -> None:
                 both.wait(60)  # the one that climbs begins no rung before the other one listens
             lines[at].append(line)
 
-        results.append(Ladder(stage.plan, emit=emit).run())
+        results.append(Procedure(stage.plan, emit=emit).run())
 
     threads = [threading.Thread(target=go, args=(at,)) for at in (0, 1)]
     for thread in threads:
@@ -205,7 +211,7 @@ def test_follower_climbs_when_the_first_one_dies(
         return tries[-1]
 
     monkeypatch.setattr(Lock, "taken", tried)
-    thread = threading.Thread(target=lambda: results.append(stage.climb()))
+    thread = threading.Thread(target=lambda: results.append(stage.roll_back()))
     thread.start()
     until(lambda: len(tries) > 2, "it tries again")
     assert (any(tries), stage.lines) == (False, [])
@@ -221,13 +227,13 @@ def test_the_runners_own_climb_is_no_answer_to_an_emergency(
 ) -> None:
     """It ends no runner: what that does next would be behind the back of who was told 0."""
     runner, results, taken = stage.recorded("runner", "runner"), list[Result](), Lock.taken
-    path, tries = stage.plan.rollback_dir / LADDER, list[int]()
+    path, tries = stage.plan.rollback_dir / PROGRESS_FILE, list[int]()
     line = {"trigger": "runner-1", "rung": "start", "state": "begin"}
     lock = Lock(stage.plan.rollback_dir)
     assert lock.taken()
     path.write_text(json.dumps(line) + "\n")
     monkeypatch.setattr(Lock, "taken", lambda lock: tries.append(1) or taken(lock))
-    thread = threading.Thread(target=lambda: results.append(stage.climb(emergency)))
+    thread = threading.Thread(target=lambda: results.append(stage.roll_back(emergency)))
     thread.start()
     until(lambda: len(tries) > 2, "it follows")
     with path.open("a") as file:
@@ -252,7 +258,7 @@ def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
         return real(path, flags, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", refuse)
-    result = stage.climb()
+    result = stage.roll_back()
     monkeypatch.undo()
     assert result.serving
     assert stage.lines[-1]["rung"] == "done"
@@ -261,7 +267,7 @@ def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
 
 def test_full_disk_costs_the_lines_only(stage: Stage) -> None:
     os.symlink("/dev/full", stage.plan.rollback_dir / "ladder.jsonl")
-    assert stage.climb().serving
+    assert stage.roll_back().serving
     assert stage.lines[-1]["rung"] == "done"
 
 
@@ -277,7 +283,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
         stage.seal(engine=EngineAddress(socket=path))
         candidate = stage.sleeper()
         stage.record("process", "candidate", candidate)
-        result = stage.climb()
+        result = stage.roll_back()
     assert result.serving
     assert not process.alive(*candidate)
     named = [x["detail"] for x in stage.lines if "did not answer" in x["detail"]]
@@ -288,7 +294,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
 
 def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None:
     stage.seal(engine=EngineAddress(socket=str(stage.root / "none.sock")))
-    result = stage.climb()
+    result = stage.roll_back()
     assert result.serving
     assert stage.said("stop", "failed") == []
 
@@ -299,9 +305,9 @@ def test_what_breaks_costs_itself_only(stage: Stage, monkeypatch: pytest.MonkeyP
     def broken(_: object) -> None:
         raise RuntimeError("boom")
 
-    assert Ladder(stage.plan, emit=broken).run().serving
+    assert Procedure(stage.plan, emit=broken).run().serving
     monkeypatch.setattr(stop, "stop", broken)
-    result = stage.climb()
+    result = stage.roll_back()
     assert result.serving
     assert stage.said("stop", "failed") == ["RuntimeError: boom"]
     assert "boom" in result.detail
@@ -313,9 +319,9 @@ def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: S
     stage.seal(finish_argv=(sys.executable, "-c", code, str(mark)))
     stage.sleeper()
     before = set(stage.root.rglob("*"))
-    stage.climb(emergency=False)
+    stage.roll_back(emergency=False)
     assert not mark.exists()
-    stage.climb()
+    stage.roll_back()
     until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
     assert before <= set(stage.root.rglob("*"))
 
@@ -335,7 +341,7 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 
 
 def test_the_commands_to_type_by_hand_end_what_hangs(stage: Stage) -> None:
-    stage.climb()
+    stage.roll_back()
     hung = stage.baseline_process()
     assert hung is not None
     process.send(*hung, signal.SIGSTOP)

@@ -18,7 +18,7 @@ import pytest
 from console.recovery.rollback import live, observe, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live
-from console.recovery.rollback.progress import LADDER, Follower, Line, size_of
+from console.recovery.rollback.progress import PROGRESS_FILE, Follower, Line, size_of
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.recovery.rollback.stages import start, verify
@@ -149,7 +149,7 @@ def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
     recorded, bystander = yard.candidate(""), yard.candidate("")
     yard.record("cand", recorded)
     yard.record("baseline", yard.plan.baseline.container_id)
-    result = yard.climb()
+    result = yard.roll_back()
     assert result.serving, yard.lines
     assert result.restore_s is not None
     assert result.tok_s is not None
@@ -165,8 +165,8 @@ def test_a_container_that_cannot_answer_is_not_what_answers(
     yard: Yard, state: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It crashes and is restarted again and again, while something answers at its address."""
-    yard.climb()
-    assert yard.climb().nothing_to_do
+    yard.roll_back()
+    assert yard.roll_back().nothing_to_do
     yard.plan = replace(yard.plan, baseline=replace(yard.plan.baseline, ready_timeout_s=1.0))
     inspect = RawEngine.inspect
 
@@ -175,14 +175,14 @@ def test_a_container_that_cannot_answer_is_not_what_answers(
         return {**found, "State": {**found["State"], **state}}
 
     monkeypatch.setattr(RawEngine, "inspect", inspected)
-    assert not yard.climb().serving, yard.lines
+    assert not yard.roll_back().serving, yard.lines
 
 
 @pytest.mark.parametrize("yard", ["made"], indirect=True)
 def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yard.climb()
+    yard.roll_back()
     inspect, lives = RawEngine.inspect, iter(["first", "second"])
 
     def inspected(self: RawEngine, name: str) -> dict[str, Any]:
@@ -191,15 +191,15 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
 
     monkeypatch.setattr(observe.Observed, "is_ours", lambda *_: True)
     monkeypatch.setattr(RawEngine, "inspect", inspected)
-    result = yard.climb()
+    result = yard.roll_back()
     assert result.serving, yard.lines
     assert any("started anew" in one for one in yard.said("completion", "note"))
 
 
 def test_second_time_nothing_to_do(yard: Yard) -> None:
-    yard.climb()
+    yard.roll_back()
     started = yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"]
-    result = yard.climb()
+    result = yard.roll_back()
     assert result.nothing_to_do
     assert yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"] == started
 
@@ -207,7 +207,7 @@ def test_second_time_nothing_to_do(yard: Yard) -> None:
 def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
     yard.plan = replace(yard.plan, grace_s=1.0)
     stubborn = yard.candidate(command="trap '' TERM; while :; do sleep 1; done")
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert not yard.up(stubborn)
 
 
@@ -221,14 +221,14 @@ def test_a_candidate_in_a_container_has_its_grace(yard: Yard, busy_image: str) -
         "run", "-d", "--init", "--label", yard.label, "--label", "omni.role=candidate",
         "--env", f"OMNI_RUN={yard.plan.run_id}", busy_image, "sh", "-c", body,
     ).strip()  # fmt: skip
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert yard.raw.inspect(slow)["State"]["ExitCode"] == 5
 
 
 def test_protected_and_baseline_keep_running_even_with_the_label(yard: Yard) -> None:
     protected = yard.candidate()
     yard.plan = replace(yard.plan, protected=(yard.name(protected),))
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert yard.up(protected)
 
 
@@ -236,7 +236,7 @@ def test_container_gone_goes_by_name(yard: Yard) -> None:
     base = yard.plan.baseline
     yard.remove(base.container_id)
     fresh = yard.create_baseline(base.container_name)
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert yard.up(fresh)
     assert len(yard.said("start", "note")) == 1
 
@@ -250,7 +250,7 @@ def test_the_name_comes_before_the_id_where_no_run_is_on(yard: Yard, there: bool
     yard.engine.find(base.container_id).name = f"{base.container_name}-old"
     fresh = yard.create_baseline(base.container_name) if there else ""
     yard.plan = replace(yard.plan, baseline=replace(base, by_name=True))
-    assert yard.climb().serving, yard.lines
+    assert yard.roll_back().serving, yard.lines
     assert yard.up(fresh or base.container_id)
     assert not there or not yard.up(base.container_id)
 
@@ -270,7 +270,7 @@ def test_a_plan_without_a_container_goes_by_the_labels_of_compose(
     yard.plan = replace(yard.plan, baseline=unnamed)
     sealed.write(yard.plan, tmp_path / "sealed.json")
     yard.plan = sealed.read(tmp_path / "sealed.json")
-    assert yard.climb().serving, yard.lines
+    assert yard.roll_back().serving, yard.lines
     assert (yard.up(ours), yard.up(stranger)) == (True, False)
 
 
@@ -293,13 +293,13 @@ def test_container_gone_goes_by_compose(yard: Yard, tmp_path: Path) -> None:
         "--no-deps", "--no-build", "--pull", "never", "base",
     )  # fmt: skip
     yard.plan = replace(yard.plan, baseline=replace(base, compose_argv=argv))
-    assert yard.climb().serving, yard.lines
+    assert yard.roll_back().serving, yard.lines
 
 
 @only_real
 def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "models" / "tiny.gguf").write_bytes(b"not a model")
-    result = yard.climb()
+    result = yard.roll_back()
     assert not result.serving
     assert "failed to load model" in result.detail.lower()
     assert any(" restart " in command for command in result.manual)
@@ -310,7 +310,7 @@ def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_pa
     stranger = yard.candidate("")
     name = yard.name(stranger)
     yard.plan = replace(yard.plan, candidates=(Candidate("cand", container=name, name=name),))
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert yard.up(stranger)
     if isinstance(yard.engine, MadeEngine):
         return
@@ -323,7 +323,7 @@ def test_container_with_a_candidates_name_is_not_ours_by_that(yard: Yard, tmp_pa
 
 def test_container_that_is_gone_for_good_ends_at_once(yard: Yard) -> None:
     yard.remove(yard.plan.baseline.container_id)
-    result = yard.climb()
+    result = yard.roll_back()
     assert not result.serving
     assert yard.said("ready", "skipped"), "nothing is waited for"
     assert yard.said("ready", "note") == []
@@ -333,9 +333,9 @@ def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:
     helper = yard.candidate(**{"omni.service": "helper"})
     yard.record("helper", helper)
     yard.plan = replace(yard.plan, keep=("helper",))
-    assert yard.climb(emergency=False).serving
+    assert yard.roll_back(emergency=False).serving
     assert yard.up(helper)
-    assert yard.climb().serving
+    assert yard.roll_back().serving
     assert not yard.up(helper)
 
 
@@ -346,7 +346,7 @@ def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(verify, "FAILED_S", 1.0)
     port = int(yard.plan.baseline.url.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
-        result = yard.climb()
+        result = yard.roll_back()
     assert not result.serving
     assert "address already in use" in " ".join(x["detail"] for x in yard.lines)
 
@@ -371,11 +371,13 @@ def test_script_restores_with_the_docker_command(yard: Yard) -> None:
 
 def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     directory, candidate = yard.plan.rollback_dir, yard.candidate()
-    follower = Follower(directory / LADDER, size_of(directory / LADDER), yard.lines.append)
+    follower = Follower(
+        directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), yard.lines.append
+    )
     argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(directory)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as child:
         try:
-            until(lambda: standby.is_warm(directory), "the ladder is warm")
+            until(lambda: standby.is_standing_by(directory), "the ladder is warm")
             assert standby.trigger(directory)
             until(lambda: follower.poll() is not None, "the ladder is done")
         finally:

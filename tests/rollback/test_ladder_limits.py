@@ -24,9 +24,9 @@ from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.context import Scene, together
-from console.recovery.rollback.procedure import Ladder
-from console.recovery.rollback.progress import LADDER, Report, new_trigger
+from console.recovery.rollback.context import RollbackContext, together
+from console.recovery.rollback.procedure import Procedure
+from console.recovery.rollback.progress import PROGRESS_FILE, Report, new_trigger
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, stop
 from console.recovery.rollback.stages.start import Baseline
@@ -40,10 +40,10 @@ def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:
     stage.seal(keep=("helper",))
     helper = stage.recorded("process", "helper")
     candidate = stage.recorded("process", "candidate")
-    assert stage.climb(emergency=False).serving
+    assert stage.roll_back(emergency=False).serving
     assert process.alive(*helper)
     assert not process.alive(*candidate)
-    assert stage.climb().serving
+    assert stage.roll_back().serving
     assert not process.alive(*helper), "an emergency ends everything"
 
 
@@ -62,7 +62,7 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
     loading = standin(port, "--loading", "1000000")
     base = replace(stage.plan.baseline, url=f"http://127.0.0.1:{port}", process=loading)
     stage.seal(baseline=replace(base, ready_timeout_s=120.0), grace_s=0.0)
-    assert not Ladder(stage.plan, clock=clock, trigger=new_trigger(clock)).run().serving
+    assert not Procedure(stage.plan, clock=clock, trigger=new_trigger(clock)).run().serving
     assert graces == [10.0]
 
 
@@ -75,7 +75,7 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     words = ("--loading", "1", "--outlive", pid)
     other = stage.spawn([*standin(port, *words).argv], cookie="other")
     until(lambda: _listens(port), "it listens")
-    result = stage.climb()
+    result = stage.roll_back()
     assert not result.serving
     assert process.alive(*other)
 
@@ -83,7 +83,7 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
 def test_one_that_ends_after_its_completion_is_proven_anew(stage: Stage) -> None:
     port, file = free_port(), stage.root / "ended"
     stage.base(url=f"http://127.0.0.1:{port}", process=standin(port, "--once", str(file)))
-    result = stage.climb()
+    result = stage.roll_back()
     assert (result.serving, file.exists(), _listens(port)) == (True, True, True), stage.lines
     assert result.tok_s is not None
 
@@ -100,12 +100,12 @@ def test_no_thread_left_is_no_obstacle(stage: Stage, monkeypatch: pytest.MonkeyP
     candidate, step = stage.recorded("process", "candidate"), stage.recorded("step", "build")
     stage.seal(engine=EngineAddress(socket=str(stage.root / "none.sock")))
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    result = stage.climb()
+    result = stage.roll_back()
     monkeypatch.undo()
     assert result.serving, stage.lines
     assert not process.alive(*candidate)
     assert not process.alive(*step)
-    assert (stage.plan.rollback_dir / LADDER).read_text().count('"rung": "done"') == 1
+    assert (stage.plan.rollback_dir / PROGRESS_FILE).read_text().count('"rung": "done"') == 1
     assert together([], 1.0)
     stage.close()
     while process._unwatched:  # without a thread nobody waits for what was started
@@ -116,8 +116,8 @@ def test_error_nobody_foresaw_is_a_result(stage: Stage, monkeypatch: pytest.Monk
     def broken(_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(Scene, "__init__", broken)
-    result = stage.climb()
+    monkeypatch.setattr(RollbackContext, "__init__", broken)
+    result = stage.roll_back()
     assert not result.serving
     assert result.manual
 
@@ -139,15 +139,15 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
     monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
     stage.seal(engine=EngineAddress(docker_host="tcp://10.0.0.1:2376"), protected=("guarded",))
     live.append(stage.live, live.Live("container", "cand", container="ccc"))
-    assert stage.climb().serving
+    assert stage.roll_back().serving
     stops = [line for line in said.read_text().splitlines() if " stop " in line]
     assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
 
 
-def scene_of(stage: Stage) -> Scene:
+def scene_of(stage: Stage) -> RollbackContext:
     clock = SystemClock()
     report = Report(stage.root / "lines", new_trigger(clock), clock, None)
-    return Scene(stage.plan, clock, report, None)
+    return RollbackContext(stage.plan, clock, report, None)
 
 
 def test_whose_container_it_is() -> None:
@@ -164,12 +164,12 @@ def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage:
     url, base = stage.plan.baseline.url, stage.plan.baseline
     stage.spawn([*standin(int(url.rpartition(":")[2])).argv], cookie="other")
     until(lambda: _listens(int(url.rpartition(":")[2])), "it listens")
-    scene = scene_of(stage)
+    context = scene_of(stage)
     boxed = replace(base, kind="container", container_name="base", process=None)
-    scene.plan = replace(stage.plan, baseline=boxed)
-    baseline = Baseline(scene)
+    context.plan = replace(stage.plan, baseline=boxed)
+    baseline = Baseline(context)
     assert baseline.serving(), "as far as known it is the baseline"
-    scene.fail("stop", "candidate containers could not be looked for")
+    context.fail("stop", "candidate containers could not be looked for")
     assert not baseline.serving()
 
 
@@ -200,13 +200,13 @@ class Engine:
 
 
 def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: Stage) -> None:
-    scene, engine = scene_of(stage), Engine(2)
+    context, engine = scene_of(stage), Engine(2)
     boxed = replace(stage.plan.baseline, kind="container", container_name="base", process=None)
-    scene.plan, scene.clock = replace(stage.plan, baseline=boxed), FakeClock()
-    scene.engine, scene.engine_away = engine, True  # type: ignore[assignment]
-    Baseline(scene).start()
+    context.plan, context.clock = replace(stage.plan, baseline=boxed), FakeClock()
+    context.engine, context.engine_away = engine, True  # type: ignore[assignment]
+    Baseline(context).start()
     assert engine.said == ["stop cand", "start base"]
-    assert not scene.engine_away
+    assert not context.engine_away
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -214,22 +214,22 @@ def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, held: bool
 ) -> None:
     """And for no other: a baseline that needs no engine must not wait for one."""
-    scene, engine = scene_of(stage), Engine(3)
+    context, engine = scene_of(stage), Engine(3)
     live.append(stage.live, live.Live("container", "cand", container="cand"))
-    scene.clock, scene.engine = FakeClock(), engine  # type: ignore[assignment]
+    context.clock, context.engine = FakeClock(), engine  # type: ignore[assignment]
     monkeypatch.setattr(stop, "pids_of_container", lambda _: [os.getpid()] if held else [])
-    stop.stop(scene)
+    stop.stop(context)
     assert engine.said == (["stop cand"] if held else [])
-    assert scene.stop_failed is not held
+    assert context.stop_failed is not held
 
 
 def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = scene_of(stage)
-    scene.available, scene.held = 10 << 30, 300 << 30
+    context = scene_of(stage)
+    context.available, context.held = 10 << 30, 300 << 30
     monkeypatch.setattr(drain, "available_now", lambda: 100 << 30)
-    assert "179.8 GiB of the 300.0 GiB that was held is not back" in drain.lacking(scene)
+    assert "179.8 GiB of the 300.0 GiB that was held is not back" in drain.lacking(context)
     monkeypatch.setattr(drain, "available_now", lambda: 290 << 30)
-    assert drain.lacking(scene) == ""
+    assert drain.lacking(context) == ""
 
 
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

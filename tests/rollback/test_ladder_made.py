@@ -55,12 +55,12 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
 
     monkeypatch.setattr(observe, "pids_of_container", inside)
     if not loads:
-        assert yard.climb().serving, yard.lines
+        assert yard.roll_back().serving, yard.lines
         return
     stranger = process.spawn(standin(port), log=tmp_path / "log", cookie="no")
     try:
         until(lambda: listener(base.url), "it listens")
-        assert not yard.climb().serving, yard.lines
+        assert not yard.roll_back().serving, yard.lines
     finally:
         process.stop_group(*stranger, grace_s=0.0)
 
@@ -87,7 +87,7 @@ def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     monkeypatch.setattr(stop, "pids_of_container", inside)
     monkeypatch.setattr(stop, "GONE_S", 0.5)
     monkeypatch.setattr(stop, "kill_wait_s", lambda holding: 0.0)
-    yard.climb()
+    yard.roll_back()
     engine_of(yard).answer = lambda call: None
     assert [yard.up(one) for one in (broken, labelled, recorded)] == [False] * 3, yard.lines
     assert any("nil" in one for one in yard.said("stop", "note")), yard.lines

@@ -36,7 +36,7 @@ def test_a_baseline_without_a_record_is_known(stage: Stage, restore: Restore) ->
     restore()
     found = unrecorded(stage)
     stage.lines.clear()
-    result = stage.climb()
+    result = stage.roll_back()
     assert (result.nothing_to_do, stage.said("start", "note")) == (True, [])
     assert stage.baseline_process() == found
     stage.seal(baseline=replace(stage.plan.baseline, process=standin(1)))
@@ -51,7 +51,7 @@ def test_a_loading_baseline_without_a_record_is_not_started_again(
     stage.lines.clear()
     # it runs and does not answer there: as one that loads for minutes
     stage.seal(baseline=replace(stage.plan.baseline, url="http://127.0.0.1:9", ready_timeout_s=0.5))
-    stage.climb()
+    stage.roll_back()
     assert stage.said("start", "ok")[0] == f"pid {found[0]} runs already"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.proof import (
     Served,
     instead_of_baseline,
@@ -70,7 +70,7 @@ def test_a_short_completion_clears_degraded_and_never_finds_it(tmp_path: Path) -
 
 def test_the_ladder_leaves_its_measure(stage: Stage) -> None:
     stage.seal(site_name="ws")
-    result = Ladder(stage.plan).run()
+    result = Procedure(stage.plan).run()
     found = last(proof_file("ws"))
     assert found is not None
     assert (found.tok_s, found.degraded) == (result.tok_s, False)
@@ -80,7 +80,7 @@ def test_a_ladder_that_cannot_write_it_ends_as_ever(stage: Stage) -> None:
     stage.seal(site_name="ws")
     proof_file("ws").parent.parent.mkdir(parents=True, exist_ok=True)
     proof_file("ws").parent.write_text("a file in the way")
-    assert Ladder(stage.plan).run().serving
+    assert Procedure(stage.plan).run().serving
 
 
 def test_a_candidate_in_the_baselines_place_proves_nothing(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import FakeClock
-from console.recovery.rollback.context import Scene
+from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import Report, Trigger
 from console.recovery.rollback.stages import drain, stop
 from tests.rollback.conftest import Stage
@@ -26,20 +26,24 @@ class Rung:
     def __init__(self, stage: Stage, patch: pytest.MonkeyPatch) -> None:
         self.stage, self.patch, self.clock = stage, patch, FakeClock()
 
-    def scene(self, trigger: str = "sentinel-1", stopped: int = 0, **plan: object) -> Scene:
+    def context(
+        self, trigger: str = "sentinel-1", stopped: int = 0, **plan: object
+    ) -> RollbackContext:
         self.stage.seal(**plan)
         self.stage.lines.clear()
         begun = Trigger(trigger, True, self.clock.monotonic())
         report = Report(self.stage.root / "l", begun, self.clock, self.stage.lines.append)
-        made = Scene(self.stage.plan, self.clock, report, None)
+        made = RollbackContext(self.stage.plan, self.clock, report, None)
         made.stopped = stopped
         return made
 
-    def wait(self, figures: Iterable[int | None], scene: Scene | None = None) -> tuple[str, float]:
+    def wait(
+        self, figures: Iterable[int | None], context: RollbackContext | None = None
+    ) -> tuple[str, float]:
         """How it ends, and how long it waited; the last figure stays."""
         left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
         self.patch.setattr(drain, "available", lambda descriptor: next(left))
-        stop.memory(scene or self.scene())
+        stop.memory(context or self.context())
         return self.stage.lines[-1]["state"], sum(self.clock.slept) - slept
 
     def breach(self, held: int, **limit: object) -> Path:
@@ -78,7 +82,7 @@ def test_how_long_it_is_waited_for(
     rung: Rung, trigger: str, stopped: int, figures: Iterable[int], state: str, least: float,
     most: float,
 ) -> None:  # fmt: skip
-    found, slept = rung.wait(figures, rung.scene(trigger, stopped))
+    found, slept = rung.wait(figures, rung.context(trigger, stopped))
     assert found == state
     assert least <= slept <= most
     if slept > 1:
@@ -116,7 +120,7 @@ def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
     path = rung.breach(0)
     for ago, state in ((5, "ok"), (3600, "skipped")):
         os.utime(path, (rung.clock.now() - ago, rung.clock.now() - ago))
-        assert rung.wait([], rung.scene("command-1"))[0] == state
+        assert rung.wait([], rung.context("command-1"))[0] == state
 
 
 @pytest.mark.parametrize(
@@ -132,12 +136,12 @@ def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
 def test_what_did_not_come_back_is_said_and_holds_nobody_up_for_long(
     rung: Rung, held: int, limit: dict[str, object], now: int, short: str
 ) -> None:
-    scene = rung.scene()
+    context = rung.context()
     rung.breach(held, **limit)
-    state, slept = rung.wait([now] * 100, scene)
+    state, slept = rung.wait([now] * 100, context)
     assert state == ("failed" if short else "ok")
     assert short in rung.stage.lines[-1]["detail"]
-    assert bool(scene.failures) == bool(short)
+    assert bool(context.failures) == bool(short)
     assert slept < drain.LATE_S + 1
 
 
@@ -147,8 +151,8 @@ def test_what_comes_late_is_waited_for(rung: Rung) -> None:
 
 
 def test_a_baseline_that_was_started_since_is_not_missing(rung: Rung) -> None:
-    scene = rung.scene("command-1")
+    context = rung.context("command-1")
     rung.breach(2 * GIB)
     done = {"rung": "done", "at": rung.clock.now() + 1}
     (rung.stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
-    assert rung.wait([3 * GIB] * 100, scene)[0] == "ok"
+    assert rung.wait([3 * GIB] * 100, context)[0] == "ok"

@@ -59,7 +59,7 @@ def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
 @pytest.mark.parametrize("serves", [True, False])
 def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
     """By the ladder's own last line, whatever stands before it."""
-    path = stage.plan.rollback_dir / progress.LADDER
+    path = stage.plan.rollback_dir / progress.PROGRESS_FILE
     path.write_text('{"torn": ')
     if not serves:
         stage.base(process=ProcessSpec(("/nowhere/server",)), ready_timeout_s=1.0)

@@ -168,7 +168,7 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     stage.spawn([sys.executable, *words], cookie="theirs")
     until(lambda: ports.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
     stage.base(process=ProcessSpec(("sleep", "600")))
-    assert not stage.climb().serving, stage.lines
+    assert not stage.roll_back().serving, stage.lines
     assert run_script(stage).returncode == 7
     loads = stage.baseline_process()
     assert loads is not None
@@ -204,7 +204,7 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-        return [stage.climb().serving, run_script(stage).returncode == 0]
+        return [stage.roll_back().serving, run_script(stage).returncode == 0]
 
     assert in_child(act) == [what == "engine's proxy"] * 2
 
@@ -222,7 +222,7 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
     stage.spawn(list(standin(port, "--host", bound).argv), cookie="other")
     until(lambda: "listens" in (stage.root / "log").read_text(), "it listens")
     known(host, bound, monkeypatch)
-    assert not stage.climb().serving, stage.lines
+    assert not stage.roll_back().serving, stage.lines
     assert run_script(stage).returncode == 7
 
 

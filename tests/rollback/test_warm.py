@@ -19,7 +19,7 @@ from console.host import process
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import procedure as ladder
 from console.recovery.rollback.command import rollback
-from console.recovery.rollback.progress import LADDER, Line, read_lines, who_asked
+from console.recovery.rollback.progress import PROGRESS_FILE, Line, read_lines, who_asked
 from console.runtime import probe, proxy
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, kill_now, standin
@@ -30,7 +30,7 @@ Warm = Callable[[], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def start_warm(stage: Stage) -> Iterator[Warm]:
+def start_standby(stage: Stage) -> Iterator[Warm]:
     begun: list[subprocess.Popen[bytes]] = []
 
     def go() -> subprocess.Popen[bytes]:
@@ -46,7 +46,7 @@ def start_warm(stage: Stage) -> Iterator[Warm]:
             env={**os.environ, "OMNI_RUN": stage.plan.run_id},
         )
         begun.append(child)
-        until(lambda: standby.is_warm(stage.plan.rollback_dir), "the ladder is warm")
+        until(lambda: standby.is_standing_by(stage.plan.rollback_dir), "the ladder is warm")
         return child
 
     yield go
@@ -56,7 +56,7 @@ def start_warm(stage: Stage) -> Iterator[Warm]:
 
 
 def done(stage: Stage, count: int = 1) -> list[Line]:
-    path = stage.plan.rollback_dir / LADDER
+    path = stage.plan.rollback_dir / PROGRESS_FILE
     until(
         lambda: sum(x["rung"] == "done" for x in read_lines(path)[0]) >= count,
         f"{count} rollbacks are done", where=lambda: str(read_lines(path)[0][-9:]),
@@ -64,10 +64,10 @@ def done(stage: Stage, count: int = 1) -> list[Line]:
     return read_lines(path)[0]
 
 
-def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_warm: Warm) -> None:
+def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_standby: Warm) -> None:
     """It is on record, keeps for itself what protection it got, and leaves when it is through."""
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
-    child, directory = start_warm(), stage.plan.rollback_dir
+    child, directory = start_standby(), stage.plan.rollback_dir
     fifo = os.stat(directory / "trigger")
     assert stat.S_ISFIFO(fifo.st_mode)
     assert stat.S_IMODE(fifo.st_mode) == 0o600
@@ -89,27 +89,27 @@ def score(pid: int) -> str:
     return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
 
 
-def test_asked_by_the_runner_fences_nobody(stage: Stage, start_warm: Warm) -> None:
+def test_asked_by_the_runner_fences_nobody(stage: Stage, start_standby: Warm) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
-    start_warm()
+    start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True
     assert process.alive(*runner)
 
 
-def test_quit(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
+def test_quit(stage: Stage, start_standby: Warm) -> None:
+    child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
     assert child.wait(60) == 0
-    assert not standby.is_warm(stage.plan.rollback_dir)
+    assert not standby.is_standing_by(stage.plan.rollback_dir)
     assert not standby.trigger(stage.plan.rollback_dir)
 
 
 def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
-    stage: Stage, start_warm: Warm
+    stage: Stage, start_standby: Warm
 ) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
-    child = start_warm()
+    child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
@@ -120,8 +120,8 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     assert child.wait(60) == 0
 
 
-def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
+def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_standby: Warm) -> None:
+    child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert done(stage)[-1]["serving"] is True
@@ -144,7 +144,7 @@ def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int
     """How often a ladder that nobody speaks to looked until it left; `look` is called before each,
     with its number."""
     looks: list[float] = []
-    waiting = standby.Warm(stage.plan.rollback_dir)
+    waiting = standby.Standby(stage.plan.rollback_dir)
     waiting.clock = later = Later()
 
     def silence(
@@ -210,7 +210,7 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
         if number == 3:
             kill_now(runner)
             until(lambda: not process.alive(*runner), "it is dead")
-        if not climbed and (stage.plan.rollback_dir / LADDER).exists():
+        if not climbed and (stage.plan.rollback_dir / PROGRESS_FILE).exists():
             climbed.append(number)
 
     looks = in_silence(stage, monkeypatch, look)
@@ -226,7 +226,7 @@ def test_the_lease_counts_again_after_a_restore_of_this_run(
 ) -> None:
     stage.seal(lease_s=2.5 * standby.LOOK_S)
     stage.point()
-    (stage.plan.rollback_dir / LADDER).write_text(earlier)
+    (stage.plan.rollback_dir / PROGRESS_FILE).write_text(earlier)
     in_silence(stage, monkeypatch, lambda number: None)
     assert done(stage)[-1]["trigger"].split("-")[0] == "lease"
 
@@ -237,7 +237,7 @@ IDLE = ["no lease", "it was climbed meanwhile", "a sentinel lives", "it is over"
 @pytest.mark.parametrize("why", IDLE)
 def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * standby.LOOK_S)
-    ladder, sentinel = stage.plan.rollback_dir / LADDER, stage.sleeper()
+    ladder, sentinel = stage.plan.rollback_dir / PROGRESS_FILE, stage.sleeper()
     run_id = "another" if why == "another is on" else stage.plan.run_id
     stage.point(run_id=run_id, over=why == "it is over")
     if why == "a sentinel lives":
@@ -256,8 +256,8 @@ def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: st
     assert ladder.read_text() == before, "nobody climbed"
 
 
-def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm) -> None:
-    child = start_warm()
+def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_standby: Warm) -> None:
+    child = start_standby()
     os.kill(child.pid, signal.SIGSTOP)
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
     assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
@@ -267,13 +267,13 @@ def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_warm: Warm)
 
 
 def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
-    stage: Stage, start_warm: Warm, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, start_standby: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ladder, "STOPPED_S", 0.2)
     stage.seal(grace_s=1.5)
     candidate = stage.up("trap '' TERM; echo up; sleep 600 & wait; sleep 600")
     stage.record("process", "candidate", candidate)
-    child = start_warm()
+    child = start_standby()
     stage.point(alive=True, started_at=SystemClock().now())
 
     def emit(line: Line) -> None:
@@ -296,8 +296,8 @@ def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
     assert (directory / "trigger").read_text() == ""
 
 
-def test_plan_is_read_again_when_it_changed(stage: Stage, start_warm: Warm) -> None:
-    start_warm()
+def test_plan_is_read_again_when_it_changed(stage: Stage, start_standby: Warm) -> None:
+    start_standby()
     stage.base(reference_tok_s=500.0)
     assert standby.trigger(stage.plan.rollback_dir)
     assert done(stage)[-1]["degraded"] is True
@@ -305,9 +305,9 @@ def test_plan_is_read_again_when_it_changed(stage: Stage, start_warm: Warm) -> N
 
 @pytest.mark.parametrize("text", [None, "garbage"])
 def test_plan_in_memory_serves_when_the_file_is_gone(
-    stage: Stage, start_warm: Warm, text: str | None
+    stage: Stage, start_standby: Warm, text: str | None
 ) -> None:
-    start_warm()
+    start_standby()
     path = stage.plan.rollback_dir / "plan.json"
     path.unlink()
     if text is not None:
@@ -319,13 +319,13 @@ def test_plan_in_memory_serves_when_the_file_is_gone(
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_command_goes_through_the_warm_ladder_or_helps_itself(
-    stage: Stage, start_warm: Warm, monkeypatch: pytest.MonkeyPatch, stuck: bool
+    stage: Stage, start_standby: Warm, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
-    child = start_warm()
+    child = start_standby()
     if stuck:
         os.kill(child.pid, signal.SIGSTOP)
     else:
-        monkeypatch.setattr("console.recovery.rollback.command.WARM_WORD_S", 60.0)
+        monkeypatch.setattr("console.recovery.rollback.command.STANDBY_WORD_S", 60.0)
     stage.point(alive=True, started_at=SystemClock().now())
     assert rollback(None, False, stage.lines.append).serving
     assert stage.lines[-1]["rung"] == "done"
@@ -347,8 +347,8 @@ def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
 CLIMB = """
 import sys
 from pathlib import Path
-from console.recovery.rollback.standby import Warm
-warm = Warm(Path(sys.argv[1]))
+from console.recovery.rollback.standby import Standby
+warm = Standby(Path(sys.argv[1]))
 warm.prepare()
 before = set(sys.modules)
 warm._climb("warm")

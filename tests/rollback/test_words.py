@@ -19,7 +19,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
 from console.recovery.rollback.context import away
 from console.recovery.rollback.finder import _belongs
-from console.recovery.rollback.procedure import Ladder
+from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
 from console.recovery.rollback.script import manual, write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
@@ -58,14 +58,16 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return use
 
 
-def climb(stage: Stage, **changes: object) -> list[str]:
+def roll_back(stage: Stage, **changes: object) -> list[str]:
     """Every line of a ladder on a clock of its own, and its result."""
     base = replace(stage.plan.baseline, process=SLEEPS, url="http://127.0.0.1:8000")
     more = changes.pop("baseline", {})
     stage.seal(baseline=replace(base, **more), **changes)  # type: ignore[arg-type]
     stage.lines.clear()
     trigger = Trigger("test-1", True, 0.0)
-    result = Ladder(stage.plan, clock=FakeClock(), trigger=trigger, emit=stage.lines.append).run()
+    result = Procedure(
+        stage.plan, clock=FakeClock(), trigger=trigger, emit=stage.lines.append
+    ).run()
     return [*told(stage), *(steady(stage, one) for one in summary(result))]
 
 
@@ -89,13 +91,13 @@ def test_a_baseline_that_comes_back(
     stage: Stage, answers: Answers, snapshot: SnapshotAssertion
 ) -> None:
     answers(REFUSES, REFUSES, LOADS, LOADS, SERVES)
-    found = {"started": climb(stage)}
+    found = {"started": roll_back(stage)}
     answers(SERVES)
-    found["a second time"] = climb(stage)
-    found["slower than before"] = climb(stage, baseline={"reference_tok_s": 60.0})
-    found["as before"] = climb(stage, baseline={"reference_tok_s": 54.0})
+    found["a second time"] = roll_back(stage)
+    found["slower than before"] = roll_back(stage, baseline={"reference_tok_s": 60.0})
+    found["as before"] = roll_back(stage, baseline={"reference_tok_s": 54.0})
     answers(SERVES, completes=MUTE, busy=True)
-    found["too busy to answer"] = climb(stage)
+    found["too busy to answer"] = roll_back(stage)
     assert found == snapshot
 
 
@@ -104,13 +106,13 @@ def test_a_baseline_that_does_not(
 ) -> None:
     timeout = {"ready_timeout_s": 120.0}
     answers(LOADS)
-    found = {"it loads for ever": climb(stage, baseline=timeout)}
+    found = {"it loads for ever": roll_back(stage, baseline=timeout)}
     stage.close()
     answers(REFUSES, SERVES, completes=MUTE)
-    found["it completes nothing"] = climb(stage)
+    found["it completes nothing"] = roll_back(stage)
     stage.close()
     answers(REFUSES)
-    found["no such program"] = climb(
+    found["no such program"] = roll_back(
         stage, baseline={"process": ProcessSpec(("/nowhere/llama-server",))}
     )
     engine = EngineAddress(socket=str(stage.root / "none.sock"))
@@ -118,8 +120,8 @@ def test_a_baseline_that_does_not(
     (stage.root / "bin").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(stage.root / "bin"))
-        patch.setattr(Ladder, "_knock", lambda *_: None)  # it is said whenever it is found out
-        lines = climb(stage, baseline=container, engine=engine)
+        patch.setattr(Procedure, "_knock", lambda *_: None)  # it is said whenever it is found out
+        lines = roll_back(stage, baseline=container, engine=engine)
     assert sum("start note" in one for one in lines) > 10, "an engine may come back"
     found["no engine"] = list(dict.fromkeys(lines))
     stage.seal(baseline=replace(stage.plan.baseline, process=SLEEPS, kind="process"))
@@ -134,7 +136,7 @@ def test_candidates_that_end(
     for name, scarce in (("in time", False), ("at once", True)):
         monkeypatch.setattr(drain, "is_scarce", lambda scarce=scarce: scarce)
         stage.record("process", "cand", stage.sleeper("no"))
-        climb(stage, grace_s=600.0)
+        roll_back(stage, grace_s=600.0)
         found[name] = [steady(stage, one) for one in told(stage) if one.startswith("stop")]
     assert found == snapshot
 
@@ -143,7 +145,7 @@ def test_memory_that_comes_back(
     rung: Rung, stage: Stage, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def seen(trigger: str, *figures: int | None, stopped: int = 0, **plan: object) -> list[str]:
-        rung.wait([*figures, *[figures[-1]] * 1000], rung.scene(trigger, stopped, **plan))
+        rung.wait([*figures, *[figures[-1]] * 1000], rung.context(trigger, stopped, **plan))
         return told(stage)
 
     def used(*figures: int | None) -> None:

@@ -95,11 +95,11 @@ def test_a_guard_kills_who_got_away(
     deny = Deny()
     (target,) = find_targets([read], deny)
     killer = Killer("", deny, release=False)
-    strike = killer.strike([target])
-    until(lambda: strike.look() or strike.over, "all are dead")
+    operation = killer.kill([target])
+    until(lambda: operation.advance() or operation.over, "all are dead")
     assert gone(pid, start)
-    assert "cgroup.kill" in strike.killed[0].rungs
-    strike.close()
+    assert "cgroup.kill" in operation.killed[0].stages
+    operation.close()
     killer.close()
 
 

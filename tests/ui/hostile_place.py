@@ -180,7 +180,7 @@ class Standing:
             return bool(os.read(self.fifo, 1))
         return False
 
-    def climb(self) -> None:
+    def roll_back(self) -> None:
         """What a ladder would say, with hostile text in it."""
         words = self.words
         lines: list[dict[str, Any]] = [

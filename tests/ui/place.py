@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.recovery.rollback.progress import LADDER, read_lines
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 from tests.run.e2e.sites import UP, book, host_site
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
@@ -62,12 +62,12 @@ class Place(World):
         assert self.baseline() is None
         assert self.listens(self.cand_url)
 
-    def rungs(self) -> list[dict[str, Any]]:
+    def stages(self) -> list[dict[str, Any]]:
         """What the newest run's ladder has said."""
-        return read_lines(self.run.rollback / LADDER)[0]
+        return read_lines(self.run.rollback / PROGRESS_FILE)[0]
 
     def fenced(self) -> bool:
-        return any(line["rung"] == "fence" for line in self.rungs())
+        return any(line["rung"] == "fence" for line in self.stages())
 
     def runner(self) -> tuple[int, int]:
         """(pid, start) of the newest run's runner, which is alive."""

@@ -118,7 +118,7 @@ def snapshot(run: RunDir | None, made: RunView, **changes: Any) -> Snapshot:
     """A snapshot of a live run; `changes` to its fields."""
     fields: dict[str, Any] = {
         "run": run, "view": made, "word": str(made.state), "alive": not made.over,
-        "live": not made.over, "desk": desk_of(made), "rungs": (), "climbing": False,
+        "live": not made.over, "desk": desk_of(made), "stages": (), "is_rolling_back": False,
         "restore_s": made.restore_s, "sealed": None, "trouble": "",
         "logs": log_files(run, made, None) if run is not None else (),
     }  # fmt: skip
@@ -224,7 +224,7 @@ class Climb:
     """A rollback that is done."""
 
     def __init__(self) -> None:
-        rungs = [
+        stages = [
             ("fence", 0.02, "runner 4711 and 2 of its processes ended"),
             ("stop", 3.41, "container omni-candidate stopped"),
             ("memory", 4.05, "GPU memory in use: 1.2 GiB"),
@@ -233,7 +233,7 @@ class Climb:
             ("completion", 74.0, "answered 8 tokens"),
             ("serving", 74.0, "the baseline serves"),
         ]
-        self._lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in rungs]
+        self._lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in stages]
 
     def lines(self) -> list[dict[str, Any]]:
         found, self._lines = self._lines, []

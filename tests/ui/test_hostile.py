@@ -188,7 +188,7 @@ def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
     keep(walk, terminal)
     terminal.press("f12")
     until(standing.pressed, "the byte")
-    standing.climb()
+    standing.roll_back()
     terminal.until("by hand:")
     keep(walk, terminal)
     back_home(terminal)

@@ -75,7 +75,7 @@ def fresh(place: Place) -> None:
 def rolled_back(place: Place) -> None:
     """The emergency key was heard, and its ladder came to its end."""
     place.until(place.fenced, "the fence")
-    place.until(lambda: "done" in {line["rung"] for line in place.rungs()}, "the ladder's end")
+    place.until(lambda: "done" in {line["rung"] for line in place.stages()}, "the ladder's end")
     place.over()
 
 

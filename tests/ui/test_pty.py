@@ -46,7 +46,7 @@ def untouched(place: Place) -> None:
     """The run goes on as if nobody had looked."""
     assert place.runner() == place.before  # type: ignore[attr-defined]
     assert until(lambda: where(place), "the runner answers").split()[0] == "paused"
-    assert not place.rungs()
+    assert not place.stages()
 
 
 # -- opening -----------------------------------------------------------------------------------

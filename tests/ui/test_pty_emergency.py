@@ -47,7 +47,7 @@ def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, ke
         terminal.press(ESC, ESC, ESC, "1")
         seen(terminal, "ROLLED BACK")
         answers(terminal)
-    triggers = {line["trigger"] for line in place.rungs()}
+    triggers = {line["trigger"] for line in place.stages()}
     assert len(triggers) == 1, "one press, one climb"
 
 
@@ -92,7 +92,7 @@ def test_a_blocked_screen_does_not_hold_the_emergency_key_up(place: Place, how: 
         assert "ROLLING BACK" not in terminal.text
         release.touch()
         terminal.until("THE BASELINE SERVES")
-    assert len({line["trigger"] for line in place.rungs()}) == 1
+    assert len({line["trigger"] for line in place.stages()}) == 1
     assert not place.pids("step")
 
 
@@ -102,7 +102,7 @@ def test_leaving_right_after_the_key_does_not_stop_the_rollback(place: Place) ->
     with place.open() as terminal:
         seen(terminal, "RUNNING long")
         terminal.press("f12")
-        until(place.rungs, "the key is heard")
+        until(place.stages, "the key is heard")
         terminal.child.kill()
     until(place.fenced, "the fence")
     assert str(place.over().state) == "rolled_back"

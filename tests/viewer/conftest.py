@@ -103,7 +103,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A warm ladder that a busy machine keeps from its first word is none that is silent."""
-    monkeypatch.setattr("console.frontends.tui.watch.emergency.WARM_WORD_S", 60.0)
+    monkeypatch.setattr("console.frontends.tui.watch.emergency.STANDBY_WORD_S", 60.0)
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def begin() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def start_warm(
+def start_standby(
     stage: Stage, begin: Callable[..., subprocess.Popen[bytes]]
 ) -> Callable[[], subprocess.Popen[bytes]]:
     """The warm ladder of the stage, a real process that waits."""
@@ -151,7 +151,7 @@ def start_warm(
             str(place),
             OMNI_RUN=stage.plan.run_id,
         )
-        until(lambda: standby.is_warm(place), "the warm ladder waits")
+        until(lambda: standby.is_standing_by(place), "the warm ladder waits")
         return child
 
     return go

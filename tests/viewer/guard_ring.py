@@ -86,9 +86,9 @@ def record(
 def breach(run: RunDir, **changes: Any) -> dict[str, Any]:
     """Its breach.json, as a sentinel writes it."""
     limit = {"metric": "host.ram_available", "below": 32 * GIB, "for_s": 0.1, "source": "site:4"}
-    rungs = ["cgroup.kill", "process_mrelease"]
+    stages = ["cgroup.kill", "process_mrelease"]
     killed = {
-        "name": "candidate (container 0123456789ab)", "kind": "container", "rungs": rungs,
+        "name": "candidate (container 0123456789ab)", "kind": "container", "rungs": stages,
         "who": "container 0123456789ab", "written_s": 0.034, "empty_s": 0.227, "why": "",
         "stuck": "", "held": {"ram": 75 * GIB, "swap": 0, "age_s": 0.4},
     }  # fmt: skip
@@ -102,10 +102,10 @@ def breach(run: RunDir, **changes: Any) -> dict[str, Any]:
     return page
 
 
-def climbed(run: RunDir, *rungs: tuple[str, float]) -> None:
+def climbed(run: RunDir, *stages: tuple[str, float]) -> None:
     """Rungs of the ladder that went well, seconds after the kill."""
     lines = [
         {"rung": rung, "state": "ok", "at": WALL + KILL_S + after, "trigger": "sentinel"}
-        for rung, after in rungs
+        for rung, after in stages
     ]
     run.ladder.write_text("".join(json.dumps(line) + "\n" for line in lines))

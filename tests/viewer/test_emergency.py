@@ -17,12 +17,12 @@ import pytest
 from console.common import paths
 from console.common.paths import module_argv
 from console.frontends.tui.watch import emergency as module
-from console.frontends.tui.watch.emergency import ClimbWatch, Emergency
+from console.frontends.tui.watch.emergency import Emergency, RollbackFollower
 from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import LADDER, read_lines, who_asked
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, who_asked
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
 from tests.rollback.conftest import Stage
@@ -79,19 +79,19 @@ def point(stage: Stage) -> None:
 
 
 @pytest.fixture
-def warmed(stage: Stage, start_warm: Warm) -> Child:
+def warmed(stage: Stage, start_standby: Warm) -> Child:
     """The warm ladder of the run that the user's pointer names."""
-    child = start_warm()
+    child = start_standby()
     point(stage)
     return child
 
 
-def ended(watch: ClimbWatch) -> ClimbWatch:
+def ended(watch: RollbackFollower) -> RollbackFollower:
     until(lambda: watch.over, "the climb ends", 60.0)
     return watch
 
 
-def serves(watch: ClimbWatch) -> ClimbWatch:
+def serves(watch: RollbackFollower) -> RollbackFollower:
     """The climb has ended, and the baseline serves."""
     result = ended(watch).result()
     assert result is not None, watch.trouble()
@@ -100,21 +100,21 @@ def serves(watch: ClimbWatch) -> ClimbWatch:
 
 
 def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -> None:
-    emergency, ladder = key(), stage.plan.rollback_dir / LADDER
+    emergency, ladder = key(), stage.plan.rollback_dir / PROGRESS_FILE
     press = emergency.press()
     assert (press.how, press.ladder, press.offset) == ("warm", ladder, 0)
     watch = emergency.follow(press)
     assert emergency.press().how == "already"
-    rungs: list[dict[str, Any]] = []
-    until(lambda: rungs.extend(watch.lines()) or watch.over, "the climb ends")
-    rungs += watch.lines()
+    stages: list[dict[str, Any]] = []
+    until(lambda: stages.extend(watch.lines()) or watch.over, "the climb ends")
+    stages += watch.lines()
     assert watch.lines() == []
-    assert next(r["rung"] for r in rungs if r["state"] == "ok") == "fence"
-    assert rungs[-1]["rung"] == "done"
+    assert next(r["rung"] for r in stages if r["state"] == "ok") == "fence"
+    assert stages[-1]["rung"] == "done"
     serves(watch)
     assert (watch.trouble(), watch.spawned) == ("", False)
     until(lambda: warmed.poll() == 0, "nobody needs the ladder any more")
-    starts = [r for r in rungs if (r["rung"], r["state"]) == ("start", "ok")]
+    starts = [r for r in stages if (r["rung"], r["state"]) == ("start", "ok")]
     assert len(starts) == 1
     until(lambda: who_asked(stage.plan.rollback_dir).endswith(", with the emergency key"))
 
@@ -123,10 +123,10 @@ def test_after_the_end_a_press_works_again(
     stage: Stage, warmed: Child, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ladder is leaving, or gone: the command answers then."""
-    monkeypatch.setattr(module, "WARM_WORD_S", 0.7)
+    monkeypatch.setattr(module, "STANDBY_WORD_S", 0.7)
     emergency = key()
     ended(emergency.follow(emergency.press()))
-    size = (stage.plan.rollback_dir / LADDER).stat().st_size
+    size = (stage.plan.rollback_dir / PROGRESS_FILE).stat().st_size
     again = emergency.press()
     assert again.offset == size
     watch = ended(emergency.follow(again))
@@ -138,7 +138,7 @@ def test_after_the_end_a_press_works_again(
 def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
     warmed: Child, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WARM_WORD_S", 0.1)
+    monkeypatch.setattr(module, "STANDBY_WORD_S", 0.1)
     os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key()
     press = emergency.press()
@@ -155,7 +155,7 @@ def test_a_warm_ladder_that_dies_half_way_is_replaced(
 ) -> None:
     emergency = key()
     watch = emergency.follow(emergency.press())
-    path = stage.plan.rollback_dir / LADDER
+    path = stage.plan.rollback_dir / PROGRESS_FILE
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     warmed.kill()
     until(lambda: watch.spawned, "the command is started")
@@ -225,7 +225,7 @@ def test_whatever_breaks_a_press_never_raises(
 def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
-    path = stage.plan.rollback_dir / LADDER
+    path = stage.plan.rollback_dir / PROGRESS_FILE
     assert trigger.trigger(stage.plan.rollback_dir, trigger.ASKED)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     emergency = key()
@@ -276,7 +276,7 @@ def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> N
     lock = Lock(stage.plan.rollback_dir)
     try:
         assert lock.taken()
-        ladder = stage.plan.rollback_dir / LADDER
+        ladder = stage.plan.rollback_dir / PROGRESS_FILE
         ladder.write_text(
             json.dumps({"trigger": "command-1", "rung": "fence", "state": "ok"}) + "\n"
         )

@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from console.common import paths
-from console.frontends.tui.watch import climb as climbs
 from console.frontends.tui.watch import emergency as module
+from console.frontends.tui.watch import progress
 from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import LADDER, asked, read_lines, who_asked
+from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
 from tests.rollback.conftest import Stage
 from tests.viewer.conftest import gone
@@ -76,15 +76,15 @@ def gate() -> Iterator[threading.Event]:
 
 
 def triggers(stage: Stage) -> set[str]:
-    return {str(line["trigger"]) for line in read_lines(stage.plan.rollback_dir / LADDER)[0]}
+    return {str(line["trigger"]) for line in read_lines(stage.plan.rollback_dir / PROGRESS_FILE)[0]}
 
 
 @pytest.mark.parametrize("how", ["warm", "spawned"])
 def test_leaving_before_a_ladder_spoke_leaves_the_command_at_work(
-    stage: Stage, start_warm: Warm, hangs: Waits, tmp_path: Path, how: str
+    stage: Stage, start_standby: Warm, hangs: Waits, tmp_path: Path, how: str
 ) -> None:
     if how == "warm":
-        os.kill(start_warm().pid, signal.SIGSTOP)
+        os.kill(start_standby().pid, signal.SIGSTOP)
     point(stage)
     emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
     assert emergency.press().how == how
@@ -110,7 +110,7 @@ def test_leaving_after_the_ladder_spoke_starts_nothing(
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_ladder_that_came_after_the_press_gets_the_next_one_though_the_command_hangs(
-    stage: Stage, start_warm: Warm, hangs: Waits, key: Key, known: bool
+    stage: Stage, start_standby: Warm, hangs: Waits, key: Key, known: bool
 ) -> None:
     if known:
         point(stage)
@@ -120,23 +120,23 @@ def test_a_ladder_that_came_after_the_press_gets_the_next_one_though_the_command
     assert known or first.ladder is None
     hangs.pid()
     assert emergency.press().how == "already", "there is still nothing to wake"
-    start_warm()
+    start_standby()
     if not known:
         point(stage)
     again = emergency.press()
-    assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / LADDER)
+    assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / PROGRESS_FILE)
     serves(emergency.follow(again))
 
 
 def test_a_ladder_that_was_started_anew_gets_the_byte(
-    warmed: Child, start_warm: Warm, hangs: Waits, key: Key
+    warmed: Child, start_standby: Warm, hangs: Waits, key: Key
 ) -> None:
     os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key(hangs.argv)
     assert emergency.press().how == "warm"
     warmed.kill()
     warmed.wait()
-    start_warm()
+    start_standby()
     press = emergency.press()
     serves(emergency.follow(press))
 
@@ -166,7 +166,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
     stage: Stage, warmed: Child, key: Key, hangs: Waits
 ) -> None:
     """The warm ladder follows one from a shell: a byte that waits meanwhile would climb anew."""
-    directory, ladder = stage.plan.rollback_dir, stage.plan.rollback_dir / LADDER
+    directory, ladder = stage.plan.rollback_dir, stage.plan.rollback_dir / PROGRESS_FILE
     line = {"trigger": "command-1", "rung": "start", "state": "begin"}
     lock = Lock(directory)
     try:
@@ -214,17 +214,17 @@ def test_an_answer_that_hangs_leaves_the_key_alive(
     stage: Stage, key: Key, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point(stage)
-    emergency, real = key(), climbs.Climb.poll
-    stuck: list[climbs.Climb] = []
+    emergency, real = key(), progress.RollbackProgress.poll
+    stuck: list[progress.RollbackProgress] = []
 
-    def poll(self: climbs.Climb) -> bool:
+    def poll(self: progress.RollbackProgress) -> bool:
         if not stuck:
             stuck.append(self)
         if self is stuck[0]:
             gate.wait()
         return real(self)
 
-    monkeypatch.setattr(climbs.Climb, "poll", poll)
+    monkeypatch.setattr(progress.RollbackProgress, "poll", poll)
     monkeypatch.setattr(module, "STUCK_S", 0.3)
     emergency.press()
     until(lambda: stuck)
@@ -256,7 +256,7 @@ def test_the_command_waits_for_no_look_at_the_runs(
 def test_what_the_command_wrote_before_the_look_is_not_missed(
     key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ladder = paths.runs_dir() / "r9" / "rollback" / LADDER
+    ladder = paths.runs_dir() / "r9" / "rollback" / PROGRESS_FILE
     ladder.parent.mkdir(parents=True)
     old = {"trigger": "warm-1", "rung": "done", "state": "ok", "serving": True, "at": 5.0}
     ladder.write_text(json.dumps(old) + "\n")
@@ -279,15 +279,15 @@ def test_where_the_new_lines_begin(tmp_path: Path) -> None:
     lines = [("a", 10.0), ("b", 11.0), ("c", 13.0)]
     path.write_text("{torn\n" + "".join(json.dumps({"t": t, "at": x}) + "\n" for t, x in lines))
     for at, kept in ((0.0, "abc"), (11.0, "bc"), (12.5, "c"), (99.0, "")):
-        found, _ = read_lines(path, climbs.offset_at(path, at))
+        found, _ = read_lines(path, progress.offset_at(path, at))
         assert "".join(line["t"] for line in found) == kept, at
     os.utime(path, (5.0, 5.0))
-    assert climbs.offset_at(path, 10.0) == path.stat().st_size, "untouched since"
-    assert climbs.offset_at(tmp_path / "none", 10.0) == 0
+    assert progress.offset_at(path, 10.0) == path.stat().st_size, "untouched since"
+    assert progress.offset_at(tmp_path / "none", 10.0) == 0
 
 
 def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
-    ladder = paths.runs_dir() / "r9" / "rollback" / LADDER
+    ladder = paths.runs_dir() / "r9" / "rollback" / PROGRESS_FILE
     ladder.parent.mkdir(parents=True)
     evil = "\\u001b]52;c;x\\u0007\\u001b[2Jboo"
     line = f'{{"trigger": "{evil}", "rung": "done", "state": "ok", "detail": "{evil}", "at": 9e9}}'

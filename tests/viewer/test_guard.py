@@ -17,7 +17,7 @@ from console.host import process
 from console.journal import guard_status as guards
 from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.journal.run_dir import RunDir
-from console.recovery.guard.config import Limit, Sheet
+from console.recovery.guard.config import GuardConfig, Limit
 from console.render.cells import plain
 from console.render.guard_text import line
 from tests.viewer.conftest import gone
@@ -51,12 +51,12 @@ def test_a_real_sentinel_is_seen_and_missed(
 ) -> None:
     """Over a run of this process with nothing alive: it has nobody to kill."""
     start = process.start_time(os.getpid()) or 0
-    sheet = Sheet(
+    config = GuardConfig(
         run.id, str(run.path), str(run.path / "guard" / "live.ring"),
         limits=(Limit("disk.free", below=1, of="/", source="site:3"),),
         disks=("/",), runner=(os.getpid(), start), lease_s=600.0,
     )  # fmt: skip
-    (run.path / "guard" / "guard.json").write_text(json.dumps(sheet.to_json()))
+    (run.path / "guard" / "guard.json").write_text(json.dumps(config.to_json()))
     sentinel = begin(*module_argv("console.recovery.guard.daemon"), str(run.path / "guard"))
     watch = GuardWatch()
 

@@ -61,8 +61,8 @@ def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) 
     try:
         press = desk.emergency.press()
         assert press.how == "spawned"
-        climb = serves(desk.emergency.follow(press))
-        assert climb.lines()[0]["rung"] == "fence"
+        progress = serves(desk.emergency.follow(press))
+        assert progress.lines()[0]["rung"] == "fence"
     finally:
         desk.close()
 

@@ -73,9 +73,9 @@ def test_a_forged_journal_is_harmless(hand: Make) -> None:
     [step] = now.view.steps
     assert clean(EVIL).startswith("boo\ufffd")
     assert (step.id, step.cause, step.detail) == (clean(EVIL),) * 3
-    assert (len(step.lines), len(now.rungs), len(now.view.verdicts)) == (2, 1, 1)
+    assert (len(step.lines), len(now.stages), len(now.view.verdicts)) == (2, 1, 1)
     assert now.view.services
-    found = [*strings(asdict(now.view)), *strings(now.desk), *strings(now.rungs)]
+    found = [*strings(asdict(now.view)), *strings(now.desk), *strings(now.stages)]
     found += [now.trouble, now.word, *(log.name for log in now.logs)]
     assert sum("boo" in s for s in found) > 40
     assert [s for s in found if s != clean(s)] == []

@@ -228,22 +228,22 @@ def test_rungs_of_an_emergency_and_whether_it_climbs(see: See, hand: Make) -> No
     say("runner-1", "done", "ok")
     seen = see()
     seen.until(lambda s: s.word == "running")
-    assert seen.now.rungs == (), "the runner's own is no emergency"
+    assert seen.now.stages == (), "the runner's own is no emergency"
     lock = Lock(made.run.rollback)
     try:
         assert lock.taken()
         say("warm-2", "fence", "begin")
-        found = seen.until(lambda s: s.climbing)
-        assert [r["trigger"] for r in found.rungs] == ["warm-2"]
+        found = seen.until(lambda s: s.is_rolling_back)
+        assert [r["trigger"] for r in found.stages] == ["warm-2"]
         say("warm-2", "done", "ok")
-        found = seen.until(lambda s: len(s.rungs) == 2)
-        assert not found.climbing
+        found = seen.until(lambda s: len(s.stages) == 2)
+        assert not found.is_rolling_back
         say("command-3", "fence", "begin")
-        found = seen.until(lambda s: s.climbing)
-        assert [r["trigger"] for r in found.rungs] == ["command-3"]
+        found = seen.until(lambda s: s.is_rolling_back)
+        assert [r["trigger"] for r in found.stages] == ["command-3"]
     finally:
         lock.close()
-    seen.until(lambda s: not s.climbing, "a ladder that was killed climbs no more")
+    seen.until(lambda s: not s.is_rolling_back, "a ladder that was killed climbs no more")
 
 
 def test_restore_time_from_the_plans_memory_until_the_run_has_its_own(

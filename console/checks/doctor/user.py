@@ -310,14 +310,14 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def ladder(facts: Facts, check: Check) -> Iterator[Finding]:
     """While a run is on: whether its ladder waits, so that a rollback begins at once."""
-    from console.recovery.rollback.trigger import is_warm
+    from console.recovery.rollback.trigger import is_standing_by
 
     live = facts.live()
     if live is None:
         return
     if live.uid != os.getuid() and os.getuid() != 0:
         yield check.note(f"the run of {live.owner} has its own")
-    elif is_warm(Path(live.run_dir) / "rollback", running=True):
+    elif is_standing_by(Path(live.run_dir) / "rollback", running=True):
         yield check.ok(f"waits for {live.run_id}; a rollback begins at once")
     else:
         yield check.warning(

@@ -27,8 +27,8 @@ from console.host import process
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
 from console.recovery.rollback import live, standby
-from console.recovery.rollback.procedure import Ladder
-from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.procedure import Procedure
+from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.proof import proof_file
 from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.recovery.rollback.trigger import LOCK
@@ -82,7 +82,7 @@ def _say_model(name: str, done: int, total: int, out: object) -> None:
 def _bring_up(site: Site, out: object) -> None:
     """The baseline by the same ladder that a rollback uses. Raises RollbackFailed."""
     print(f"baseline: starting at {site.model.baseline.url} …", file=out)  # type: ignore[call-overload]
-    result = Ladder(site_plan(site)).run()
+    result = Procedure(site_plan(site)).run()
     if not result.serving:
         log = paths.baseline_log(site.name)
         raise RollbackFailed("the demo's baseline does not serve", result.detail, f"see {log}")
@@ -111,7 +111,7 @@ def _stop(args: Namespace) -> int:
     made = [paths.demo_dir(), paths.records_dir(site.name), *(run.path for run in runs)]
     if not paths.default_site().exists() and len(runs) == len(all_runs()):
         # a rollback without a run; where there is another site, it may be that one's
-        made += [paths.state_dir() / ROLLBACK / name for name in (LADDER, LOCK)]
+        made += [paths.state_dir() / ROLLBACK / name for name in (PROGRESS_FILE, LOCK)]
     made += [paths.baseline_log(site.name), paths.restore_file(site.name), proof_file(site.name)]
     for path in made:
         _remove(path, out)
@@ -198,7 +198,7 @@ def _asked(args: Namespace) -> None:
 
 
 def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: making.Say) -> int:
-    result = Ladder(site_plan(made.site)).run()
+    result = Procedure(site_plan(made.site)).run()
     if not result.serving:
         raise RollbackFailed("the rehearsal's baseline does not serve", result.detail)
     inputs = {**made.mapping.inputs, **inputs_of(args.input)}
@@ -226,7 +226,7 @@ def _go_back(client: docker.DockerClient, say: making.Say) -> None:
     own = join()
     HostLock().release()
     say("what the rehearsal left up is stopped")
-    Ladder(site_plan(load_site(Path(own)))).run()
+    Procedure(site_plan(load_site(Path(own)))).run()
 
 
 def _end(args: Namespace, client: docker.DockerClient, say: making.Say) -> None:

@@ -22,17 +22,17 @@ from console.common.clock import Clock
 from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
-from console.recovery.guard.config import BREACH, Sheet
-from console.recovery.guard.decide.policy import Breach, Curves, Judgement
-from console.recovery.guard.kill.killer import Killer, Strike
+from console.recovery.guard.config import BREACH, GuardConfig
+from console.recovery.guard.decide.policy import Breach, Curves, Decision
+from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import Pressure
-from console.recovery.guard.observe.snapshot import Load, Look, Memory
+from console.recovery.guard.observe.snapshot import Load, Memory, Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.record.status import finite
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import LADDER, read_lines
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 PAGE_S, CALM_PAGE_S = 0.5, 0.7
 """Less than the second in which everything is judged: a look that came a moment short of it would
@@ -41,7 +41,7 @@ QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
 
-class Scribe:
+class RecorderFeed:
     """`window` and `curves` are the last samples, `own` what the sentinel itself takes."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
@@ -52,41 +52,43 @@ class Scribe:
         self._level = ""
         self._said_at = self._page_at = float("-inf")
 
-    def record(self, look: Look, judged: Judgement, shown: Callable[[], dict[str, Any]]) -> None:
+    def record(
+        self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
+    ) -> None:
         """One tick; the page is asked for when it is due."""
-        self.sample(look.memory, judged.level)
-        changed = judged.level != self._level
+        self.sample(snapshot.memory, decision.level)
+        changed = decision.level != self._level
         if changed:
-            self._level = judged.level
-            self._say_level(judged, look.at)
-        due = CALM_PAGE_S if judged.level == "ok" else PAGE_S
-        if changed or look.at - self._page_at >= due:
-            self._page_at = look.at
+            self._level = decision.level
+            self._say_level(decision, snapshot.at)
+        due = CALM_PAGE_S if decision.level == "ok" else PAGE_S
+        if changed or snapshot.at - self._page_at >= due:
+            self._page_at = snapshot.at
             self._ring.status(shown())
 
     def sample(self, memory: Memory | None, level: str = "") -> None:
         """One sample of the recorder; without a level that of before."""
         if memory is not None:
-            some, full = self._pressure.look(memory)
+            some, full = self._pressure.update(memory)
             self._ring.tick(memory, some, full, level or self._level)
             self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
-    def second(self, look: Look) -> None:
+    def second(self, snapshot: Snapshot) -> None:
         """The record of a second."""
-        self.own = self._upkeep.look()
-        self.curves.add(look)
-        self._ring.second({**status.parts(look), "own": self.own})
+        self.own = self._upkeep.read()
+        self.curves.add(snapshot)
+        self._ring.second({**status.parts(snapshot), "own": self.own})
 
     def close(self) -> None:
         self._upkeep.close()
 
-    def _say_level(self, judged: Judgement, now: float) -> None:
+    def _say_level(self, decision: Decision, now: float) -> None:
         """A level that comes and goes must not push everything else out of the recorder."""
-        if judged.level != "act" and now - self._said_at < QUIET_S:
+        if decision.level != "act" and now - self._said_at < QUIET_S:
             return
         self._said_at = now
-        words = "; ".join(judged.reasons or judged.unknown) or LEVEL_WORDS[judged.level]
-        self._ring.event(judged.level, one_line(words))
+        words = "; ".join(decision.reasons or decision.unknown) or LEVEL_WORDS[decision.level]
+        self._ring.event(decision.level, one_line(words))
 
 
 WAKE_S = 0.5
@@ -102,8 +104,8 @@ Say = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
-class Page:
-    """breach.json: see `Aftermath`. `crossed`: the monotonic second that a kill is counted from."""
+class BreachRecord:
+    """breach.json: see `BreachHandler`. `crossed`: monotonic seconds, where a kill counts from."""
 
     cause: str
     reason: str
@@ -129,68 +131,68 @@ class Window:
         return {"fast": [list(row) for row in self.rows]}
 
 
-class Aftermath:
+class BreachHandler:
     """One breach, or a lease that ran out. `look()` at every tick until `over`."""
 
     def __init__(
-        self, sheet: Sheet, page: Page, window: Window, clock: Clock, say: Say,
+        self, config: GuardConfig, page: BreachRecord, window: Window, clock: Clock, say: Say,
         spawn: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._sheet, self._page, self._window = sheet, page, window
+        self._config, self._page, self._window = config, page, window
         self._clock, self._say, self._spawn = clock, say, spawn
-        self._strike: Strike | None = None
+        self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
         self._told: set[tuple[str, str]] = set()
         self._woken_at: float | None = None
         self._ladder = 0
-        self._climbs = self._alone = self._written = False
+        self._under_way = self._alone = self._written = False
         self._next = self._retry_at = 0.0
         self._failed = ""
         self.over = False
 
-    def strike(self, killer: Killer, targets: Sequence[Target]) -> None:
+    def kill(self, killer: Killer, targets: Sequence[Target]) -> None:
         """The first blow, before anything else."""
-        self._strike = killer.strike(targets, self._page.crossed)
+        self._operation = killer.kill(targets, self._page.crossed)
         self._begun = self._clock.monotonic()
 
-    def look(self) -> None:
+    def advance(self) -> None:
         """Go on as far as it goes without waiting."""
-        now, strike = self._clock.monotonic(), self._strike
-        ended = strike is None or strike.over
-        if strike is not None and not strike.over:
-            ended = strike.look()
-            self._rungs(strike)
+        now, operation = self._clock.monotonic(), self._operation
+        ended = operation is None or operation.over
+        if operation is not None and not operation.over:
+            ended = operation.advance()
+            self._stages(operation)
             if ended:
-                strike.close()
-                self._end_words(strike)
+                operation.close()
+                self._end_words(operation)
         if self._woken_at is None and (ended or now - self._begun >= WAKE_S):
             self._write()
             self._wake(now)
-        if self._woken_at is not None and not self._climbs:
+        if self._woken_at is not None and not self._under_way:
             self._heard(now)
-        if ended and self._climbs and not self._written:
+        if ended and self._under_way and not self._written:
             self._written = True
             self._write()
         self.over = self._written and self._settled(now)
 
-    def _rungs(self, strike: Strike) -> None:
-        for one in strike.killed:
-            for rung in (*one.rungs, *([f"stuck: {one.stuck}"] if one.stuck else [])):
-                if (one.who, rung) not in self._told:
-                    self._told.add((one.who, rung))
-                    self._say("kill", one_line(f"{one.name}: {rung}"))
+    def _stages(self, operation: KillOperation) -> None:
+        for one in operation.killed:
+            for stage in (*one.stages, *([f"stuck: {one.stuck}"] if one.stuck else [])):
+                if (one.who, stage) not in self._told:
+                    self._told.add((one.who, stage))
+                    self._say("kill", one_line(f"{one.name}: {stage}"))
 
-    def _end_words(self, strike: Strike) -> None:
-        for one in strike.killed:
+    def _end_words(self, operation: KillOperation) -> None:
+        for one in operation.killed:
             words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
             self._say("kill", one_line(f"{one.name}: {words}"))
-        for refused in strike.refused:
+        for refused in operation.refused:
             self._say("spared", one_line(refused))
 
     def _write(self) -> None:
         """breach.json, within WRITE_S or later: nothing waits longer for a disk."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
-        path = self._sheet.directory / BREACH
+        path = self._config.directory / BREACH
 
         def write() -> None:
             with contextlib.suppress(OSError):
@@ -210,7 +212,7 @@ class Aftermath:
         `held`; `curve`: see `Curves`; `window`: rows of [wall, RAM available, swap used, full %].
         """
         page = self._page
-        report = self._strike.report() if self._strike is not None else {"killed": []}
+        report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
             {
                 **one, "held": page.held.get(one["who"]),
@@ -222,22 +224,22 @@ class Aftermath:
         return {
             "at": page.wall, "wall": page.wall, "mono": page.mono, "crossed": page.crossed,
             "cause": page.cause,
-            "run_id": self._sheet.run_id, "reason": page.reason, **page.data, **report,
+            "run_id": self._config.run_id, "reason": page.reason, **page.data, **report,
             "killed": killed, "window": self._window.to_json(),
         }  # fmt: skip
 
     def _wake(self, now: float) -> None:
-        directory = self._sheet.rollback_dir
-        self._ladder = _size(directory / LADDER)
+        directory = self._config.rollback_dir
+        self._ladder = _size(directory / PROGRESS_FILE)
         self._woken_at = now
-        if trigger.is_warm(directory) and trigger.trigger(directory, trigger.SENTINEL):
+        if trigger.is_standing_by(directory) and trigger.trigger(directory, trigger.SENTINEL):
             self._say("ladder", "the warm ladder was woken")
             return
         self._start("no warm ladder", now)
 
     def _heard(self, now: float) -> None:
-        if _size(self._sheet.rollback_dir / LADDER) != self._ladder:
-            self._climbs = True
+        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._ladder:
+            self._under_way = True
             self._say("ladder", "it climbs")
         elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
             self._start(self._failed or "it says nothing", now)
@@ -248,7 +250,7 @@ class Aftermath:
         if now < self._retry_at:
             return
         if self._spawn():
-            self._climbs = self._alone = True
+            self._under_way = self._alone = True
             self._say("ladder", f"{why}: omni-console rollback is started")
             return
         self._retry_at = now + FOLLOW_S
@@ -264,18 +266,18 @@ class Aftermath:
         if now < self._next:
             return False
         self._next = now + FOLLOW_S
-        directory = self._sheet.rollback_dir
-        lines, _ = read_lines(directory / LADDER, self._ladder)
+        directory = self._config.rollback_dir
+        lines, _ = read_lines(directory / PROGRESS_FILE, self._ladder)
         if any(line.get("rung") == "done" for line in lines):
             return True
-        if not trigger.is_warm(directory, running=True):
+        if not trigger.is_standing_by(directory, running=True):
             self._start("the ladder died, or was stopped, while it climbed", now)
         return self._alone
 
 
-def page_of(breach: Breach, wall: float) -> Page:
+def record_of(breach: Breach, wall: float) -> BreachRecord:
     """What the judge found, as a page."""
-    return Page("guard", breach.reason, wall, breach.at, {
+    return BreachRecord("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
         "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,
     }, breach.crossed_at)  # fmt: skip
@@ -299,13 +301,13 @@ def held(
     return found
 
 
-def lease_page(length_s: float, now: float, wall: float) -> Page:
+def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
     """A lease that ran out: nobody is killed here, the ladder stops what runs."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
-    return Page("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
+    return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
-def start_rollback(calm: Callable[[int], None]) -> bool:
+def start_rollback(lower_priority: Callable[[int], None]) -> bool:
     """`omni-console rollback` in a session of its own, with an ordinary priority; whether there was
     room for it."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
@@ -319,7 +321,7 @@ def start_rollback(calm: Callable[[int], None]) -> bool:
         return False
     _spawned.append(child)
     with contextlib.suppress(OSError):
-        calm(child.pid)
+        lower_priority(child.pid)
     return True
 
 

@@ -103,7 +103,7 @@ class Limit:
 
 DIRECTORY = "guard"
 """Inside the run's directory."""
-SHEET = "guard.json"
+CONFIG_FILE = "guard.json"
 INBOX = "inbox"
 """FIFO, one JSON line a message (at most PIPE_BUF bytes), see `Message` below."""
 READY = "sentinel.json"
@@ -123,7 +123,7 @@ NOTHING_PREDICTED = Envelope()
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class GuardConfig:
     """See the module. `spare`: ids of containers that are never touched; `spare_pids`:
     (pid, start) of the baseline's process; `logs`: service → file; `lease_s`: how
     long nobody may be attached while the baseline is down, 0 for as long as it takes."""
@@ -161,7 +161,7 @@ class Sheet:
         }  # fmt: skip
 
 
-def read(path: Path) -> Sheet:
+def read(path: Path) -> GuardConfig:
     """The sheet in a file. Raises OSError, and ValueError with what is wrong."""
     data = json.loads(path.read_bytes())
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
@@ -173,7 +173,7 @@ def read(path: Path) -> Sheet:
             data[key] = tuple(str(one) for one in data[key])
         data["spare_pids"] = tuple((int(pid), int(start)) for pid, start in data["spare_pids"])
         pid, start = data["runner"]
-        return Sheet(**{**data, "runner": (int(pid), int(start))})
+        return GuardConfig(**{**data, "runner": (int(pid), int(start))})
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a guard sheet: {error}") from None
 

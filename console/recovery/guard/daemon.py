@@ -23,14 +23,14 @@ from console.common.files import write_atomically
 from console.common.text import one_line
 from console.host import process
 from console.host.privileges import set_nice
-from console.recovery.guard import config as sheets
+from console.recovery.guard import config as guard_config
 from console.recovery.guard import self_protection
 from console.recovery.guard.breach import start_rollback
-from console.recovery.guard.config import READY, SHEET, Inbox, Sheet
+from console.recovery.guard.config import CONFIG_FILE, READY, GuardConfig, Inbox
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Alive, deny_of
-from console.recovery.guard.loop import Duty, Means
-from console.recovery.guard.observe.collect import Watch
+from console.recovery.guard.kill.targets import LiveTargets, deny_of
+from console.recovery.guard.loop import Dependencies, GuardLoop
+from console.recovery.guard.observe.collect import Collector
 from console.recovery.guard.record import recorder
 from console.recovery.rollback.live import LIVE
 
@@ -49,34 +49,35 @@ def lock(directory: Path) -> int | None:
     return descriptor
 
 
-def watch_over(directory: Path, sheet: Sheet) -> None:
+def watch_over(directory: Path, config: GuardConfig) -> None:
     """Everything from the first descriptor to the last copy of the recorder. Raises OSError, and
     ValueError for limits that cannot be judged."""
     clock = SystemClock()
-    inbox = Inbox(directory / sheets.INBOX)
-    ring = recorder.create(sheet.ring, directory, sheet.run_id, clock)
+    inbox = Inbox(directory / guard_config.INBOX)
+    ring = recorder.create(config.ring, directory, config.run_id, clock)
     if ring.before:
         ring.event("took over", f"the sentinel before this one, pid {ring.before}, has ended")
-    killer = Killer(sheet.run_id, deny_of(sheet), engine=sheet.engine)
-    watch = Watch(clock)
-    means = Means(
-        inbox, watch, ring, killer, Alive(sheet.rollback_dir / LIVE, killer.trees), clock,
-        lambda of: start_rollback(lambda pid: self_protection.calm(pid, got)),
+    killer = Killer(config.run_id, deny_of(config), engine=config.engine)
+    collector = Collector(clock)
+    deps = Dependencies(
+        inbox, collector, ring, killer, LiveTargets(config.rollback_dir / LIVE, killer.trees),
+        clock,
+        lambda of: start_rollback(lambda pid: self_protection.lower_priority(pid, got)),
     )  # fmt: skip
     rehearsed = killer.rehearse()
-    duty = Duty(sheet, means)
-    duty.rehearse()
+    loop = GuardLoop(config, deps)
+    loop.rehearse()
     got = self_protection.protect(rehearsed)
-    duty.protections = got
+    loop.protections = got
     if killer.reaper is not None and killer.reaper.pid:
         set_nice(self_protection.NICE, killer.reaper.pid)  # it frees what others are waiting for
-    watch.calm(lambda pid: self_protection.calm(pid, got))
+    collector.prepare_child(lambda pid: self_protection.lower_priority(pid, got))
     _say_ready(directory, got)
     try:
-        duty.run()
+        loop.run()
     finally:
-        duty.close()
-        watch.close()
+        loop.close()
+        collector.close()
         killer.close()
         ring.close()
         inbox.close()
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> int:
         if held is None:
             sys.stderr.write("another sentinel watches this run\n")
             return 3
-        watch_over(directory, sheets.read(directory / SHEET))
+        watch_over(directory, guard_config.read(directory / CONFIG_FILE))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{one_line(str(error))}\n")
         return 2

@@ -58,7 +58,7 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def calm(pid: int, got: Protections) -> None:
+def lower_priority(pid: int, got: Protections) -> None:
     """A child inherits priority and score; one that does other work gives them back."""
     set_nice(got.nice_before, pid)
     set_oom_score(got.oom_before, pid)

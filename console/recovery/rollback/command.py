@@ -15,9 +15,9 @@ from dataclasses import replace
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.recovery.rollback import trigger as wake
-from console.recovery.rollback.finder import Choice, Finder, name_of
+from console.recovery.rollback.finder import Finder, SelectedPlan, name_of
 from console.recovery.rollback.progress import (
-    LADDER,
+    PROGRESS_FILE,
     Emit,
     Follower,
     Result,
@@ -34,7 +34,7 @@ AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def ignore_hangup() -> Iterator[None]:
     """Hang-up and Ctrl-Z do nothing, the first Ctrl-C says so, the second one raises.
 
     Handlers and not SIG_IGN: what the ladder starts gets the usual behaviour back. Only the main
@@ -69,10 +69,10 @@ def _nothing(number: int, _: object) -> None:
     pass
 
 
-WARM_WORD_S = 0.5
+STANDBY_WORD_S = 0.5
 """A warm ladder that says nothing for this long is not waited for."""
 POLL_S = 0.005
-MOST_CLIMBS = 3
+MOST_ROLLBACKS = 3
 """How often a run that began during the climb is rolled back, too."""
 LOOK_S = 0.25
 """How often it is looked whether the ladder that is followed still lives."""
@@ -110,34 +110,34 @@ def rollback(
         load()
     finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site)
     failed: Result | None = None
-    with held():
-        for _ in range(MOST_CLIMBS):
-            choice = finder.find()
-            if choice is None:
+    with ignore_hangup():
+        for _ in range(MOST_ROLLBACKS):
+            selected = finder.find()
+            if selected is None:
                 result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
                 _say(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
-                note(f"plan: {choice.source}, {choice.plan.run_id or choice.plan.site_name}")
-                asked(choice.plan.rollback_dir, who, clock.now())
-                result = _climb(choice, emit, clock, trigger)
-            if choice is not None and choice.first:
-                words = f"site {choice.plan.site_name}: {result.detail}"
+                note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
+                asked(selected.plan.rollback_dir, who, clock.now())
+                result = _run(selected, emit, clock, trigger)
+            if selected is not None and selected.first:
+                words = f"site {selected.plan.site_name}: {result.detail}"
                 failed = None if result.serving else replace(result, detail=words)
                 continue
-            if not finder.has_begun(choice):
+            if not finder.has_begun(selected):
                 break
             note("a run has begun meanwhile")
     return failed if failed is not None and result.serving else result
 
 
-def _climb(choice: Choice, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
-    followed = None if choice.anew else _through_warm(choice.plan, emit, clock)
+def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
+    followed = None if selected.anew else _through_standby(selected.plan, emit, clock)
     if followed is not None:
         return followed
     # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
-    from console.recovery.rollback.procedure import Ladder
+    from console.recovery.rollback.procedure import Procedure
 
-    return Ladder(choice.plan, clock=clock, trigger=trigger, emit=emit).run()
+    return Procedure(selected.plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
 def _say(
@@ -157,12 +157,12 @@ def _say(
         })  # fmt: skip
 
 
-def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
+def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
     """Wake the warm ladder and follow it; None when there is none, or it does not answer."""
     directory = plan.rollback_dir
-    if not plan.run_dir or not wake.is_warm(directory):
+    if not plan.run_dir or not wake.is_standing_by(directory):
         return None
-    follower = Follower(directory / LADDER, size_of(directory / LADDER), emit)
+    follower = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
     if not wake.trigger(directory):
         return None
     looked = heard = clock.monotonic()
@@ -174,12 +174,12 @@ def _through_warm(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result |
         now = clock.monotonic()
         if follower.seen != seen:
             seen, heard = follower.seen, now
-        if now - heard >= (quiet_limit(plan) if seen else WARM_WORD_S):
+        if now - heard >= (quiet_limit(plan) if seen else STANDBY_WORD_S):
             return None
         if seen and now - looked >= LOOK_S:
             looked = now
             # gone, or through without its last line, which a full disk did not take
-            if not wake.is_warm(directory, running=True) or not is_held(directory):
+            if not wake.is_standing_by(directory, running=True) or not is_held(directory):
                 return follower.poll()
         clock.sleep(POLL_S)
 

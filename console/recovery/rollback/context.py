@@ -29,7 +29,7 @@ SLICE_S = 0.2
 
 
 @dataclass
-class Scene:
+class RollbackContext:
     """One rollback in progress. `stopped` is how many things were really ended."""
 
     plan: SealedPlan
@@ -86,10 +86,10 @@ class Scene:
         """Whether something that was to be stopped may still run."""
         return self.engine_away or any(text.startswith("stop:") for text in self.failures)
 
-    def fail(self, rung: str, detail: str) -> None:
+    def fail(self, stage: str, detail: str) -> None:
         """Record a failure and go on: every rung continues past errors."""
-        self.failures.append(f"{rung}: {detail}")
-        self.report.failed(rung, detail)
+        self.failures.append(f"{stage}: {detail}")
+        self.report.failed(stage, detail)
 
     def baseline_process(self) -> tuple[int, int] | None:
         """(pid, start) of the baseline's process if it runs, by its record or its mark."""

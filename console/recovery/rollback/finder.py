@@ -24,7 +24,7 @@ from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.records import Pointer, live_others, roll_back_first
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
-from console.recovery.rollback.trigger import WARM
+from console.recovery.rollback.trigger import STANDBY_FILE
 
 RUNNER_S = 3.0
 """How long a killed runner may take to be gone."""
@@ -32,7 +32,7 @@ Seal = Callable[[], SealedPlan]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectedPlan:
     """The plan to act on, and where it came from, as a clean sentence."""
 
     plan: SealedPlan
@@ -66,38 +66,41 @@ class Finder:
         self.explicit_site = explicit_site
         self.note = note
 
-    def find(self) -> Choice | None:
+    def find(self) -> SelectedPlan | None:
         """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
         if found := self._interrupted() or usual():
             return found
         if self.explicit_site and self.site_seal is not None:
-            return Choice(self.site_seal(), "the site file")
+            return SelectedPlan(self.site_seal(), "the site file")
         return self._without_a_run()
 
-    def has_begun(self, choice: Choice | None) -> bool:
+    def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether a run of one's own is on now that this choice did not know."""
-        mine, known = pointers.read(os.getuid()), {*self._had, choice.plan.run_id if choice else ""}
+        mine, known = (
+            pointers.read(os.getuid()),
+            {*self._had, selected.plan.run_id if selected else ""},
+        )
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
-    def _interrupted(self) -> Choice | None:
+    def _interrupted(self) -> SelectedPlan | None:
         """The run that is asked for, where another one or none is pointed at."""
         mine = pointers.read(os.getuid())
         if not self.run_dir or (mine and mine.run_dir == self.run_dir):
             return None
         return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
-    def _as_user(self) -> Choice | None:
+    def _as_user(self) -> SelectedPlan | None:
         """One's own run; another user's is named, never acted on."""
         mine = pointers.read(os.getuid())
-        if mine is not None and (choice := self._pointed(mine)):
-            return choice
+        if mine is not None and (selected := self._pointed(mine)):
+            return selected
         for other in pointers.find_all():
             if other.uid != os.getuid() and process.alive(other.pid, other.start):
                 self.note(_belongs(f"run {other.run_id}", other.uid))
         return None
 
-    def _as_root(self) -> Choice | None:
+    def _as_root(self) -> SelectedPlan | None:
         """Root's own run, or that of whoever called sudo; another user's where neither of them has
         anything. What another user wrote stands in nobody's way; a run that is on ends first."""
         sudo = os.environ.get("SUDO_UID", "")
@@ -113,8 +116,8 @@ class Finder:
             if chosen.uid != os.getuid():
                 self._act_as(chosen.uid, "whose run it is")
                 return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
-            if choice := self._pointed(chosen):
-                return choice
+            if selected := self._pointed(chosen):
+                return selected
         if what:
             self._act_as(behind, f"whose {what}")
             return None
@@ -140,18 +143,18 @@ class Finder:
         become(uid)
         self.note(f"acting as {name_of(uid)}, {why}")
 
-    def _without_a_run(self) -> Choice | None:
+    def _without_a_run(self) -> SelectedPlan | None:
         """No run is on: the user's site file, or the newest plan sealed for that very file."""
         path = paths.default_site()  # what find_site() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
-        for choice in self._plans(paths.runs_dir()):
-            if not site or self.site_seal is None or _is_of(choice.plan, site):
-                ended = replace(choice, plan=choice.plan.of_old)
+        for selected in self._plans(paths.runs_dir()):
+            if not site or self.site_seal is None or _is_of(selected.plan, site):
+                ended = replace(selected, plan=selected.plan.of_old)
                 return self._fresher(ended, site, self.site_seal)
         if self.site_seal is None or not self._has_site():
             return None
         try:
-            return Choice(self.site_seal(), "the site file")
+            return SelectedPlan(self.site_seal(), "the site file")
         except Exception as error:
             # Whatever is wrong with the site file (or with the parsers): a way back is still there.
             newest = next(iter(self._plans(paths.runs_dir())), None)
@@ -160,32 +163,32 @@ class Finder:
             self.note(f"the site file gives no plan: {_words(error)}")
             return newest
 
-    def _fresher(self, choice: Choice, site: str, seal: Seal | None) -> Choice:
+    def _fresher(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
         """The plan, with the baseline of its site file where that was changed after the seal."""
-        if not site or seal is None or not choice.plan.is_older_than(Path(site)):
-            return choice
-        self.note(f"{site} changed after {choice.plan.run_id or 'the plan'} was sealed")
+        if not site or seal is None or not selected.plan.is_older_than(Path(site)):
+            return selected
+        self.note(f"{site} changed after {selected.plan.run_id or 'the plan'} was sealed")
         try:
             made = seal()
-            return Choice(made if made.run_id else choice.plan.on(made), "the site file")
+            return SelectedPlan(made if made.run_id else selected.plan.on(made), "the site file")
         except Exception as error:
             self.note(f"the changed site file gives no plan: {_words(error)}")
-            return choice
+            return selected
 
-    def _pointed(self, pointer: Pointer, source: str = "this user's run") -> Choice | None:
-        choice = self._of_pointer(pointer, source)
-        if choice is not None and self._is_elsewhere(choice.plan):
-            return self._before_the_asked(choice, pointer)
-        return self._of_ended(choice) if choice is not None and pointer.over else choice
+    def _pointed(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
+        selected = self._of_pointer(pointer, source)
+        if selected is not None and self._is_elsewhere(selected.plan):
+            return self._before_the_asked(selected, pointer)
+        return self._of_ended(selected) if selected is not None and pointer.over else selected
 
-    def _of_pointer(self, pointer: Pointer, source: str) -> Choice | None:
+    def _of_pointer(self, pointer: Pointer, source: str) -> SelectedPlan | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if os.path.exists(path) and (choice := self._plan(path, source)):
-            return choice
+        if os.path.exists(path) and (selected := self._plan(path, source)):
+            return selected
         never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
         _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
-        if os.path.exists(path) and (choice := self._plan(path, source)):
-            return choice
+        if os.path.exists(path) and (selected := self._plan(path, source)):
+            return selected
         if not never:
             return self._of_lost(pointer)
         earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
@@ -201,37 +204,37 @@ class Finder:
             self.note(f"{self.site} gives no plan: {_words(error)}")
             return False
 
-    def _before_the_asked(self, choice: Choice, pointer: Pointer) -> Choice | None:
+    def _before_the_asked(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """A run of another site: in its outage it holds the host and is rolled back first, once.
         What it has left for good is not meant: its candidate may be what clients are to have."""
-        theirs = f"run {pointer.run_id} is of site {choice.plan.site_name}"
+        theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
         if pointer.run_id in self._had:
             return None
         if pointer.over:
-            self.note(f"{theirs}; omni-console rollback --site {choice.plan.site_path} ends it")
+            self.note(f"{theirs}; omni-console rollback --site {selected.plan.site_path} ends it")
             return None
         self._had.add(pointer.run_id)
         self.note(f"{theirs}: it is rolled back first")
-        return replace(choice, first=True)
+        return replace(selected, first=True)
 
     def _was_sealed(self, pointer: Pointer) -> bool:
         """Whether a run has sealed its plan, by all that comes after it: a lost plan alone, or with
         its script, is no sign that nothing is down."""
         place = Path(pointer.run_dir) / ROLLBACK
-        later = any(os.path.exists(place / name) for name in (SCRIPT, WARM))
+        later = any(os.path.exists(place / name) for name in (SCRIPT, STANDBY_FILE))
         laddered = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
         return later or laddered or self._copy_of(pointer) is not None
 
-    def _of_ended(self, choice: Choice) -> Choice:
+    def _of_ended(self, selected: SelectedPlan) -> SelectedPlan:
         """A run that is over and left the baseline down: its site file may say by now what is to
         come back, where a candidate was promoted. The climb is the run's: its ladder leaves then,
         and its journal says what became of it."""
-        site = choice.plan.site_path
+        site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        fresh = self._fresher(choice, site, seal)
-        return fresh if fresh is choice else replace(fresh, anew=True)
+        fresh = self._fresher(selected, site, seal)
+        return fresh if fresh is selected else replace(fresh, anew=True)
 
-    def _of_lost(self, pointer: Pointer) -> Choice:
+    def _of_lost(self, pointer: Pointer) -> SelectedPlan:
         """A run whose plan is lost: whatever carries its cookie is ended, and the copy of its plan,
         its site file or an older plan says what to bring back. Raises ConsoleError where none
         does."""
@@ -240,7 +243,9 @@ class Finder:
         found = found or next(self._plans(paths.runs_dir()), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
-            return Choice(replace(found.plan, run_id=pointer.run_id, run_dir=there), found.source)
+            return SelectedPlan(
+                replace(found.plan, run_id=pointer.run_id, run_dir=there), found.source
+            )
         for who in process.by_cookie(pointer.run_id):
             with contextlib.suppress(ConsoleError):
                 process.stop_group(*who, grace_s=RUNNER_S)
@@ -251,25 +256,25 @@ class Finder:
             "start the baseline by hand, or write a site file: omni-console rollback --site FILE",
         )
 
-    def _copy_of(self, pointer: Pointer) -> Choice | None:
+    def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
         for path in sealed.copies():
-            choice = self._plan(path, "the copy of its plan")
-            if choice is not None and choice.plan.run_id == pointer.run_id:
-                return choice
+            selected = self._plan(path, "the copy of its plan")
+            if selected is not None and selected.plan.run_id == pointer.run_id:
+                return selected
         return None
 
-    def _of_its_site(self, pointer: Pointer) -> Choice | None:
+    def _of_its_site(self, pointer: Pointer) -> SelectedPlan | None:
         seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []
         if self.seal_at is not None and not self.explicit_site and os.path.exists(pointer.site):
             seals.insert(0, partial(self.seal_at, pointer.site))
         for seal in seals:
             try:
-                return Choice(seal(), "the site file")
+                return SelectedPlan(seal(), "the site file")
             except Exception as error:  # as without a run: an older plan is still a way back
                 self.note(f"the site file gives no plan: {_words(error)}")
         return None
 
-    def _plan(self, path: Path, source: str) -> Choice | None:
+    def _plan(self, path: Path, source: str) -> SelectedPlan | None:
         try:
             plan, owner = sealed.read_owned(path)
         except ConsoleError as error:
@@ -278,9 +283,9 @@ class Finder:
         if owner != os.getuid():
             self.note(_belongs(str(path), owner))
             return None
-        return Choice(plan, source)
+        return SelectedPlan(plan, source)
 
-    def _plans(self, runs: Path) -> Iterator[Choice]:
+    def _plans(self, runs: Path) -> Iterator[SelectedPlan]:
         """One's own usable plans, the newest first; each is read when it is wanted."""
         stamped: list[tuple[float, Path]] = []
         for name in _names_in(runs):
@@ -290,9 +295,9 @@ class Finder:
             except OSError:
                 continue
         for _, path in sorted(stamped, reverse=True):
-            choice = self._plan(path, "the newest run")
-            if choice is not None and not _is_rehearsed(choice.plan):
-                yield choice
+            selected = self._plan(path, "the newest run")
+            if selected is not None and not _is_rehearsed(selected.plan):
+                yield selected
 
 
 def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None:

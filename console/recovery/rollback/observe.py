@@ -11,7 +11,7 @@ from console.host import process
 from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import BASELINE_COOKIE
 from console.host.resident import pids_of_container
-from console.recovery.rollback.context import Scene
+from console.recovery.rollback.context import RollbackContext
 from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.probe import Health, health
@@ -23,9 +23,9 @@ OWNER_S = 2.0
 class Observed:
     """What can be known of the baseline; nothing is started or stopped here."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.plan = scene.plan.baseline
+    def __init__(self, context: RollbackContext) -> None:
+        self.context = context
+        self.plan = context.plan.baseline
         self.container = next(iter(self.plan.ways), "")
         self.process: tuple[int, int] | None = None
         self.inspected: dict[str, Any] | None = None
@@ -40,7 +40,7 @@ class Observed:
         """Whether what answers may be the baseline, as far as known. After a stop that failed a
         candidate may answer in its place: then only a baseline that is known to run counts."""
         able = self.can_answer(limit_s)
-        known = able is True if self.scene.stop_failed else able is not False
+        known = able is True if self.context.stop_failed else able is not False
         if not known or relay.at(self.plan.url) is not None:
             return False  # a candidate answers there, by a cutover that could not be ended
         return not self._somebody_else_listens()
@@ -68,7 +68,7 @@ class Observed:
         return f"{state.get('Pid')} {state.get('StartedAt')}" if state else ""
 
     def _process_runs(self) -> bool | None:
-        self.process = self.process or self.scene.baseline_process()
+        self.process = self.process or self.context.baseline_process()
         if self.process is None:
             return None
         # A start script may be gone while the server it started is not.
@@ -77,7 +77,7 @@ class Observed:
     def _state(self, limit_s: float | None) -> dict[str, Any] | None:
         """The inspected container, empty when it is gone; None when nobody can tell."""
         self.inspected = None
-        engine = self.scene.engine
+        engine = self.context.engine
         if engine is None or not self.container:
             return None
         if limit_s is not None:
@@ -115,7 +115,7 @@ class Observed:
         spec, known = self.plan.process, self.process
         if spec is None or known is None:
             return set()
-        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)[1]
+        mark = process.mark(self.context.plan.records_dir, self.plan.name, spec)[1]
         marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
         return {member.pid for member in process.members(*known)} | marked
 

@@ -20,10 +20,10 @@ from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import proof
 from console.recovery.rollback import trigger as wake
-from console.recovery.rollback.context import Scene
+from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
-    LADDER,
+    PROGRESS_FILE,
     Emit,
     Follower,
     Report,
@@ -63,7 +63,7 @@ def load() -> None:
         probe.fetch("http://127.0.0.1:9/", timeout_s=0.2)
 
 
-class Ladder:
+class Procedure:
     """One rollback of one sealed plan. `run()` never raises; see Result."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Ladder:
         self.emit = emit
         self.oom_score = oom_score
         self.settle = settle
-        self.path = plan.rollback_dir / LADDER
+        self.path = plan.rollback_dir / PROGRESS_FILE
 
     def run(self) -> Result:
         """Climb, or follow whoever climbs already; the result either way."""
@@ -97,7 +97,7 @@ class Ladder:
                     return result
                 if lock.given_up:
                     break
-            return self._climb()
+            return self._run_stages()
         except Exception as error:  # whatever it was, the caller gets a result and the commands
             words = f"{type(error).__name__}: {error}"
             return Result(serving=False, manual=manual.commands(self.plan), detail=words)
@@ -129,19 +129,21 @@ class Ladder:
                 return None
             self.clock.sleep(FOLLOW_PAUSE_S)
 
-    def _climb(self) -> Result:
+    def _run_stages(self) -> Result:
         report = Report(self.path, self.trigger, self.clock, self.emit)
-        scene = Scene(self.plan, self.clock, report, _engine(self.plan, report), self.oom_score)
-        baseline = Baseline(scene)
-        self._knock(scene)
+        context = RollbackContext(
+            self.plan, self.clock, report, _engine(self.plan, report), self.oom_score
+        )
+        baseline = Baseline(context)
+        self._probe(context)
         if self.trigger.emergency:
-            self._rung(scene, "fence", lambda: fence.fence(scene))
+            self._stage(context, "fence", lambda: fence.fence(context))
         else:
             report.skipped("fence", "the runner asked itself")
-        self._rung(scene, "stop", lambda: stop.stop(scene))
-        self._rung(scene, "memory", lambda: stop.memory(scene))
-        self._rung(scene, "start", lambda: _start(scene, baseline))
-        result = self._proven(scene, baseline)
+        self._stage(context, "stop", lambda: stop.stop(context))
+        self._stage(context, "memory", lambda: stop.memory(context))
+        self._stage(context, "start", lambda: _start(context, baseline))
+        result = self._proven(context, baseline)
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -154,32 +156,32 @@ class Ladder:
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 
-    def _proven(self, scene: Scene, baseline: Baseline) -> Result:
+    def _proven(self, context: RollbackContext, baseline: Baseline) -> Result:
         """Proof and figures; once more where it has ended between the two."""
-        readiness = ready.Readiness(scene, baseline)
+        readiness = ready.Readiness(context, baseline)
         for _ in range(PROOFS):
-            if not self._rung(scene, "ready", readiness.prove):
+            if not self._stage(context, "ready", readiness.prove):
                 break
-            result = self._serving(scene, baseline)
+            result = self._serving(context, baseline)
             there = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
             if there:
                 return result
-            scene.report.note("serving", "no more: it ended after its completion")
-        return self._lost(scene)
+            context.report.note("serving", "no more: it ended after its completion")
+        return self._lost(context)
 
-    def _rung(self, scene: Scene, name: str, act: Callable[[], bool | None]) -> bool:
+    def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
         """One rung; whatever goes wrong in it is a line, and the ladder goes on."""
         try:
             return act() is True
         except ConsoleError as error:
-            scene.fail(name, str(error))
+            context.fail(name, str(error))
         except Exception as error:  # the last line of defence: an unforeseen error costs one rung
-            scene.fail(name, f"{type(error).__name__}: {error}")
+            context.fail(name, f"{type(error).__name__}: {error}")
         return False
 
-    def _knock(self, scene: Scene) -> None:
+    def _probe(self, context: RollbackContext) -> None:
         """Ask the engine beside the fence whether it is there, so that a hang is named early."""
-        engine = scene.engine
+        engine = context.engine
         if engine is None:
             return
 
@@ -187,13 +189,13 @@ class Ladder:
             try:
                 engine.ping(ENGINE_WORD_S)
             except EngineError as error:
-                scene.report.note("stop", str(error))
+                context.report.note("stop", str(error))
 
         with contextlib.suppress(OSError, RuntimeError):  # no thread left: the hang is named later
             threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
 
-    def _serving(self, scene: Scene, baseline: Baseline) -> Result:
-        report, plan = scene.report, self.plan.baseline
+    def _serving(self, context: RollbackContext, baseline: Baseline) -> Result:
+        report, plan = context.report, self.plan.baseline
         seconds = report.elapsed_s()
         restore_s = round(seconds, 3) if baseline.started else None
         report.ok("serving", f"{plan.name} serves at {plan.url}")
@@ -203,13 +205,13 @@ class Ladder:
                 proof.remember_restore(memory, plan.name, restore_s, self.clock.now())
         tok_s, degraded = None, False
         try:
-            tok_s, degraded = ready.measure(scene)
+            tok_s, degraded = ready.measure(context)
         except Exception as error:  # it serves; that finding must not get lost over a figure
             report.failed("measure", f"{type(error).__name__}: {error}")
-        nothing = not scene.stopped and not baseline.started and not scene.failures
+        nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
-        if scene.failures:
-            words += f"; {len(scene.failures)} thing(s) went wrong: {scene.failures[0]}"
+        if context.failures:
+            words += f"; {len(context.failures)} thing(s) went wrong: {context.failures[0]}"
         return Result(
             serving=True,
             degraded=degraded,
@@ -220,8 +222,8 @@ class Ladder:
             detail=("DEGRADED: " if degraded else "") + words,
         )
 
-    def _lost(self, scene: Scene) -> Result:
-        first = scene.failures[-1] if scene.failures else "the baseline does not serve"
+    def _lost(self, context: RollbackContext) -> Result:
+        first = context.failures[-1] if context.failures else "the baseline does not serve"
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
@@ -230,30 +232,30 @@ class Ladder:
         )
 
 
-def _start(scene: Scene, baseline: Baseline) -> None:
-    stop.sweep(scene, "before the start")
+def _start(context: RollbackContext, baseline: Baseline) -> None:
+    stop.sweep(context, "before the start")
     if baseline.serving():
-        scene.report.skipped("start", "already serving")
-        _stranger(scene)
+        context.report.skipped("start", "already serving")
+        _stranger(context)
         return
-    base = scene.plan.baseline
-    older = process.read_record(scene.plan.records_dir, base.name) if base.process else None
-    if older is not None and scene.baseline_process() is None:
-        scene.report.note(
+    base = context.plan.baseline
+    older = process.read_record(context.plan.records_dir, base.name) if base.process else None
+    if older is not None and context.baseline_process() is None:
+        context.report.note(
             "start", f"process {older[0]} still runs, a baseline started when the site file was "
             f"another; it holds its memory: `kill {older[0]}`"
         )  # fmt: skip
-    scene.report.begin("start")
-    scene.report.ok("start", baseline.start())
+    context.report.begin("start")
+    context.report.ok("start", baseline.start())
 
 
-def _stranger(scene: Scene) -> None:
+def _stranger(context: RollbackContext) -> None:
     """A process that serves and is on no record: no run could stop it, so it is said now."""
-    if scene.plan.baseline.kind == "process" and scene.baseline_process() is None:
-        who = listener(scene.plan.baseline.url)
+    if context.plan.baseline.kind == "process" and context.baseline_process() is None:
+        who = listener(context.plan.baseline.url)
         pid = f"process {who.pid}" if who else "a process"
         end = f"`kill {who.pid}`" if who else "end it"
-        scene.report.note(
+        context.report.note(
             "start", f"{pid} serves that the console did not start as the site file has it now: "
             f"no run will start; {end}, then rollback again"
         )  # fmt: skip

@@ -20,9 +20,9 @@ from console.common.errors import Exit
 from console.common.text import one_line
 from console.recovery.rollback.sealed_plan import SealedPlan
 
-LADDER = "ladder.jsonl"
+PROGRESS_FILE = "ladder.jsonl"
 ASKED = "asked.jsonl"
-RUNGS = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
+STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
 DETAIL_LIMIT = 800
 REPEAT_S = 10.0
 """The same note is written again only this often, seconds."""
@@ -122,36 +122,36 @@ class Report:
         self._noted = ("", 0.0)
         self._syncer: threading.Thread | None = None
 
-    def begin(self, rung: str, detail: str = "") -> None:
-        self.say(rung, "begin", detail)
+    def begin(self, stage: str, detail: str = "") -> None:
+        self.say(stage, "begin", detail)
 
-    def ok(self, rung: str, detail: str = "") -> None:
-        self.say(rung, "ok", detail)
+    def ok(self, stage: str, detail: str = "") -> None:
+        self.say(stage, "ok", detail)
 
-    def skipped(self, rung: str, detail: str) -> None:
-        self.say(rung, "skipped", detail)
+    def skipped(self, stage: str, detail: str) -> None:
+        self.say(stage, "skipped", detail)
 
-    def failed(self, rung: str, detail: str) -> None:
-        self.say(rung, "failed", detail)
+    def failed(self, stage: str, detail: str) -> None:
+        self.say(stage, "failed", detail)
 
-    def note(self, rung: str, detail: str) -> None:
+    def note(self, stage: str, detail: str) -> None:
         """A note; the same one again only every REPEAT_S, so that waiting stays readable."""
         now = self.elapsed_s()
         with self._lock:
             if detail == self._noted[0] and now - self._noted[1] < REPEAT_S:
                 return
             self._noted = (detail, now)
-        self.say(rung, "note", detail)
+        self.say(stage, "note", detail)
 
     def elapsed_s(self) -> float:
         """Seconds since the trigger."""
         return self._clock.monotonic() - self.trigger.begun
 
-    def say(self, rung: str, state: str, detail: str = "", fields: Line | None = None) -> None:
+    def say(self, stage: str, state: str, detail: str = "", fields: Line | None = None) -> None:
         """One line, in the file and to the callback; `detail` is cleaned here."""
         line: Line = {
             "trigger": self.trigger.id,
-            "rung": rung,
+            "rung": stage,
             "state": state,
             "at": round(self._clock.now(), 3),
             "t": round(self.elapsed_s(), 4),

@@ -31,8 +31,8 @@ from console.recovery.rollback import live as livelog
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import LIVE, Live
-from console.recovery.rollback.procedure import Ladder, load
-from console.recovery.rollback.progress import LADDER, asked, new_trigger, size_of
+from console.recovery.rollback.procedure import Procedure, load
+from console.recovery.rollback.progress import PROGRESS_FILE, asked, new_trigger, size_of
 from console.recovery.rollback.sealed_plan import PLAN, SealedPlan
 from console.recovery.rollback.trigger import (
     ASKED,
@@ -41,8 +41,8 @@ from console.recovery.rollback.trigger import (
     LEAVE,
     QUIT,
     SENTINEL,
-    WARM,
-    is_warm,
+    STANDBY_FILE,
+    is_standing_by,
     trigger,
 )
 from console.runtime import probe
@@ -56,12 +56,12 @@ WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
 LEASE = "lease"
 """What it calls itself where nobody sent a byte, and the lease ran out; it fences too."""
 __all__ = [
-    "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "WARM", "Warm", "is_warm",
-    "lock_memory", "trigger",
+    "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "STANDBY_FILE", "Standby",
+    "is_standing_by", "lock_memory", "trigger",
 ]  # fmt: skip
 
 
-class Warm:
+class Standby:
     """The waiting process; `run()` returns when it is told to quit."""
 
     def __init__(self, rollback_dir: Path) -> None:
@@ -91,7 +91,7 @@ class Warm:
         start = process.start_time(pid) or 0
         with contextlib.suppress(OSError):
             text = json.dumps({"pid": pid, "start": start, **got}) + "\n"
-            write_atomically(self.directory / WARM, text)
+            write_atomically(self.directory / STANDBY_FILE, text)
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:
@@ -104,7 +104,7 @@ class Warm:
                 who = LEASE
                 asked(self.directory, "the lease", self.clock.now())
             if who:
-                self._climb(who)
+                self._run(who)
                 if QUIT in pending and QUIT not in self.pending:
                     self.pending += QUIT  # it came with the call, and is still wanted
             elif QUIT in pending or self._may_leave(pending):
@@ -146,7 +146,7 @@ class Warm:
         if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
             self.down_since = None
             return False
-        climbed = size_of(self.directory / LADDER)
+        climbed = size_of(self.directory / PROGRESS_FILE)
         if self.down_since is None:
             self.down_since, self.climbed = now, climbed
         return now - self.down_since >= lease_s and climbed == self.climbed
@@ -157,11 +157,11 @@ class Warm:
         on = records.read(os.getuid())
         return on is not None and on.run_id == self.plan.run_id and not on.over
 
-    def _climb(self, who: str) -> None:
+    def _run(self, who: str) -> None:
         clock, emergency = self.clock, who != "runner"
         begun = new_trigger(clock, emergency, who)
         self._reread()
-        Ladder(
+        Procedure(
             self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
             settle=lambda: self._settle(emergency),
         ).run()  # fmt: skip
@@ -231,13 +231,13 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     try:
-        warm = Warm(Path(arguments[0]).absolute())
-        warm.prepare()
+        standby = Standby(Path(arguments[0]).absolute())
+        standby.prepare()
     except (ConsoleError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    warm.run()
-    os.close(warm.fifo)  # before the interpreter's end: whoever asks now finds nobody at once
+    standby.run()
+    os.close(standby.fifo)  # before the interpreter's end: whoever asks now finds nobody at once
     return 0
 
 

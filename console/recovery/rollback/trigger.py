@@ -105,7 +105,7 @@ def _opened(directory: Path, flags: int) -> int:
 
 
 FIFO = "trigger"
-WARM = "warm.json"
+STANDBY_FILE = "warm.json"
 """Written by the warm ladder once it waits."""
 INBOX = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory, as `recovery.guard.config` has it, a floor above."""
@@ -133,7 +133,7 @@ def say(fifo: Path, words: bytes) -> bool:
         os.close(descriptor)
 
 
-def is_warm(rollback_dir: Path, *, running: bool = False) -> bool:
+def is_standing_by(rollback_dir: Path, *, running: bool = False) -> bool:
     """Whether a recorded warm ladder of this run is alive; `running`: and not stopped (Ctrl-Z)."""
     return any(
         process.alive(e.pid, e.start) and not (running and is_stopped(e.pid))

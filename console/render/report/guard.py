@@ -67,9 +67,9 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     low = lowest(breach)
     if low is not None:
         yield f"- the least RAM available that was seen: {format_bytes(low)}"
-    for rung in view.rungs:
-        if (rung.get("rung"), rung.get("state")) == ("memory", "failed"):
-            yield f"- {prose(rung.get('detail') or '', 300)}"
+    for stage in view.stages:
+        if (stage.get("rung"), stage.get("state")) == ("memory", "failed"):
+            yield f"- {prose(stage.get('detail') or '', 300)}"
     yield from (f"- {_restored(view)}", "")
 
 

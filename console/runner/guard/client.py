@@ -69,7 +69,7 @@ class Guard:
         self._old = breach_of(self.context.run)
         sweep(self.clock.now())
         scope.sweep()
-        self._write_sheet()
+        self._write_config()
         if self.sentinel.adopt():
             self._say("watching", "the sentinel that was there goes on")
         else:
@@ -115,7 +115,7 @@ class Guard:
     def renew(self) -> None:
         """Write the sheet anew: an envelope, or the baseline's pid, has changed."""
         with contextlib.suppress(OSError, ConsoleError):
-            self._write_sheet()
+            self._write_config()
             self.tell(do="sheet")
 
     def require(self, planned: PlannedStep, attempt: Attempt) -> None:
@@ -154,7 +154,7 @@ class Guard:
             self._starts, self._gone = 1, False
             self._seen_at = self.clock.monotonic()
 
-    def _write_sheet(self) -> None:
+    def _write_config(self) -> None:
         plan = self.context.way_back()
         limits.write(limits.make(self.context, plan))
 

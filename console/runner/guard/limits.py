@@ -27,14 +27,14 @@ from console.host.process import ProcessSpec
 from console.host.sample import Machine
 from console.models.sizing.assessment import Verdict
 from console.models.sizing.load_curve import Envelope
-from console.recovery.guard import config as sheets
-from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, Limit, Sheet, defaults
+from console.recovery.guard import config as guard_config
+from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.decide.limit_state import Track
-from console.recovery.guard.decide.metrics import Sight
+from console.recovery.guard.decide.limit_state import LimitState
+from console.recovery.guard.decide.metrics import Metrics
 from console.recovery.guard.observe import snapshot as seen
-from console.recovery.guard.observe.memory import FastReader, field
-from console.recovery.guard.observe.service_memory import SlowReader
+from console.recovery.guard.observe.memory import MemoryCollector, field
+from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.record.recorder import PREFIX
 from console.runner.prepare.plan import Plan
 
@@ -95,11 +95,11 @@ def _uncounted(limit: Limit, plan: Plan) -> str:
     return f"{limit.metric} of {limit.of}: counted for containers only, it is a host process"
 
 
-def make(context: Context, plan: SealedPlan) -> Sheet:
+def make(context: Context, plan: SealedPlan) -> GuardConfig:
     """The sheet as things are now; `plan` is the run's sealed one."""
     run, made = context.run, context.plan
     base = plan.baseline
-    return Sheet(
+    return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
@@ -116,11 +116,11 @@ def make(context: Context, plan: SealedPlan) -> Sheet:
     )
 
 
-def write(sheet: Sheet) -> None:
+def write(config: GuardConfig) -> None:
     """Write it where the sentinel reads it. Raises OSError."""
-    sheet.directory.mkdir(mode=0o700, exist_ok=True)
-    text = json.dumps(sheet.to_json(), indent=1) + "\n"
-    write_atomically(sheet.directory / sheets.SHEET, text, 0o600)
+    config.directory.mkdir(mode=0o700, exist_ok=True)
+    text = json.dumps(config.to_json(), indent=1) + "\n"
+    write_atomically(config.directory / guard_config.CONFIG_FILE, text, 0o600)
 
 
 def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
@@ -244,52 +244,56 @@ def _nowhere(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
     return None
 
 
-def _finding(limit: Limit, track: Track, sight: Sight, plan: Plan, sure: bool) -> Finding | None:
+def _finding(
+    limit: Limit, state: LimitState, metrics: Metrics, plan: Plan, sure: bool
+) -> Finding | None:
     kills = limit.act == "kill"
-    if track.value is None:
-        unknown = track.unknown or _without(limit, track, sight)
+    if state.value is None:
+        unknown = state.unknown or _without(limit, state, metrics)
         if not unknown:
             return None
         counts = limit.missing == "breach"
         what = ", which `missing: breach` counts as breached" if counts else ": it guards nothing"
         return Finding(f"{unknown}{what}{_where(limit)}", kills and counts)
-    if not track.fired:
+    if not state.fired:
         return None
     held = plan.takes_down and limit.metric.startswith("gpu.")
     beside = held or (not sure and limit.metric.startswith("host."))
-    words = f"{track.words(sight)}: {'breached now' if kills else 'it warns now'}"
+    words = f"{state.words(metrics)}: {'breached now' if kills else 'it warns now'}"
     return Finding(f"{words}, {BESIDE}" if beside else words, kills and not beside)
 
 
-def _without(limit: Limit, track: Track, sight: Sight) -> str:
+def _without(limit: Limit, state: LimitState, metrics: Metrics) -> str:
     """What this machine has not at all (swap), which no grace brings; "" for what takes time."""
-    found = track.read(sight)
+    found = state.read(metrics)
     waits = found is None or found.value is not None or limit.metric.startswith(MOVING)
-    return "" if waits or found is None else f"{track.name}: {found.why}"
+    return "" if waits or found is None else f"{state.name}: {found.why}"
 
 
 def _where(limit: Limit) -> str:
     return f" ({limit.source})" if limit.source else ""
 
 
-def _judged(limit: Limit, looks: list[seen.Look], uuids: tuple[str, ...]) -> tuple[Track, Sight]:
+def _judged(
+    limit: Limit, looks: list[seen.Snapshot], uuids: tuple[str, ...]
+) -> tuple[LimitState, Metrics]:
     """The limit after these looks."""
     memory = next((look.memory for look in looks if look.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
-    sight = Sight(Forecast(found, NOTHING_PREDICTED), uuids)
+    metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
     held = min(limit.for_s, MOVING_FOR_S) if limit.metric.startswith(MOVING) else 0.0
-    track = Track(replace(limit, for_s=held, scarce=0), 0)
+    state = LimitState(replace(limit, for_s=held, scarce=0), 0)
     for look in looks:
-        sight.take(look)
-        track.look(sight)
-    return track, sight
+        metrics.take(look)
+        state.update(metrics)
+    return state, metrics
 
 
 def _looks(
     plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
-) -> Iterator[seen.Look]:
+) -> Iterator[seen.Snapshot]:
     """One look, or many over LOOK_S where a figure only shows in time."""
-    fast, slow = FastReader(root), SlowReader(root)
+    fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
     until = begun + LOOK_S if any(one.metric.startswith(MOVING) for one in limits) else begun
     asked = any(one.metric == "disk.free" for one in limits)
@@ -303,7 +307,7 @@ def _looks(
                 memory = memory._replace(available=min(memory.total, memory.available + back))
             if now >= until and until > begun:
                 swap = slow.swap(now)
-            yield seen.Look(
+            yield seen.Snapshot(
                 now, memory, swap, _cards(cards, now), cards.words,
                 tuple(replace(one, at=now) for one in free), why=fast.why,
             )  # fmt: skip
@@ -315,12 +319,12 @@ def _looks(
         slow.close()
 
 
-def _cards(cards: Cards, at: float) -> tuple[seen.Card, ...]:
+def _cards(cards: Cards, at: float) -> tuple[seen.GpuMemory, ...]:
     found = []
     for one in cards.cards:
         known = one.total is not None and one.free is not None
         used = (one.total or 0) - (one.free or 0) if known else None
-        found.append(seen.Card(one.uuid, at, used, one.total, "" if known else "not told"))
+        found.append(seen.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from console.common.paths import module_argv
 from console.host import process
 from console.journal.breach import look, ready, tell
 from console.journal.run_dir import RunDir
-from console.recovery.guard import config as sheets
+from console.recovery.guard import config as guard_config
 from console.recovery.guard.record.read import open_newest
 from console.recovery.guard.record.recorder import place
 from console.recovery.rollback import live
@@ -71,7 +71,7 @@ class SentinelProcess:
     def start(self) -> None:
         """Start a new one; it says in sentinel.json when it watches. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
-            (self.run.guard / sheets.READY).unlink()
+            (self.run.guard / guard_config.READY).unlink()
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._child = subprocess.Popen(
@@ -126,10 +126,10 @@ def dismiss(run: RunDir, clock: Clock | None = None) -> None:
 
 def _put_away(run: RunDir) -> None:
     """What a sentinel that was killed left in shared memory; the last copy is kept on disk."""
-    copy = run.guard / sheets.RING
+    copy = run.guard / guard_config.RING
     with contextlib.suppress(OSError, ValueError):
-        sheet = sheets.read(run.guard / sheets.SHEET)
-        shared = place(sheet.ring, run.guard)[0]
+        config = guard_config.read(run.guard / guard_config.CONFIG_FILE)
+        shared = place(config.ring, run.guard)[0]
         if shared.parent == run.guard or not shared.exists():
             return
         newest = open_newest(run.path)

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from console.host.cgroups import cgroup
-from console.recovery.guard.kill.killer import Killer, Strike
+from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Deny, Target, find_targets, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from console.runtime.docker.client import connect
-from tests.guard.prey_parts import finish
+from tests.guard.kill_parts import finish
 from tests.guard.unprivileged import as_user
 from tests.guard.yard.engine import own_engine
 from tests.testbed.cache import Unavailable
@@ -96,11 +96,11 @@ def recorded(*identities: str) -> tuple[Target, ...]:
     return find_targets(entries, Deny())
 
 
-def struck(killer: Killer, targets: tuple[Target, ...]) -> Strike:
-    strike = killer.strike(targets)
-    finish(strike)
-    assert strike.empty, strike.report()
-    return strike
+def struck(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
+    operation = killer.kill(targets)
+    finish(operation)
+    assert operation.empty, operation.report()
+    return operation
 
 
 @pytest.mark.full
@@ -112,15 +112,15 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     assert not targets[0].pending
     with killer_of(Deny(), pen.engine.socket) as killer:
         assert killer.rehearse() == ()
-        strike = struck(killer, targets)
+        operation = struck(killer, targets)
         freed = killer.reaper is not None and not killer.reaper.why
-    (one,) = strike.killed
-    assert one.rungs[:2] == ("cgroup.kill", "engine")
+    (one,) = operation.killed
+    assert one.stages[:2] == ("cgroup.kill", "engine")
     # It answers within two milliseconds or is gone without; a busy machine may take longer.
-    assert freed or "process_mrelease" not in one.rungs
+    assert freed or "process_mrelease" not in one.stages
     assert one.why == ()
     until(lambda: not pen.up(hog), "it is down")
-    print(strike.report())
+    print(operation.report())
 
 
 @pytest.mark.full
@@ -147,10 +147,10 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
     targets = recorded(bomb)
     until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= 80, "it forks")
     with killer_of(Deny(), release=False) as killer:
-        strike = struck(killer, targets)
-    assert strike.killed[0].rungs == (way,)
+        operation = struck(killer, targets)
+    assert operation.killed[0].stages == (way,)
     until(lambda: not pen.up(bomb), "it is down")
-    print(strike.report())
+    print(operation.report())
 
 
 @pytest.mark.full
@@ -176,8 +176,8 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
     assert len(refused) == 2
     with killer_of(deny, pen.engine.socket, release=False) as killer:
         # found before the deny list named it: refused at the kill itself
-        strike = struck(killer, recorded(base, candidate))
-    assert len(strike.refused) == 1
+        operation = struck(killer, recorded(base, candidate))
+    assert len(operation.refused) == 1
     assert pen.up(base)
     until(lambda: not pen.up(candidate), "it is down")
 
@@ -191,11 +191,11 @@ identity, engine = arguments
 killer = Killer("", Deny(), engine=engine, helper="/nowhere", release=False)
 targets = find_targets([Live("container", "hog", container=identity)], Deny())
 way, begun = killer.way(targets[0]), time.monotonic()
-strike = killer.strike(targets)
+operation = killer.kill(targets)
 call = time.monotonic() - begun
-while not strike.look() and time.monotonic() - begun < 60: time.sleep(0.005)
-strike.close()
-print(json.dumps([way, call, strike.empty, strike.report()]))
+while not operation.advance() and time.monotonic() - begun < 60: time.sleep(0.005)
+operation.close()
+print(json.dumps([way, call, operation.empty, operation.report()]))
 """
 
 
@@ -258,13 +258,13 @@ def _stopped(engine: Engine, pid: int) -> None:
     try:
         begun = time.monotonic()
         with killer_of(Deny(), engine.socket, release=False) as killer:
-            strike = killer.strike(targets)
+            operation = killer.kill(targets)
             call = time.monotonic() - begun
-            finish(strike)
-        assert strike.empty, strike.report()
-        assert strike.killed[0].rungs == ("cgroup.kill", "engine")
+            finish(operation)
+        assert operation.empty, operation.report()
+        assert operation.killed[0].stages == ("cgroup.kill", "engine")
         assert cgroup.is_empty(targets[0].cgroups[0])
-        print(f"strike call {call * 1e3:.2f} ms", strike.report())
+        print(f"strike call {call * 1e3:.2f} ms", operation.report())
     finally:
         os.kill(pid, signal.SIGCONT)
     time_s = time.monotonic()

@@ -19,12 +19,12 @@ from typing import Any
 from console.common.paths import module_argv
 from console.host import process
 from console.recovery.guard import config
-from console.recovery.guard.config import Limit, Sheet
+from console.recovery.guard.config import GuardConfig, Limit
 from console.recovery.guard.record import read
 from console.recovery.guard.record.read import Recording
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
-from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import FIFO
 from tests.waiting import until
 
@@ -86,7 +86,7 @@ class Post:
         me = os.getpid()
         live.append(self.live, Live("ladder", "warm", me, process.start_time(me) or 0))
         self._thread(self._climb)
-        self.write_sheet(*self.limits)
+        self.write_config(*self.limits)
 
     def make_directories(self) -> None:
         self.guard.mkdir(parents=True, mode=0o700)
@@ -102,18 +102,18 @@ class Post:
             if not select.select([self._fifo], [], [], 0.2)[0]:
                 continue
             self.called.append((time.monotonic(), os.read(self._fifo, 64)))
-            with (self.live.parent / LADDER).open("a") as file:
+            with (self.live.parent / PROGRESS_FILE).open("a") as file:
                 file.write('{"rung": "yard", "state": "ok"}\n')
 
-    def write_sheet(self, *limits: Limit) -> None:
+    def write_config(self, *limits: Limit) -> None:
         me = (os.getpid(), process.start_time(os.getpid()) or 0)
-        made = Sheet(
+        made = GuardConfig(
             **{
                 "run_id": self.run_id, "run_dir": str(self.run_dir), "limits": limits,
                 "ring": f"omni-yard.{os.getuid()}.{self.run_id}.ring", "runner": me, **self.extra,
             }
         )  # fmt: skip
-        path = self.guard / config.SHEET
+        path = self.guard / config.CONFIG_FILE
         path.with_suffix(".new").write_text(json.dumps(made.to_json()))
         path.with_suffix(".new").replace(path)
 

@@ -27,7 +27,7 @@ def test_the_directory_of_a_guard_is_its_files(world: World) -> None:
     rows = guards("metric: disk.free, below: 1MiB, of: .")
     done = world.detach(world.write("b.yaml", rows + book("id: ask, approval: {prompt: Go on?}")))
     world.state("waiting_approval")
-    (limit,) = json.loads((done.guard / config.SHEET).read_text())["limits"]
+    (limit,) = json.loads((done.guard / config.CONFIG_FILE).read_text())["limits"]
     assert limit["of"] == str(world.root)
     assert world.tell("abort").code == 0
     world.over()

@@ -58,7 +58,7 @@ def of_service(**changes: Any) -> RunView:
 def _memory_missing() -> RunView:
     view = breached()
     words = "1.0 GiB of what was there before is still missing: 3.0 GiB of RAM available"
-    view.rungs += [{"rung": "memory", "state": "begin"},
+    view.stages += [{"rung": "memory", "state": "begin"},
                    {"rung": "memory", "state": "failed", "detail": words}]  # fmt: skip
     return view
 

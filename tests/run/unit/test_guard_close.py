@@ -19,12 +19,12 @@ from console.host.sample import Machine
 from console.journal.run_view import StepView
 from console.journal.state import StepState
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard import config as sheets
+from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import Limit
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from console.render.report.memory import card_names
-from console.runner.guard import limits as guard_sheet
+from console.runner.guard import limits
 from console.runner.recover import close_after_rollback
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench, mine
@@ -89,8 +89,8 @@ def test_an_emergency_later_is_nobodys_breach(bench: Bench) -> None:
 # -- the sheet -------------------------------------------------------------------------------------
 
 
-def sheet(bench: Bench, plan: SealedPlan | None = None) -> sheets.Sheet:
-    return guard_sheet.make(bench.context, plan or sealed.read(bench.context.run.sealed))
+def config(bench: Bench, plan: SealedPlan | None = None) -> guard_config.GuardConfig:
+    return limits.make(bench.context, plan or sealed.read(bench.context.run.sealed))
 
 
 def test_everything_is_named_by_identity(bench: Bench) -> None:
@@ -99,14 +99,14 @@ def test_everything_is_named_by_identity(bench: Bench) -> None:
                                                      container_id="b" * 64, container_name="base"),
         protected=("qdrant", "base"), gpus=("GPU-a",), engine=EngineAddress("/run/d.sock"),
     )  # fmt: skip
-    made = sheet(bench, plan)
+    made = config(bench, plan)
     assert made.spare == ("b" * 64, "qdrant", "base")
     assert (made.gpus, made.engine, made.runner) == (("GPU-a",), "/run/d.sock", mine())
     assert made.logs["cand"].endswith("/logs/cand.log")
     assert made.lease_s == 0.0
-    guard_sheet.write(made)
-    assert sheets.read(made.directory / sheets.SHEET) == made
-    assert (made.directory / sheets.SHEET).stat().st_mode & 0o077 == 0
+    limits.write(made)
+    assert guard_config.read(made.directory / guard_config.CONFIG_FILE) == made
+    assert (made.directory / guard_config.CONFIG_FILE).stat().st_mode & 0o077 == 0
 
 
 def test_a_baseline_that_is_a_process_is_spared_by_its_record(bench: Bench, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_baseline_that_is_a_process_is_spared_by_its_record(bench: Bench, tmp_
     process.write_record(records, "baseline", spec, *mine())
     base = Baseline("baseline", "process", "http://127.0.0.1:1", process=spec,
                     records_dir=str(records))  # fmt: skip
-    assert sheet(bench, SealedPlan("run", "", base)).spare_pids == (mine(),)
+    assert config(bench, SealedPlan("run", "", base)).spare_pids == (mine(),)
 
 
 ENVELOPE = Envelope((Point("serving", 9.0, 12 * GIB, vram=(("RTX 5090", GIB), ("odd", 1))),))
@@ -122,12 +122,12 @@ ENVELOPE = Envelope((Point("serving", 9.0, 12 * GIB, vram=(("RTX 5090", GIB), ("
 
 def test_a_load_is_held_to_what_was_judged_to_fit(bench: Bench) -> None:
     bench.context.record("envelope", "fit", 1, envelope=ENVELOPE.to_json())
-    assert guard_sheet.predicted(bench.context.view) == Envelope(), "not judged yet"
+    assert limits.predicted(bench.context.view) == Envelope(), "not judged yet"
     words = {"GO": True, "GO-STREAMING": True, "TIGHT": True, "NO-GO": False, "UNKNOWN": False}
     for word, kept in words.items():
         criteria = [{"metric": word, "why": ""}]
         bench.context.record("verdict", "fit", 1, verdict="x", criteria=criteria)
-        assert guard_sheet.predicted(bench.context.view) == (ENVELOPE if kept else Envelope()), word
+        assert limits.predicted(bench.context.view) == (ENVELOPE if kept else Envelope()), word
 
 
 def test_cards_are_named_as_the_sentinel_sees_them(bench: Bench) -> None:
@@ -135,31 +135,31 @@ def test_cards_are_named_as_the_sentinel_sees_them(bench: Bench) -> None:
     bench.context.view.header = {"machine": {"cards": cards}}
     (name,) = card_names(bench.context.view).values()
     envelope = Envelope((Point("serving", 9.0, 1, vram=((name, GIB), ("odd", 1))),))
-    (point,) = guard_sheet.by_uuid(envelope, bench.context.view).points
+    (point,) = limits.by_uuid(envelope, bench.context.view).points
     assert point.vram == (("GPU-b", GIB), ("odd", 1))
 
 
 def test_the_nearest_lease_counts(bench: Bench, tmp_path: Path) -> None:
     plan = bench.context.plan
-    assert guard_sheet.lease_of(plan, None) == 0.0
-    assert guard_sheet.lease_of(plan, 90.0) == 90.0
+    assert limits.lease_of(plan, None) == 0.0
+    assert limits.lease_of(plan, 90.0) == 90.0
     path = tmp_path / "other.yaml"
     path.write_text("schema: omni.playbook/v1\nname: x\ntitle: t\nlease: 30m\n"
                     "phases: [{title: p, steps: [{id: a, note: x}]}]\n")  # fmt: skip
     leased = replace(plan, playbook=load_playbook(path))
-    assert guard_sheet.lease_of(leased, None) == 1800.0
-    assert guard_sheet.lease_of(leased, 0.0) == 0.0, "--lease 0 takes it away"
+    assert limits.lease_of(leased, None) == 1800.0
+    assert limits.lease_of(leased, 0.0) == 0.0, "--lease 0 takes it away"
 
 
 def test_a_machine_says_which_guards_do_not_fit(bench: Bench) -> None:
-    limits = (Limit("host.ram_available", below=2 * GIB, source="a"),
+    given = (Limit("host.ram_available", below=2 * GIB, source="a"),
               Limit("host.ram_available", below=9 * GIB, source="b"),
               Limit("host.swap_used", above=9 * GIB, source="c"))  # fmt: skip
     plan = bench.context.plan
-    plan = replace(plan, playbook=replace(plan.playbook, guards=limits))
+    plan = replace(plan, playbook=replace(plan.playbook, guards=given))
     machine = Machine(ram_total=8 * GIB, swap_total=GIB)
-    assert [w[-3:] for w in guard_sheet.misfits(plan, machine)] == ["(b)", "(c)"]
-    assert [w[-3:] for w in guard_sheet.misfits(plan, machine, always=True)] == ["(b)"]
+    assert [w[-3:] for w in limits.misfits(plan, machine)] == ["(b)", "(c)"]
+    assert [w[-3:] for w in limits.misfits(plan, machine, always=True)] == ["(b)"]
 
 
 def test_a_limit_that_never_acts(bench: Bench) -> None:
@@ -173,12 +173,12 @@ def test_a_limit_that_never_acts(bench: Bench) -> None:
         (Limit("service.oom_kills", above=0.0, of="box"), False),
     ):
         held = replace(plan, playbook=replace(plan.playbook, guards=(limit,)))
-        assert len(guard_sheet.misfits(held, machine)) == never, limit
+        assert len(limits.misfits(held, machine)) == never, limit
 
 
 def test_a_disk_that_is_not_there_yet_is_the_one_above(tmp_path: Path) -> None:
-    assert guard_sheet.existing(tmp_path / "a" / "b") == tmp_path
-    assert guard_sheet.existing(tmp_path) == tmp_path
+    assert limits.existing(tmp_path / "a" / "b") == tmp_path
+    assert limits.existing(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize(

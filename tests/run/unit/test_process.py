@@ -14,7 +14,7 @@ from console.common.errors import ConsoleError, Exit
 from console.frontends.tui.watch.actions import BINDS
 from console.journal.lock import HostLock, is_free
 from console.journal.state import RunState
-from console.recovery.guard import config as sheets
+from console.recovery.guard import config as guard_config
 from console.recovery.rollback.progress import Result
 from console.runner import main as runners
 from console.runner.control import Verb
@@ -54,7 +54,7 @@ class Broken:
 @pytest.fixture
 def climb(monkeypatch: pytest.MonkeyPatch) -> Climb:
     made = Climb()
-    monkeypatch.setattr(runners, "Ladder", made)
+    monkeypatch.setattr(runners, "Procedure", made)
     return made
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_done_where_nothing_is_owed(bench: Bench, climb: Climb, how: 
         bench.context.record("outage", down=True)
     if how == "watched":
         page = dict(zip(("pid", "start"), mine(), strict=True))
-        (bench.context.run.guard / sheets.READY).write_text(json.dumps(page))
+        (bench.context.run.guard / guard_config.READY).write_text(json.dumps(page))
     if how == "over":
         bench.context.enter(RunState.ROLLING_BACK)
         bench.context.enter(RunState.ROLLBACK_FAILED)

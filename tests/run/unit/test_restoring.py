@@ -48,7 +48,7 @@ class Warm:
         self.context.clock = self.clock = Ticking()
         self.child = child
         self.own: list[float] = []
-        self.climbing = Lock(bench.context.run.rollback)
+        self.is_rolling_back = Lock(bench.context.run.rollback)
         run = bench.context.run
         os.mkfifo(run.rollback / trigger.FIFO)
         self.fifo = os.open(run.rollback / trigger.FIFO, os.O_RDWR | os.O_NONBLOCK)
@@ -81,10 +81,10 @@ def warm(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Ite
     bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
     with subprocess.Popen(["sleep", "600"]) as child:
         made = Warm(bench, child)
-        monkeypatch.setattr(finish, "Ladder", made.climb)
-        assert made.climbing.taken()
+        monkeypatch.setattr(finish, "Procedure", made.climb)
+        assert made.is_rolling_back.taken()
         yield made
-        made.climbing.close()
+        made.is_rolling_back.close()
         child.kill()
     os.close(made.fifo)
     bench.close()
@@ -109,7 +109,7 @@ def test_one_that_was_stopped_half_way_is_not(warm: Warm) -> None:
 
 def test_one_that_is_through_without_its_last_line_is_not(warm: Warm) -> None:
     """A full disk took the line; its lock is free."""
-    warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.climbing.close}
+    warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.is_rolling_back.close}
     assert finish.bring_back(warm.context, "up", 1).serving
     assert warm.own == [pytest.approx(20 + finish.RESTORE_LOOK_S, abs=1.0)]
 
@@ -123,4 +123,4 @@ def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
 
 def test_one_that_says_nothing_at_all_gets_two_seconds(warm: Warm) -> None:
     assert finish.bring_back(warm.context, "up", 1).serving
-    assert warm.own == [finish.WARM_WORD_S + 1.0]
+    assert warm.own == [finish.STANDBY_WORD_S + 1.0]

@@ -127,7 +127,7 @@ def test_what_was_done_and_asked_is_kept() -> None:
     view = story.add("targets", targets=[{"metric": "a.b", "go": ">= 2"}]).view()
     assert list(view.services) == ["cand"]
     assert view.verbs == [{"verb": "skip", "who": "op", "why": "seen", "at": 1003.0, "step": "a"}]
-    assert (view.rungs, view.serving) == ([{"rung": "start"}], {"tok_s": 10.5, "at": 1005.0})
+    assert (view.stages, view.serving) == ([{"rung": "start"}], {"tok_s": 10.5, "at": 1005.0})
     assert (view.inputs, view.run_id) == ({"port": "2"}, "r1")
     assert view.header["targets"] == [{"metric": "a.b", "go": ">= 2"}]
     assert story.add("service", service="cand", alive=False).view().services == {}

@@ -219,7 +219,7 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
     view = world.over()
     assert world.serves()
     assert str(view.state) in ("succeeded", "rolled_back"), world.words
-    assert view.rungs, "the ladder was climbed"
+    assert view.stages, "the ladder was climbed"
 
 
 def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:

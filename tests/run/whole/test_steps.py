@@ -90,8 +90,8 @@ def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
     with closing(Reader(world.run.journal)) as journal:
         said = [event.data.get("text") for event in journal if event.step == "tree"]
-    rungs = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
-    assert [text for text in said if text in rungs] == rungs, "each rung of the stop is visible"
+    stages = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
+    assert [text for text in said if text in stages] == stages, "each rung of the stop is visible"
 
 
 def test_argv_arrives_byte_for_byte(world: World) -> None:

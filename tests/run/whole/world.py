@@ -316,7 +316,7 @@ class ScriptedWorld(WorldBase):
             signal.signal(number, cast(Any, handler))
 
 
-class ScriptedWarm(standby.Warm):
+class ScriptedWarm(standby.Standby):
     """The warm ladder, in a thread: it notices a kill, and asks the kernel for no protection."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:

@@ -56,7 +56,7 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
         return _no_run()
     if snapshot.word == "unreadable":
         return f"the run cannot be read: {snapshot.trouble}"
-    if snapshot.climbing and (not snapshot.alive or snapshot.climb != "restoring"):
+    if snapshot.is_rolling_back and (not snapshot.alive or snapshot.rollback != "restoring"):
         return f"a rollback is on; {action('emergency').first} shows it"
     if verb == "resume":
         return _why_no_resume(snapshot)

@@ -19,18 +19,18 @@ from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import one_line
-from console.frontends.tui.watch.climb import Climb
+from console.frontends.tui.watch.progress import RollbackProgress
 from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
 from console.recovery.rollback.finder import name_of
-from console.recovery.rollback.progress import LADDER, Result, asked, quiet_limit, size_of
+from console.recovery.rollback.progress import PROGRESS_FILE, Result, asked, quiet_limit, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.trigger import is_held
 
-WARM_WORD_S = 0.7
+STANDBY_WORD_S = 0.7
 """A warm ladder that says nothing for this long is stopped or gone."""
 ALIVE_S = 0.25
 QUIET_S = 1800.0
@@ -65,10 +65,10 @@ class Emergency:
         self._log = log
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._climb: Climb | None = None
+        self._progress: RollbackProgress | None = None
         self._press: Press | None = None
-        self._begun: list[Climb] = []
-        self._presses: SimpleQueue[Climb | None] = SimpleQueue()
+        self._begun: list[RollbackProgress] = []
+        self._presses: SimpleQueue[RollbackProgress | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._stand_by()
 
@@ -76,13 +76,13 @@ class Emergency:
         """Roll back, now. While an earlier press is being answered, only a warm ladder that did
         not get that one is woken."""
         with self._lock:
-            climb, before = self._climb, self._press
-            if climb is None or before is None or climb.over:
+            progress, before = self._progress, self._press
+            if progress is None or before is None or progress.over:
                 return self._begin()
-            if self._clock.monotonic() - climb.beat >= STUCK_S:
+            if self._clock.monotonic() - progress.beat >= STUCK_S:
                 # whoever answers it hangs in a read: no second one may wait behind the same disk
                 return self._begin(at_once=True)
-            again = self._once_more(climb)
+            again = self._once_more(progress)
             return again or Press(self._clock.now(), ALREADY, before.ladder, before.offset)
 
     def _begin(self, *, at_once: bool = False) -> Press:
@@ -92,7 +92,7 @@ class Emergency:
         try:
             directory = _target()
             if directory is not None:
-                ladder = directory / LADDER
+                ladder = directory / PROGRESS_FILE
                 offset = size_of(ladder)
                 # Only a warm ladder holds the FIFO open, so that the write itself is the question.
                 woken = trigger.trigger(directory)
@@ -100,23 +100,25 @@ class Emergency:
             woken = False
         return self._hand_over(directory, ladder, offset, woken and not at_once)
 
-    def _once_more(self, climb: Climb) -> Press | None:
+    def _once_more(self, progress: RollbackProgress) -> Press | None:
         """The byte for a warm ladder that is there by now; None: the earlier press answers."""
         try:
             directory = _target()
             if directory is None:
                 return None
-            ladder = directory / LADDER
+            ladder = directory / PROGRESS_FILE
             offset = size_of(ladder)
-            if directory != climb.directory:
+            if directory != progress.directory:
                 woken = trigger.trigger(directory)
-            elif not climb.warm or climb.spawned:
+            elif not progress.by_standby or progress.spawned:
                 # not one that stands still: the command was started because it does
-                woken = trigger.is_warm(directory, running=True) and trigger.trigger(directory)
+                woken = trigger.is_standing_by(directory, running=True) and trigger.trigger(
+                    directory
+                )
             else:
                 # the same ladder again: at work already it would climb a second time, but one
                 # that was started anew never got the first byte
-                if not climb.lines and offset <= climb.began_at and not is_held(directory):
+                if not progress.lines and offset <= progress.began_at and not is_held(directory):
                     trigger.trigger(directory)
                 return None
         except Exception:  # the earlier press is still being answered
@@ -127,23 +129,23 @@ class Emergency:
         self, directory: Path | None, ladder: Path | None, offset: int, woken: bool
     ) -> Press:
         press = Press(self._clock.now(), WARM if woken else SPAWNED, ladder, offset)
-        climb = Climb(directory, ladder, offset, woken, self._clock)
-        self._climb, self._press = climb, press
-        self._begun = [c for c in self._begun if not c.over] + [climb]
-        self._presses.put(climb)
+        progress = RollbackProgress(directory, ladder, offset, woken, self._clock)
+        self._progress, self._press = progress, press
+        self._begun = [c for c in self._begun if not c.over] + [progress]
+        self._presses.put(progress)
         return press
 
-    def follow(self, press: Press) -> ClimbWatch:
+    def follow(self, press: Press) -> RollbackFollower:
         """What came and comes of a press; an `already` one follows the climb that was on."""
-        climb = self._climb
-        assert climb is not None, "a press comes first"
-        return ClimbWatch(climb)
+        progress = self._progress
+        assert progress is not None, "a press comes first"
+        return RollbackFollower(progress)
 
     def close(self) -> None:
         """End the threads; a command that was spawned goes on, and one is spawned for a press
         that nobody answered yet. Waits at most two seconds."""
-        for climb in self._begun:
-            climb.leave()
+        for progress in self._begun:
+            progress.leave()
         self._presses.put(None)
         limit = self._clock.monotonic() + 2.0
         for thread in self._threads:  # a thread that begins another one does so before it ends
@@ -162,50 +164,52 @@ class Emergency:
         return True
 
     def _run(self) -> None:
-        while (climb := self._presses.get()) is not None:
+        while (progress := self._presses.get()) is not None:
             # another one waits while this one answers: a disk that hangs costs one press
             relieved = self._stand_by()
             try:
-                self._answer(climb)
+                self._answer(progress)
             except Exception as error:  # the thread's last line of defence: the next press counts
-                climb.end(f"{type(error).__name__}: {error}")
+                progress.end(f"{type(error).__name__}: {error}")
             if relieved:
                 return
 
-    def _answer(self, climb: Climb) -> None:
-        if climb.warm and climb.directory is not None:
+    def _answer(self, progress: RollbackProgress) -> None:
+        if progress.by_standby and progress.directory is not None:
             # beside the climb: a disk that hangs must not keep it waiting
-            _beside(asked, climb.directory, _who(), self._clock.now())
-            if self._warm_does_it(climb, climb.directory):
+            _beside(asked, progress.directory, _who(), self._clock.now())
+            if self._standby_does_it(progress, progress.directory):
                 return
-        self._spawn(climb)
+        self._spawn(progress)
 
-    def _warm_does_it(self, climb: Climb, directory: Path) -> bool:
+    def _standby_does_it(self, progress: RollbackProgress, directory: Path) -> bool:
         """Follow the warm ladder to its end; False when it says nothing, or ends without one."""
         begun = looked = spoke = self._clock.monotonic()
         count, quiet_s = 0, QUIET_S
-        while not climb.left:
-            if climb.poll():
+        while not progress.left:
+            if progress.poll():
                 return True
             now = self._clock.monotonic()
-            if len(climb.lines) != count:
+            if len(progress.lines) != count:
                 if not count:
                     quiet_s = _quiet_s(directory)
-                count, spoke = len(climb.lines), now
+                count, spoke = len(progress.lines), now
             if now - spoke >= quiet_s:
                 return False
-            if now - looked >= ALIVE_S and (count or now - begun >= WARM_WORD_S):
+            if now - looked >= ALIVE_S and (count or now - begun >= STANDBY_WORD_S):
                 looked = now
-                if not trigger.is_warm(directory, running=True):
-                    return climb.poll()
+                if not trigger.is_standing_by(directory, running=True):
+                    return progress.poll()
                 # silent, but at it for the runner or behind another ladder: it answers after that.
                 # Lines and no lock: it is through, and its last line did not go on a full disk
                 if not is_held(directory):
-                    return climb.poll()
+                    return progress.poll()
             self._clock.sleep(POLL_S)
-        return climb.poll() or bool(climb.lines)  # nobody is left to notice that it stays silent
+        return progress.poll() or bool(
+            progress.lines
+        )  # nobody is left to notice that it stays silent
 
-    def _spawn(self, climb: Climb) -> None:
+    def _spawn(self, progress: RollbackProgress) -> None:
         """The command, detached; its ladder is found by which file grows."""
         with contextlib.suppress(OSError):
             paths.make(self._log.parent)
@@ -217,21 +221,21 @@ class Emergency:
                 start_new_session=True, close_fds=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            climb.end(f"the rollback command cannot be started: {one_line(str(error))}")
+            progress.end(f"the rollback command cannot be started: {one_line(str(error))}")
             return
         finally:
             os.close(log)
-        climb.search()
-        climb.spawned = True
+        progress.search()
+        progress.spawned = True
         # only now, and beside: with many runs, or on a slow disk, the look takes its time
-        scan = None if climb.left else _beside(lambda: climb.among(_ladders(), at))
-        while not climb.left:
+        scan = None if progress.left else _beside(lambda: progress.among(_ladders(), at))
+        while not progress.left:
             code = child.poll()
             if code is not None and scan is not None:
                 scan.join(SCAN_S)
-            climb.poll()
+            progress.poll()
             if code is not None:
-                climb.command_ended(code, self._log, begin)
+                progress.command_ended(code, self._log, begin)
                 return
             self._clock.sleep(POLL_S)
         child.returncode = 0  # the console goes, the command stays: nobody waits for it any more
@@ -246,40 +250,40 @@ class Emergency:
             return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 0
 
 
-class ClimbWatch:
+class RollbackFollower:
     """One reader of a climb; cheap enough for the UI loop: it reads no file."""
 
-    def __init__(self, climb: Climb) -> None:
-        self._climb = climb
+    def __init__(self, progress: RollbackProgress) -> None:
+        self._progress = progress
         self._seen = 0
 
     def lines(self) -> list[dict[str, object]]:
         """Rungs that came since the last call, as the ladder wrote them."""
-        new = self._climb.lines[self._seen :]
+        new = self._progress.lines[self._seen :]
         self._seen += len(new)
         return new
 
     def result(self) -> Result | None:
         """How it ended; None while it goes on, or when there is only trouble to tell."""
-        return self._climb.result
+        return self._progress.result
 
     def trouble(self) -> str:
         """Why nothing comes of it, in clean words; "" while something may, or did."""
-        return self._climb.trouble
+        return self._progress.trouble
 
     @property
     def over(self) -> bool:
         """Whether nothing more will come."""
-        return self._climb.over
+        return self._progress.over
 
     @property
     def spawned(self) -> bool:
         """Whether the command had to be started: no warm ladder, or none that answers."""
-        return self._climb.spawned
+        return self._progress.spawned
 
     def elapsed_s(self) -> float:
         """Seconds since the press; stands still at the end."""
-        return self._climb.elapsed_s()
+        return self._progress.elapsed_s()
 
 
 def _beside(work: Callable[..., object], *args: object) -> threading.Thread | None:
@@ -322,10 +326,10 @@ def _others(mine: Pointer) -> bool:
 
 def _ladders() -> list[Path]:
     """Every file the command's ladder may write: of runs, of a plan without one."""
-    found = [paths.state_dir() / ROLLBACK / LADDER]
-    found += [Path(p.run_dir) / ROLLBACK / LADDER for p in pointers.find_all()]
+    found = [paths.state_dir() / ROLLBACK / PROGRESS_FILE]
+    found += [Path(p.run_dir) / ROLLBACK / PROGRESS_FILE for p in pointers.find_all()]
     with contextlib.suppress(OSError):
-        found += [path / ROLLBACK / LADDER for path in paths.runs_dir().iterdir()]
+        found += [path / ROLLBACK / PROGRESS_FILE for path in paths.runs_dir().iterdir()]
     return list(dict.fromkeys(found))
 
 

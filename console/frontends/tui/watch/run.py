@@ -56,8 +56,8 @@ class Snapshot:
     alive: bool = False
     live: bool = False
     desk: dict[str, Any] = field(default_factory=dict)
-    rungs: tuple[dict[str, Any], ...] = ()
-    climbing: bool = False
+    stages: tuple[dict[str, Any], ...] = ()
+    is_rolling_back: bool = False
     restore_s: float | None = None
     sealed: SealedPlan | None = None
     trouble: str = ""
@@ -65,12 +65,12 @@ class Snapshot:
     logs: tuple[LogFile, ...] = ()
 
     @property
-    def climb(self) -> str:
+    def rollback(self) -> str:
         """What a ladder that climbs now does: `rolling back` after somebody's alarm, `restoring`
         where the runner brings the baseline back as planned; "" while none does."""
-        if not self.climbing:
+        if not self.is_rolling_back:
             return ""
-        asked = str(self.rungs[-1].get("trigger", "")) if self.rungs else ""
+        asked = str(self.stages[-1].get("trigger", "")) if self.stages else ""
         return "restoring" if is_runners(asked) else "rolling back"
 
 
@@ -171,8 +171,8 @@ class RunWatch:
         relay_is = relay_state(source.view, source.alive)
         key = (
             source.run.path, source.view.seq, word, source.alive, live, str(desk), silent,
-            source.rungs, source.climbing, source.restore_s, source.trouble, id(source.sealed),
-            source.logs, back_at, relay_is,
+            source.stages, source.is_rolling_back, source.restore_s, source.trouble,
+            id(source.sealed), source.logs, back_at, relay_is,
         )  # fmt: skip
         if key == self._key:
             return
@@ -180,8 +180,8 @@ class RunWatch:
         settle(view, back_at, relay_is)
         snapshot = Snapshot(
             run=source.run, view=view, word=word, alive=source.alive, live=live,
-            desk=desk, rungs=source.rungs, climbing=source.climbing, restore_s=source.restore_s,
-            sealed=source.sealed, trouble=source.trouble, silent=silent,
+            desk=desk, stages=source.stages, is_rolling_back=source.is_rolling_back,
+            restore_s=source.restore_s, sealed=source.sealed, trouble=source.trouble, silent=silent,
             logs=source.logs,
         )  # fmt: skip
         self._say(snapshot, key)
@@ -253,7 +253,7 @@ class _Choice:
 
 def _goes_on(source: Source) -> bool:
     """Whether there is still something to see: it runs, or a ladder climbs for it."""
-    return source.alive or source.climbing
+    return source.alive or source.is_rolling_back
 
 
 class _Asker:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from console.models.sizing.load_curve import LEAST_SLACK, SLACK, Envelope, Sample
 from console.recovery.guard.config import FLOOR_WITHIN_S, Defaults
-from console.recovery.guard.observe.snapshot import Card, Memory
+from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
 SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
 KNOWN_S = 0.3
@@ -85,7 +85,7 @@ class Forecast:
         self._line: float | None = None
         self._forget()
 
-    def start(self, memory: Memory | None, cards: tuple[Card, ...] = ()) -> None:
+    def start(self, memory: Memory | None, cards: tuple[GpuMemory, ...] = ()) -> None:
         """Something is alive from now on: what is taken is counted from here."""
         used = {card.uuid: card.used for card in cards if card.used is not None}
         self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
@@ -123,7 +123,7 @@ class Forecast:
         self._before: tuple[float, float] | None = None
         self._total = 0
 
-    def look(self, memory: Memory) -> None:
+    def update(self, memory: Memory) -> None:
         """One sample more; the same one again changes nothing."""
         at, demand = memory.at, float(memory.swap_used - memory.available)
         if memory.total != self._total or (self._before and at < self._before[0]):
@@ -172,7 +172,7 @@ class Forecast:
             return None
         return base.available - memory.available, memory.swap_used - base.swap_used
 
-    def outside(self, memory: Memory, cards: tuple[Card, ...]) -> str | None:
+    def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
         """What is above the prediction, in words. For once a second: it is not cheap."""
         taken, base = self.taken(memory), self.base
         if taken is None or base is None or self.predicted is None:
@@ -194,7 +194,7 @@ class Stall:
         self.share: float | None = None
         self._points: deque[tuple[float, int]] = deque()
 
-    def look(self, at: float, total_us: int | None) -> None:
+    def update(self, at: float, total_us: int | None) -> None:
         """One sample more; a total that went back (another cgroup) begins anew."""
         points = self._points
         if total_us is None or (points and (total_us < points[-1][1] or at < points[-1][0])):
@@ -230,7 +230,7 @@ class Countdown:
         self._at: float | None = None
         self._urgent_at: float | None = None
 
-    def look(self, memory: Memory, forecast: Forecast) -> None:
+    def update(self, memory: Memory, forecast: Forecast) -> None:
         """After the forecast took this sample."""
         at, slopes, now_s = memory.at, forecast.slopes, forecast.tte_s
         step = 0.0 if self._at is None else max(0.0, at - self._at)

@@ -7,13 +7,13 @@ import math
 from console.common.text import one_line
 from console.common.units import format_bytes, format_number
 from console.recovery.guard.config import NAMES, Limit, figure, rate
-from console.recovery.guard.decide.metrics import Figure, Sight, reader
+from console.recovery.guard.decide.metrics import Metrics, Reading, reader
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
 """A limit that was passed is clear again after this long on the right side of this much."""
 
 
-class Track:
+class LimitState:
     """`fired`: passed for as long as the limit says, now. `shown`: that, or not clear yet."""
 
     def __init__(self, limit: Limit, index: int) -> None:
@@ -48,22 +48,22 @@ class Track:
         self.fired = self.shown = False
         self._clear_since: float | None = None
 
-    def look(self, sight: Sight) -> None:
+    def update(self, metrics: Metrics) -> None:
         """Judge one look; nothing there to judge clears it."""
-        quick = sight.fast.get(self.limit.metric) if self.fast else None
+        quick = metrics.fast.get(self.limit.metric) if self.fast else None
         if quick is not None:
             self.value, self.unknown, self.blind = quick, "", False
-            self._good_at, self._before_at = sight.read_at, sight.before_at
+            self._good_at, self._before_at = metrics.read_at, metrics.before_at
             passed = quick < self._below or quick > self._above
             if passed or self.shown or self.since is not None:
-                self._judge(sight.look.at, self._passed(sight))
+                self._judge(metrics.look.at, self._passed(metrics))
             return
-        found = self.read(sight)
+        found = self.read(metrics)
         if found is None:
             self.value, self.unknown, self._good_at, self.blind = None, "", None, False
             self.forget()
             return
-        now = sight.look.at
+        now = metrics.look.at
         if found.value is not None:
             if found.at != self._good_at:
                 self._before_at = self._good_at
@@ -78,7 +78,7 @@ class Track:
         self._ever = self._ever or found.value is not None
         if age > self.grace_s:
             self.value = None
-        self._judge(now, self._passed(sight))
+        self._judge(now, self._passed(metrics))
 
     def due(self, now: float) -> float:
         """The next moment, monotonic, at which this may say something else although nothing new
@@ -92,15 +92,15 @@ class Track:
             moments.append((self._good_at or now) - self.value + self._above)
         return min((one for one in moments if one >= now), default=math.inf)
 
-    def _passed(self, sight: Sight) -> bool:
+    def _passed(self, metrics: Metrics) -> bool:
         limit, value = self.limit, self.value
         if value is None:
             if limit.missing != "breach" or not self.unknown:
                 return False
-            return self._good_at is not None and sight.look.at - self._good_at > self.grace_s
-        if self._excused and sight.forecast.on_course:
+            return self._good_at is not None and metrics.look.at - self._good_at > self.grace_s
+        if self._excused and metrics.forecast.on_course:
             return False  # no more is taken than was predicted: only cold pages made room
-        if limit.scarce and sight.memory is not None and sight.memory.available >= limit.scarce:
+        if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
             return False
         return value < self._below or value > self._above
 
@@ -137,7 +137,7 @@ class Track:
             return False
         return value < self._below * CLEAR_FACTOR or value > self._above / CLEAR_FACTOR
 
-    def _missing(self, found: Figure, age: float) -> str:
+    def _missing(self, found: Reading, age: float) -> str:
         why = one_line(found.why, 120) if found.value is None else ""
         if age > self.grace_s:
             why = f"no figure for {age:.0f} s" + (f", {why}" if why else "")
@@ -154,7 +154,7 @@ class Track:
             return f"{name} of {of}" if of else f"{name} of a service"
         return f"{name} ({of})" if of else name
 
-    def words(self, sight: Sight) -> str:
+    def words(self, metrics: Metrics) -> str:
         """Why, with the figure and where the limit is from."""
         limit, value = self.limit, self.value
         if limit.log and value is not None:
@@ -164,7 +164,7 @@ class Track:
         if value is None:
             return f"{self.unknown or self.name} ({limit.source})"
         if limit.metric == "host.time_to_full":
-            return f"{self._filling(sight, value)} ({limit.source})"
+            return f"{self._filling(metrics, value)} ({limit.source})"
         now, level = figure(limit.metric, value), figure(limit.metric, self._level)
         if now == level and limit.unit == "B":  # so near that they look alike
             now, level = f"{value / 2**20:,.0f} MiB", f"{self._level / 2**20:,.0f} MiB"
@@ -174,16 +174,16 @@ class Track:
             return f"{self.name} {now}, not clear of {level} yet ({limit.source})"
         return f"{self.name} {now}, {side} {level}{held} ({limit.source})"
 
-    def _filling(self, sight: Sight, value: float) -> str:
+    def _filling(self, metrics: Metrics, value: float) -> str:
         if math.isinf(value):
             return "RAM was filling up a moment ago"
-        kept = format_bytes(sight.forecast.defaults.reserve)
-        speed = rate(sight.forecast.rate)
+        kept = format_bytes(metrics.forecast.defaults.reserve)
+        speed = rate(metrics.forecast.rate)
         if not value:
             return f"RAM full: less than the reserve of {kept} left, and filling at {speed}"
         if self.kills and self.fired:
             return f"RAM full in {value:.1f} s at {speed}, with {kept} kept"
-        steady = sight.countdown
+        steady = metrics.countdown
         if steady.tte_s is None or math.isinf(steady.tte_s):
             return f"RAM is filling at {speed}, not for long yet"
         return f"RAM full in {steady.tte_s:.0f} s at {rate(steady.rate)}, with {kept} kept"

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from console.recovery.guard.config import OF_CARD, Limit
 from console.recovery.guard.decide.forecast import Countdown, Forecast, Stall
-from console.recovery.guard.observe.snapshot import Card, Load, Look, Memory
+from console.recovery.guard.observe.snapshot import GpuMemory, Load, Memory, Snapshot
 
 FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0
 """How old a figure may be: memory and pressure; swap rates, services and the runner; cards and
 disks."""
 
 
-class Figure(NamedTuple):
+class Reading(NamedTuple):
     """`value` as of the monotonic second `at`; None is "not known", then `why` says it. `of` is
     the card or service that it belongs to, where the limit does not name it."""
 
@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     of: str = ""
 
 
-class Sight:
+class Metrics:
     """What figures are taken from: the look, and what was worked out of those before it."""
 
     def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
@@ -33,7 +33,7 @@ class Sight:
         self.gpus = gpus
         self.countdown = Countdown()
         self.some, self.full = Stall(), Stall()
-        self.look = Look(0.0, None)
+        self.look = Snapshot(0.0, None)
         self.fast: dict[str, float | None] = {}
         """What is read at every tick, as of this look; nothing where memory is not known now."""
         self.read_at = 0.0
@@ -44,24 +44,24 @@ class Sight:
         self.grown_from: int | None = None
         """Swap used when something of the run came alive."""
 
-    def take(self, look: Look) -> None:
-        self.look = look
-        memory = look.memory
+    def take(self, snapshot: Snapshot) -> None:
+        self.look = snapshot
+        memory = snapshot.memory
         if memory is None:
             self.fast = {}
             return
         self.feed(memory)
-        self.fast = {} if look.at - memory.at > FAST_GRACE_S else self._figures(memory)
+        self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._figures(memory)
 
     def feed(self, memory: Memory) -> None:
         """A sample for forecast and pressure; the same one again changes nothing."""
         if self.memory is None or memory.at != self.memory.at:
             self.before_at = None if self.memory is None else self.read_at
             self.memory, self.read_at = memory, memory.at
-            self.forecast.look(memory)
-            self.countdown.look(memory, self.forecast)
-            self.some.look(memory.at, memory.some_us)
-            self.full.look(memory.at, memory.full_us)
+            self.forecast.update(memory)
+            self.countdown.update(memory, self.forecast)
+            self.some.update(memory.at, memory.some_us)
+            self.full.update(memory.at, memory.full_us)
 
     def _figures(self, memory: Memory) -> dict[str, float | None]:
         used, grown = memory.swap_used, self.grown_from
@@ -77,7 +77,7 @@ class Sight:
         }
 
 
-Reader = Callable[[Sight], Figure | None]
+Reader = Callable[[Metrics], Reading | None]
 """None: nothing that the limit is about is there, so there is nothing to say."""
 
 
@@ -107,32 +107,32 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
 def _at_once(metric: str) -> Reader:
     """Memory, swap and pressure, as of the last time they were known."""
 
-    def read(sight: Sight) -> Figure | None:
-        memory = sight.memory
-        if metric == "host.swap_growth" and sight.grown_from is None:
+    def read(metrics: Metrics) -> Reading | None:
+        memory = metrics.memory
+        if metric == "host.swap_growth" and metrics.grown_from is None:
             return None
-        if memory is None or sight.look.memory is None:
-            return Figure(None, why=sight.look.why or "memory was not read")
-        why = "" if sight.look.at - memory.at > FAST_GRACE_S else "too little was seen yet"
+        if memory is None or metrics.look.memory is None:
+            return Reading(None, why=metrics.look.why or "memory was not read")
+        why = "" if metrics.look.at - memory.at > FAST_GRACE_S else "too little was seen yet"
         if metric == "host.swap_free":
             why = "this machine has no swap"
         elif metric.startswith("host.pressure") and memory.full_us is None:
             why = "this kernel does not tell (PSI)"
-        return Figure(sight.fast.get(metric), memory.at, why)
+        return Reading(metrics.fast.get(metric), memory.at, why)
 
     return read
 
 
-def _bound(sight: Sight) -> Figure | None:
-    memory = sight.look.memory
-    return None if memory is None or memory.bound is None else Figure(memory.bound, memory.at)
+def _bound(metrics: Metrics) -> Reading | None:
+    memory = metrics.look.memory
+    return None if memory is None or memory.bound is None else Reading(memory.bound, memory.at)
 
 
-def _silent(sight: Sight) -> Figure:
-    look = sight.look
-    if look.beat_at is None:
-        return Figure(None, why="it has said nothing yet")
-    return Figure(look.at - look.beat_at, look.at)
+def _silent(metrics: Metrics) -> Reading:
+    snapshot = metrics.look
+    if snapshot.beat_at is None:
+        return Reading(None, why="it has said nothing yet")
+    return Reading(snapshot.at - snapshot.beat_at, snapshot.at)
 
 
 _FAST = {
@@ -144,39 +144,39 @@ _FAST = {
 def _swap(what: str) -> Reader:
     into = what == "swap_in_rate"
 
-    def read(sight: Sight) -> Figure:
-        swap = sight.look.swap
+    def read(metrics: Metrics) -> Reading:
+        swap = metrics.look.swap
         if swap is None:
-            return Figure(None, why="swap traffic was not read")
+            return Reading(None, why="swap traffic was not read")
         value = swap.in_rate if into else swap.out_rate
-        return Figure(value, swap.at, "this kernel does not tell")
+        return Reading(value, swap.at, "this kernel does not tell")
 
     return read
 
 
 def _hits(index: int, enough: int) -> Reader:
-    def read(sight: Sight) -> Figure | None:
-        hit = next((one for one in sight.look.hits if one.limit == index), None)
+    def read(metrics: Metrics) -> Reading | None:
+        hit = next((one for one in metrics.look.hits if one.limit == index), None)
         if hit is None:
             return None
         if hit.why and hit.count < enough:
-            return Figure(None, why=hit.why)
-        return Figure(hit.count, sight.look.at if hit.at is None else hit.at, of=hit.line)
+            return Reading(None, why=hit.why)
+        return Reading(hit.count, metrics.look.at if hit.at is None else hit.at, of=hit.line)
 
     return read
 
 
 def _disk(path: str) -> Reader:
-    def read(sight: Sight) -> Figure:
-        disks = [disk for disk in sight.look.disks if not path or disk.path == path]
+    def read(metrics: Metrics) -> Reading:
+        disks = [disk for disk in metrics.look.disks if not path or disk.path == path]
         if not disks:
-            return Figure(None, why=f"{path or 'no disk'} was not looked at")
+            return Reading(None, why=f"{path or 'no disk'} was not looked at")
         known = [disk for disk in disks if disk.free is not None]
         if len(known) < len(disks):
             lost = next(disk for disk in disks if disk.free is None)
-            return Figure(None, why=f"{lost.path}: {lost.why or 'no figure'}")
+            return Reading(None, why=f"{lost.path}: {lost.why or 'no figure'}")
         least = min(known, key=lambda disk: disk.free or 0)
-        return Figure(least.free, least.at, of="" if path else least.path)
+        return Reading(least.free, least.at, of="" if path else least.path)
 
     return read
 
@@ -190,22 +190,22 @@ def _service(what: str, limit: Limit) -> Reader:
             return load.ram
         return load.restarts if what == "restarts" else load.oom
 
-    def read(sight: Sight) -> Figure | None:
+    def read(metrics: Metrics) -> Reading | None:
         loads = [
-            one for one in sight.look.loads
+            one for one in metrics.look.loads
             if (not limit.of or one.name == limit.of) and (counted or one.kind == "container")
         ]  # fmt: skip
         if not loads:
             return None
-        worst: Figure | None = None
-        unknown: Figure | None = None
+        worst: Reading | None = None
+        unknown: Reading | None = None
         for load in loads:
             found = value(load)
             if found is None:
                 words = load.why or "not told"
-                unknown = Figure(None, why=f"{load.name}: {words}")
+                unknown = Reading(None, why=f"{load.name}: {words}")
             elif worst is None or _worse(limit, found, worst.value or 0):
-                worst = Figure(found, load.at, of="" if limit.of else load.name)
+                worst = Reading(found, load.at, of="" if limit.of else load.name)
         return _decisive(limit, worst, unknown)
 
     return read
@@ -215,7 +215,7 @@ def _worse(limit: Limit, one: float, other: float) -> bool:
     return one < other if limit.below is not None else one > other
 
 
-def _decisive(limit: Limit, worst: Figure | None, unknown: Figure | None) -> Figure | None:
+def _decisive(limit: Limit, worst: Reading | None, unknown: Reading | None) -> Reading | None:
     """One that is known to be over decides; otherwise one that is not known leaves it open."""
     if worst is not None and worst.value is not None and limit.passed(worst.value):
         return worst
@@ -223,45 +223,45 @@ def _decisive(limit: Limit, worst: Figure | None, unknown: Figure | None) -> Fig
 
 
 def _gpu(free: bool, limit: Limit) -> Reader:
-    def value(card: Card) -> int | None:
+    def value(card: GpuMemory) -> int | None:
         if card.used is None or (free and card.total is None):
             return None
         return (card.total or 0) - card.used if free else card.used
 
-    def read(sight: Sight) -> Figure:
-        look, found, lost = sight.look, [], ""
-        for card in _cards(sight, limit.of):
+    def read(metrics: Metrics) -> Reading:
+        snapshot, found, lost = metrics.look, [], ""
+        for card in _cards(metrics, limit.of):
             size = value(card)
-            if size is None or look.at - card.at > FAR_GRACE_S:
-                lost = lost or _lost(card, look)
+            if size is None or snapshot.at - card.at > FAR_GRACE_S:
+                lost = lost or _lost(card, snapshot)
             else:
                 found.append((size, card.at, card.uuid))
         if not found:
-            return Figure(None, why=lost or look.gpu_trouble or "no GPU was looked at")
+            return Reading(None, why=lost or snapshot.gpu_trouble or "no GPU was looked at")
         if limit.of in ("max", "min"):
             size, at, uuid = (max if limit.of == "max" else min)(found)
-            worst = Figure(size, at, of=uuid)
-            return _decisive(limit, worst, Figure(None, why=lost) if lost else None) or worst
+            worst = Reading(size, at, of=uuid)
+            return _decisive(limit, worst, Reading(None, why=lost) if lost else None) or worst
         part = sum(size for size, _, _ in found)
         if lost and (limit.above is None or part <= limit.above):
-            return Figure(None, why=lost)  # what is not known would only add to it
-        return Figure(part, min(at for _, at, _ in found))
+            return Reading(None, why=lost)  # what is not known would only add to it
+        return Reading(part, min(at for _, at, _ in found))
 
     return read
 
 
-def _cards(sight: Sight, of: str) -> list[Card]:
+def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
     """The cards that a limit is about: those of the sheet, else those seen. One that was not seen
     is there as not known: a sum over the rest is the least that it may be, told only where that is
     too much already."""
-    seen = {card.uuid: card for card in sight.look.cards}
-    wanted = sight.gpus or tuple(seen)
+    seen = {card.uuid: card for card in metrics.look.cards}
+    wanted = metrics.gpus or tuple(seen)
     if of and of not in OF_CARD:
         wanted = tuple(uuid for uuid in (*wanted, *seen) if uuid.startswith(of))[:1] or (of,)
-    return [seen[uuid] if uuid in seen else Card(uuid, sight.look.at) for uuid in wanted]
+    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.look.at) for uuid in wanted]
 
 
-def _lost(card: Card, look: Look) -> str:
-    age = look.at - card.at
+def _lost(card: GpuMemory, snapshot: Snapshot) -> str:
+    age = snapshot.at - card.at
     words = card.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
-    return f"{card.uuid}: {words or look.gpu_trouble or 'no figure'}"
+    return f"{card.uuid}: {words or snapshot.gpu_trouble or 'no figure'}"

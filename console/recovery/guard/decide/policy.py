@@ -23,9 +23,9 @@ from console.common.text import one_line
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, Defaults, Limit
 from console.recovery.guard.decide.forecast import Base, Forecast, Slopes
-from console.recovery.guard.decide.limit_state import Track
-from console.recovery.guard.decide.metrics import FAST_GRACE_S, Sight, reader
-from console.recovery.guard.observe.snapshot import Look, Memory
+from console.recovery.guard.decide.limit_state import LimitState
+from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 HEARD_S = 5.0
 """Who is attached says so once a second."""
@@ -83,7 +83,7 @@ class Breach:
     """What was passed, at which monotonic second it was judged, with all the reasons of that look.
 
     `crossed_at`: when the sample was taken that passed the limit first, plus the time it had to be
-    passed for; `gap_s`: how long before that sample nobody had looked. `index`: see `Track`."""
+    passed for; `gap_s`: how long before it nobody had looked. `index`: see `LimitState`."""
 
     at: float
     limit: Limit
@@ -99,7 +99,7 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Decision:
     """`tte_s`: seconds until RAM is full (less the reserve) at the pace of now; inf while it does
     not fill or ends as predicted, None while not known. `breach`: the one of this arming, `fresh`
     at the look that found it. `unknown`: what is not known, in words. `wait_s`: when to look next.
@@ -116,7 +116,7 @@ class Judgement:
     on_course: bool = False
 
 
-class Judge:
+class Policy:
     """`limits` are those of the sheet (site's and playbook's), judged beside the defaults: they
     can only tighten. `gpus` are the cards of the sheet."""
 
@@ -132,12 +132,12 @@ class Judge:
         self.armed = self.advised = False
         self.breach: Breach | None = None
         self.forecast = Forecast(defaults, envelope)
-        self.sight = Sight(self.forecast, gpus)
-        self.tracks = [Track(limit, index) for index, limit in enumerate(limits)]
-        self.tracks += [Track(limit, -1) for limit in defaults.limits]
-        self.tracks.sort(key=lambda track: not track.kills)
-        self.fast = [track for track in self.tracks if track.fast]
-        self._slow = [track for track in self.tracks if not track.fast]
+        self.metrics = Metrics(self.forecast, gpus)
+        self.states = [LimitState(limit, index) for index, limit in enumerate(limits)]
+        self.states += [LimitState(limit, -1) for limit in defaults.limits]
+        self.states.sort(key=lambda state: not state.kills)
+        self.fast = [state for state in self.states if state.fast]
+        self._slow = [state for state in self.states if not state.fast]
         self._slow_due = self._outside_at = -math.inf
         self._parts: tuple[object, ...] = ()
         self._outside = ""
@@ -146,7 +146,7 @@ class Judge:
         self.bound_floor = self._highest("host.bound_left")
 
     def _highest(self, metric: str) -> float:
-        kills = (one.limit for one in self.tracks if one.kills and one.limit.metric == metric)
+        kills = (one.limit for one in self.states if one.kills and one.limit.metric == metric)
         return max((one.below or 0.0 for one in kills), default=0.0)
 
     def is_near(self, memory: Memory) -> bool:
@@ -159,22 +159,22 @@ class Judge:
         left = memory.available - self.highest
         return left if memory.bound is None else min(left, memory.bound - self.bound_floor)
 
-    def arm(self, look: Look) -> None:
+    def arm(self, snapshot: Snapshot) -> None:
         """Something of the run came alive: it may be killed, once. What swap grew by and what the
         load has taken count from the first arming until `disarm`, and for how long a limit has been
         passed until `disarm` or a kill: a step that begins beside a load makes it no new one."""
         again = self.armed and self.breach is None
         self.armed, self.breach = True, None
-        self.sight.take(look)
-        memory = self.sight.memory
-        if self.sight.grown_from is None and memory is not None:
-            self.sight.grown_from = memory.swap_used
+        self.metrics.take(snapshot)
+        memory = self.metrics.memory
+        if self.metrics.grown_from is None and memory is not None:
+            self.metrics.grown_from = memory.swap_used
         if not self.forecast.started:
-            self.forecast.start(memory, look.cards)
+            self.forecast.start(memory, snapshot.cards)
         if again:
             return
-        for track in self.tracks:
-            track.forget()
+        for state in self.states:
+            state.forget()
         self._slow_due = -math.inf
 
     @property
@@ -183,7 +183,7 @@ class Judge:
         base = self.forecast.base
         if base is None:
             return None
-        return {**base._asdict(), "grown_from": self.sight.grown_from}
+        return {**base._asdict(), "grown_from": self.metrics.grown_from}
 
     def resume(self, base: object) -> None:
         """Count from where another judge did (its `base`), as long as something lives."""
@@ -195,13 +195,13 @@ class Judge:
                 "grown_from": int(grown),
             }:
                 self.forecast.resume(Base(available, swap, cards))
-                self.sight.grown_from = grown
+                self.metrics.grown_from = grown
 
     def disarm(self) -> bool:
         """Nothing of the run is alive any more; whether something was."""
         before, self.armed = self.armed, False
         self.breach = None
-        self.sight.grown_from = None
+        self.metrics.grown_from = None
         self.forecast.stop()
         return before
 
@@ -209,64 +209,64 @@ class Judge:
         """A rollback climbs: warn, never act."""
         self.advised = on
 
-    def look(self, look: Look) -> Judgement:
-        """Judge what is seen. Looks come in order of time."""
-        sight = self.sight
-        sight.take(look)
-        if self.armed and sight.grown_from is None and sight.memory is not None:
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """Policy what is seen. Looks come in order of time."""
+        metrics = self.metrics
+        metrics.take(snapshot)
+        if self.armed and metrics.grown_from is None and metrics.memory is not None:
             # memory was not known when it was armed
-            sight.grown_from = sight.memory.swap_used
-            self.forecast.start(sight.memory, look.cards)
-        for track in self.fast:
-            track.look(sight)
-        parts = (look.loads, look.cards, look.disks, look.hits, look.swap)
-        if parts != self._parts or look.at >= self._slow_due:
+            metrics.grown_from = metrics.memory.swap_used
+            self.forecast.start(metrics.memory, snapshot.cards)
+        for state in self.fast:
+            state.update(metrics)
+        parts = (snapshot.loads, snapshot.cards, snapshot.disks, snapshot.hits, snapshot.swap)
+        if parts != self._parts or snapshot.at >= self._slow_due:
             self._parts = parts
-            for track in self._slow:
-                track.look(sight)
-            due = [track.due(look.at) for track in self._slow]
-            self._slow_due = min([look.at + SLOW_S, *due])
-        if look.at - self._outside_at >= OUTSIDE_S:
-            self._outside_at = look.at
-            self._outside = self._deviation(look)
-        fresh = self._latch(look)
-        return self._judgement(look, fresh)
+            for state in self._slow:
+                state.update(metrics)
+            due = [state.due(snapshot.at) for state in self._slow]
+            self._slow_due = min([snapshot.at + SLOW_S, *due])
+        if snapshot.at - self._outside_at >= OUTSIDE_S:
+            self._outside_at = snapshot.at
+            self._outside = self._deviation(snapshot)
+        fresh = self._latch(snapshot)
+        return self._judgement(snapshot, fresh)
 
-    def _deviation(self, look: Look) -> str:
-        memory = self.sight.memory
-        found = self.forecast.outside(memory, look.cards) if memory and self.armed else None
+    def _deviation(self, snapshot: Snapshot) -> str:
+        memory = self.metrics.memory
+        found = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
         return f"not as predicted: {found}" if found else ""
 
-    def _latch(self, look: Look) -> bool:
+    def _latch(self, snapshot: Snapshot) -> bool:
         """The first limit that kills makes the breach; True when it is new."""
         if not self.armed or self.advised or self.breach is not None:
             return False
-        first = next((track for track in self.tracks if track.kills and track.fired), None)
+        first = next((state for state in self.states if state.kills and state.fired), None)
         if first is None:
             return False
-        reasons = tuple(one.words(self.sight) for one in self.tracks if one.shown)
+        reasons = tuple(one.words(self.metrics) for one in self.states if one.shown)
         self.breach = Breach(
-            at=look.at, limit=first.limit, reason=first.words(self.sight), reasons=reasons,
+            at=snapshot.at, limit=first.limit, reason=first.words(self.metrics), reasons=reasons,
             value=first.value, of=first.of, tte_s=self.forecast.tte_s, rate=self.forecast.rate,
-            crossed_at=min(look.at, first.crossed_at + first.limit.for_s), gap_s=first.gap_s,
+            crossed_at=min(snapshot.at, first.crossed_at + first.limit.for_s), gap_s=first.gap_s,
             index=first.index,
         )  # fmt: skip
         return True
 
-    def _judgement(self, look: Look, fresh: bool) -> Judgement:
-        sight, reasons, unknown = self.sight, [], []
+    def _judgement(self, snapshot: Snapshot, fresh: bool) -> Decision:
+        metrics, reasons, unknown = self.metrics, [], []
         blind = would = passing = False
-        for track in self.tracks:
-            if track.shown:
-                reasons.append(track.words(sight))
-                would = would or (track.kills and track.fired)
-            if track.unknown:
-                unknown.append(track.unknown)
-                blind = blind or (track.blind and track.kills and track.index >= 0)
-            passing = passing or (track.kills and track.since is not None)
-        memory = sight.memory
-        if memory is None or look.at - memory.at > FAST_GRACE_S:
-            why = one_line(look.why, 120) or "its figures stand still"
+        for state in self.states:
+            if state.shown:
+                reasons.append(state.words(metrics))
+                would = would or (state.kills and state.fired)
+            if state.unknown:
+                unknown.append(state.unknown)
+                blind = blind or (state.blind and state.kills and state.index >= 0)
+            passing = passing or (state.kills and state.since is not None)
+        memory = metrics.memory
+        if memory is None or snapshot.at - memory.at > FAST_GRACE_S:
+            why = one_line(snapshot.why, 120) or "its figures stand still"
             reasons.append(f"RAM is not known: {why}")
         if self._outside:
             reasons.append(self._outside)
@@ -274,7 +274,7 @@ class Judge:
             reasons.append(self._only_watched())
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
-        return Judgement(
+        return Decision(
             level, tuple(reasons), forecast.tte_s, forecast.slopes, self.breach, fresh,
             tuple(dict.fromkeys(unknown)), self._wait(passing), forecast.on_course,
         )  # fmt: skip
@@ -285,7 +285,7 @@ class Judge:
         return "only watched: a rollback is on its way"
 
     def _wait(self, passing: bool) -> float:
-        memory, tte_s = self.sight.memory, self.forecast.tte_s
+        memory, tte_s = self.metrics.memory, self.forecast.tte_s
         near = passing or memory is None or self.is_near(memory)
         if near or (tte_s is not None and tte_s < NEAR_S):
             return NEAR_POLL_S
@@ -304,13 +304,13 @@ class Curves:
     """Looks, one a second, as far as they are not of RAM."""
 
     def __init__(self) -> None:
-        self._looks: deque[Look] = deque(maxlen=KEPT)
+        self._looks: deque[Snapshot] = deque(maxlen=KEPT)
 
-    def add(self, look: Look) -> None:
-        self._looks.append(look)
+    def add(self, snapshot: Snapshot) -> None:
+        self._looks.append(snapshot)
 
     def of(
-        self, breach: Breach, sight: Sight, more: Iterable[tuple[float, float]], wall: float
+        self, breach: Breach, metrics: Metrics, more: Iterable[tuple[float, float]], wall: float
     ) -> dict[str, Any]:
         """What was on the limit that made a breach: `metric` (or `log`), `of`, and either the
         `column` of the window's rows or `points`, [wall, figure] in the limit's unit. `more`:
@@ -325,9 +325,9 @@ class Curves:
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
-        for look in self._looks:
-            seen = Sight(sight.forecast, sight.gpus)
-            seen.look = look
+        for snapshot in self._looks:
+            seen = Metrics(metrics.forecast, metrics.gpus)
+            seen.look = snapshot
             figure = read(seen)
             if figure is not None and figure.value is not None:
                 points.setdefault(figure.at, figure.value)

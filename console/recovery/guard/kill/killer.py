@@ -29,10 +29,10 @@ from console.recovery.guard.kill.mrelease import Reaper, at_once
 from console.recovery.guard.kill.sequence import (
     SOON_S,
     SWEEP_S,
-    ContainerHunt,
-    Hunt,
-    ProcessHunt,
-    StrayHunt,
+    ContainerKill,
+    ProcessKill,
+    StrayKill,
+    TargetKill,
 )
 from console.recovery.guard.kill.signals import socket_of
 from console.recovery.guard.kill.targets import Deny, Target, look_again, refusal
@@ -55,7 +55,7 @@ class Killed:
     name: str
     kind: str
     who: str
-    rungs: tuple[str, ...]
+    stages: tuple[str, ...]
     written_s: float | None
     empty_s: float | None
     why: tuple[str, ...] = ()
@@ -63,44 +63,44 @@ class Killed:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "name": self.name, "kind": self.kind, "who": self.who, "rungs": list(self.rungs),
+            "name": self.name, "kind": self.kind, "who": self.who, "rungs": list(self.stages),
             "written_s": self.written_s, "empty_s": self.empty_s, "why": list(self.why),
             "stuck": self.stuck,
         }  # fmt: skip
 
 
-class Strike:
+class KillOperation:
     """One kill under way; `crossed_at` and all times are the killer's monotonic clock."""
 
     def __init__(
-        self, hunts: Sequence[Hunt], strays: StrayHunt | None, deny: Deny, crossed_at: float,
+        self, kills: Sequence[TargetKill], strays: StrayKill | None, deny: Deny, crossed_at: float,
         clock: Callable[[], float], refused: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.crossed_at = crossed_at
         self.refused = refused
         self.over = False
         self._clock, self._deny = clock, deny
-        self._containers = [hunt for hunt in hunts if isinstance(hunt, ContainerHunt)]
-        self._processes = [hunt for hunt in hunts if isinstance(hunt, ProcessHunt)]
+        self._containers = [kill for kill in kills if isinstance(kill, ContainerKill)]
+        self._processes = [kill for kill in kills if isinstance(kill, ProcessKill)]
         self._strays = strays
         if strays is not None:
             self._processes.append(strays)
         self._sweep_at = self._late_at = 0.0
         self._until = clock() + GIVE_UP_S
 
-    def look(self) -> bool:
+    def advance(self) -> bool:
         """Go on: see who is dead, tell the others again. True when it is over. Some 0.1 ms; with
         processes among the targets a look at all of /proc every 0.1 s."""
         if self.over:
             return True
         now = self._clock()
-        dead = [hunt.look(now) for hunt in self._containers]
-        left = [hunt for hunt in self._processes if not hunt.over]
+        dead = [kill.advance(now) for kill in self._containers]
+        left = [kill for kill in self._processes if not kill.over]
         if left and now >= self._sweep_at and (now >= self._late_at or not _all_live(left)):
             stats = process.all_stats()
             spared = self._deny.pids(stats)
-            for hunt in left:
-                hunt.sweep(now, stats, spared)
+            for kill in left:
+                kill.sweep(now, stats, spared)
             after = self._clock()
             self._sweep_at, self._late_at = after + SOON_S, after + SWEEP_S
         self.over = (all(dead) and all(h.over for h in left)) or now >= self._until
@@ -109,23 +109,23 @@ class Strike:
     @property
     def empty(self) -> bool:
         """Whether everything that was struck is dead."""
-        return all(hunt.over for hunt in (*self._containers, *self._processes))
+        return all(kill.over for kill in (*self._containers, *self._processes))
 
     @property
     def killed(self) -> tuple[Killed, ...]:
         """What became of each target that was there, containers first."""
-        there: list[Hunt] = [hunt for hunt in self._containers if hunt.found]
-        there += [h for h in self._processes if not isinstance(h, StrayHunt) or h.found]
-        return tuple(self._told(hunt) for hunt in there)
+        there: list[TargetKill] = [kill for kill in self._containers if kill.found]
+        there += [h for h in self._processes if not isinstance(h, StrayKill) or h.found]
+        return tuple(self._told(kill) for kill in there)
 
-    def _told(self, hunt: Hunt) -> Killed:
-        target = hunt.target
-        why = list(hunt.why)
-        if target.container and hunt.told and "engine" not in hunt.told:
+    def _told(self, kill: TargetKill) -> Killed:
+        target = kill.target
+        why = list(kill.why)
+        if target.container and kill.told and "engine" not in kill.told:
             why.append(RESTARTS)
         return Killed(
-            target.title, target.kind, target.who, hunt.rungs,
-            self._since(hunt.written_at), self._since(hunt.empty_at), tuple(why), hunt.stuck,
+            target.title, target.kind, target.who, kill.stages,
+            self._since(kill.written_at), self._since(kill.empty_at), tuple(why), kill.stuck,
         )  # fmt: skip
 
     def _since(self, at: float | None) -> float | None:
@@ -146,9 +146,9 @@ class Strike:
 
     def close(self) -> None:
         """Let go of questions that nobody answered."""
-        for hunt in self._containers:
-            for ask in hunt.asks.values():
-                ask.close()
+        for kill in self._containers:
+            for request in kill.requests.values():
+                request.close()
 
 
 class Killer:
@@ -171,10 +171,10 @@ class Killer:
         self.reaper = Reaper() if release else None
         self._engine, self._helper, self._clock = socket_of(engine), helper, clock
 
-    def strike(self, targets: Iterable[Target], crossed_at: float | None = None) -> Strike:
+    def kill(self, targets: Iterable[Target], crossed_at: float | None = None) -> KillOperation:
         """Tell every target to die, now; who is denied is left alone and named in `refused`."""
         crossed = self._clock() if crossed_at is None else crossed_at
-        hunts: list[Hunt] = []
+        kills: list[TargetKill] = []
         refused = []
         inside: dict[str, int] | None = None
         with at_once():
@@ -186,17 +186,17 @@ class Killer:
                 if why:
                     refused.append(f"{target.title} is spared: {why}")
                     continue
-                hunt = self._hunt(target)
-                hunt.strike(self._clock())
-                hunts.append(hunt)
-        strays = StrayHunt(self.run_id, self.reaper, self._clock) if self.run_id else None
-        return Strike(hunts, strays, self.deny, crossed, self._clock, tuple(refused))
+                kill = self._hunt(target)
+                kill.begin(self._clock())
+                kills.append(kill)
+        strays = StrayKill(self.run_id, self.reaper, self._clock) if self.run_id else None
+        return KillOperation(kills, strays, self.deny, crossed, self._clock, tuple(refused))
 
-    def _hunt(self, target: Target) -> ContainerHunt | ProcessHunt:
+    def _hunt(self, target: Target) -> ContainerKill | ProcessKill:
         if target.container:
             helper = self._helper if helper_client.is_there(self._helper) else ""
-            return ContainerHunt(target, self.reaper, self._clock, self.trees, self._engine, helper)
-        return ProcessHunt(target, self.reaper, self._clock)
+            return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
+        return ProcessKill(target, self.reaper, self._clock)
 
     def way(self, target: Target) -> str:
         """How a target could be killed here and now, in words; looks, and changes nothing."""
@@ -227,10 +227,10 @@ class Killer:
             )
             hunter = copy.copy(self)
             hunter.run_id, hunter._engine = "", "/nowhere"
-            strike = hunter.strike(targets)
-            strike.look()
-            strike.report()
-            strike.close()
+            operation = hunter.kill(targets)
+            operation.advance()
+            operation.report()
+            operation.close()
             words += self._rehearse_reaper(child.pid)
             if child.poll() is None:
                 child.kill()
@@ -255,8 +255,8 @@ class Killer:
             self.reaper.close()
 
 
-def _all_live(hunts: Sequence[ProcessHunt]) -> bool:
-    return all(hunt.lives for hunt in hunts)
+def _all_live(kills: Sequence[ProcessKill]) -> bool:
+    return all(kill.lives for kill in kills)
 
 
 def _may_signal(pids: Sequence[int]) -> bool:

@@ -16,7 +16,7 @@ from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Cgroup, Hierarchy
 from console.recovery.guard.kill import helper_client, signals
 from console.recovery.guard.kill.mrelease import Reaper
-from console.recovery.guard.kill.signals import Ask, kill_request, status
+from console.recovery.guard.kill.signals import UnixRequest, kill_request, status
 from console.recovery.guard.kill.targets import Target, look_again
 
 AGAIN_S = 0.02
@@ -32,7 +32,7 @@ PENDING_S = 1.0
 ASK_S = 2.0
 
 
-class Hunt:
+class TargetKill:
     """What both kinds share; `told` names each rung that reached it, in order, `why` what did
     not work. Times are the caller's monotonic ones; None: not yet."""
 
@@ -54,14 +54,14 @@ class Hunt:
     def over(self) -> bool:
         return self.empty_at is not None
 
-    def _tell(self, rung: str, at: float | None = None) -> None:
+    def _tell(self, stage: str, at: float | None = None) -> None:
         if self.written_at is None:
             self.written_at = self._clock() if at is None else at
-        if rung not in self.told:
-            self.told.append(rung)
+        if stage not in self.told:
+            self.told.append(stage)
 
     @property
-    def rungs(self) -> tuple[str, ...]:
+    def stages(self) -> tuple[str, ...]:
         """What reached it, in order, and whether its memory was freed from outside."""
         return (*self.told, *(("process_mrelease",) if self.freed else ()))
 
@@ -73,7 +73,7 @@ class Hunt:
         self.freed = signals.free_later(self._reaper, pids) or self.freed
 
 
-class ContainerHunt(Hunt):
+class ContainerKill(TargetKill):
     """A container, by its groups."""
 
     def __init__(
@@ -86,31 +86,33 @@ class ContainerHunt(Hunt):
         helper: str = "",
     ) -> None:
         super().__init__(target, reaper, clock)
-        self.asks: dict[str, Ask] = {}
+        self.requests: dict[str, UnixRequest] = {}
         self.found = False
         self._trees, self._engine, self._helper = trees, engine, helper
         self._begun = 0.0
         self._signals = False
 
-    def strike(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """The first blow."""
         self._begun = now
-        self._blow(now)
+        self._send_kill(now)
         if self._engine:
             # Also after cgroup.kill: it must neither restart it nor start it a moment later.
-            self.asks["engine"] = Ask(self._engine, kill_request(self.target.container), now, ASK_S)
-            if self.asks["engine"].sent and self.target.cgroups:
+            self.requests["engine"] = UnixRequest(
+                self._engine, kill_request(self.target.container), now, ASK_S
+            )
+            if self.requests["engine"].sent and self.target.cgroups:
                 self._tell("engine")
         elif not self.target.pending:
             self._note("no engine socket is known")
 
-    def look(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Go on without waiting; True when it is dead, or was not there."""
         if self.over:
             return True
-        for name, ask in self.asks.items():
-            if ask.look(now):
-                self._answered(name, ask)
+        for name, request in self.requests.items():
+            if request.advance(now):
+                self._answered(name, request)
         if self.target.pending:
             return self._await_start(now)
         if cgroup.is_empty(self._group()):
@@ -118,9 +120,9 @@ class ContainerHunt(Hunt):
         elif now >= self._warn_at:
             self._warn_at = now + STUCK_S
             self.stuck = signals.stuck(self._pids())
-            self._blow(now)
+            self._send_kill(now)
         elif self._signals and now >= self._next:
-            self._blow(now)
+            self._send_kill(now)
         return self.over
 
     def _await_start(self, now: float) -> bool:
@@ -130,12 +132,12 @@ class ContainerHunt(Hunt):
             self._next = now + AGAIN_S
             self.target = look_again(self.target, self._trees)
             if not self.target.pending:
-                self._blow(now)
+                self._send_kill(now)
             elif now - self._begun >= PENDING_S:
                 self.empty_at = now
         return self.over
 
-    def _blow(self, now: float) -> None:
+    def _send_kill(self, now: float) -> None:
         """cgroup.kill, or one round of signals, or the helper; memory is freed the first time."""
         if self.target.pending:
             return
@@ -151,10 +153,10 @@ class ContainerHunt(Hunt):
             self._signals = True
         elif done.not_permitted:
             self._note("this user may not signal it")
-            if self._helper and "helper" not in self.asks:
+            if self._helper and "helper" not in self.requests:
                 question = helper_client.question(self.target.container)
-                self.asks["helper"] = Ask(self._helper, question, now, ASK_S)
-                if self.asks["helper"].sent:
+                self.requests["helper"] = UnixRequest(self._helper, question, now, ASK_S)
+                if self.requests["helper"].sent:
                     self._tell("helper")
         self._next = now + AGAIN_S
 
@@ -179,23 +181,25 @@ class ContainerHunt(Hunt):
     def _pids(self) -> list[int]:
         return cgroup.pids(self._group().path)
 
-    def _answered(self, name: str, ask: Ask) -> None:
+    def _answered(self, name: str, request: UnixRequest) -> None:
         if name == "helper":
-            self._note(helper_client.refusal(ask.answer) or (ask.why and f"helper: {ask.why}"))
+            self._note(
+                helper_client.refusal(request.answer) or (request.why and f"helper: {request.why}")
+            )
             return
-        code = status(ask.answer)
-        if ask.why:
-            self._note(f"engine: {ask.why}")
+        code = status(request.answer)
+        if request.why:
+            self._note(f"engine: {request.why}")
         elif code >= 300 and code not in (404, 409):  # gone or ended already
             self._note(f"engine: HTTP {code}")
 
 
-class ProcessHunt(Hunt):
+class ProcessKill(TargetKill):
     """A process or step that leads a session of its own."""
 
     _known: Sequence[tuple[int, int]] = ()
 
-    def strike(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """The group in one call; everything else comes with the first look."""
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
@@ -252,7 +256,7 @@ class ProcessHunt(Hunt):
         return False
 
 
-class StrayHunt(ProcessHunt):
+class StrayKill(ProcessKill):
     """Whoever carries the run's cookie and is in no record: double-forked, in another session."""
 
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
@@ -260,7 +264,7 @@ class StrayHunt(ProcessHunt):
         self.run_id = run_id
         self.found = 0
 
-    def strike(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """They are found by looking, not told at once."""
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:

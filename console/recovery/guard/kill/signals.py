@@ -31,7 +31,7 @@ ANSWER = 4096
 """Bytes of an answer that are kept."""
 
 
-class Ask:
+class UnixRequest:
     """A question under way; `sent` when it is in the socket, `answer` what came back so far,
     `why` what went wrong, in words."""
 
@@ -45,9 +45,9 @@ class Ask:
         self._left = question
         self._socket: socket.socket | None = None
         self._connected = False
-        self.look(now)
+        self.advance(now)
 
-    def look(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Go on as far as it goes without waiting; True when it is over."""
         if self.over:
             return True

@@ -21,7 +21,7 @@ from console.host import process
 from console.host.cgroups import cgroup, scope
 from console.host.cgroups.cgroup import FULL_ID, Cgroup, Hierarchy
 from console.host.process import COOKIE
-from console.recovery.guard.config import Sheet
+from console.recovery.guard.config import GuardConfig
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 
@@ -113,15 +113,15 @@ def _is_or_was(pid: int, start: int) -> bool:
     return found is None or found.start == start
 
 
-def deny_of(sheet: Sheet, entries: Iterable[Live] = ()) -> Deny:
+def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
     """The deny list of a sheet; runner and ladder of live.jsonl are on it too."""
     entries = tuple(entries)
     others = [(e.pid, e.start) for e in entries if e.kind not in KILLED and e.pid]
-    pids = dict.fromkeys([*sheet.spare_pids, *others])
-    if sheet.runner[0]:
-        pids[sheet.runner] = None
-    since = min((e.start for e in entries if e.kind == "runner"), default=sheet.runner[1])
-    return Deny(tuple(word for word in sheet.spare if word), tuple(pids), since)
+    pids = dict.fromkeys([*config.spare_pids, *others])
+    if config.runner[0]:
+        pids[config.runner] = None
+    since = min((e.start for e in entries if e.kind == "runner"), default=config.runner[1])
+    return Deny(tuple(word for word in config.spare if word), tuple(pids), since)
 
 
 def find_targets(
@@ -262,7 +262,7 @@ GROUP_S = 5.0
 """A group whose leader is gone is looked for among all processes this often."""
 
 
-class Alive:
+class LiveTargets:
     """`targets` may be killed; `refused` are those of the records that may not, in words."""
 
     def __init__(self, path: Path, trees: tuple[Hierarchy, ...]) -> None:

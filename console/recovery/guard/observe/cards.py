@@ -10,7 +10,7 @@ from console.common.clock import Clock
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.children import Child
-from console.recovery.guard.observe.snapshot import Card
+from console.recovery.guard.observe.snapshot import GpuMemory
 
 EVERY_S = 1.0
 SILENT_S = 5.0
@@ -19,19 +19,19 @@ KEPT_S = 3.0
 """A card that has not answered for longer keeps its last figure, at the time it was read."""
 
 
-class Cards:
+class GpuCollector:
     """Starts the reader; `tend()` at every tick, `cards` and `trouble` are what is known."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{EVERY_S:g}")
         self.child = Child(argv or reader, clock)
         self._clock = clock
-        self._known: dict[str, Card] = {}
+        self._known: dict[str, GpuMemory] = {}
         self._heard = clock.monotonic()
         self._trouble = ""
 
     @property
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[GpuMemory, ...]:
         return tuple(self._known.values())
 
     @property
@@ -62,7 +62,7 @@ class Cards:
         self._heard, self._trouble = now, trouble
         self._known = {card.uuid: self._kept(card, now) for card in cards}
 
-    def _kept(self, card: Card, now: float) -> Card:
+    def _kept(self, card: GpuMemory, now: float) -> GpuMemory:
         before = self._known.get(card.uuid)
         if before is None or card.used is not None or now - card.at <= KEPT_S:
             return card
@@ -72,8 +72,8 @@ class Cards:
         self.child.close()
 
 
-def _card(fields: dict[str, object], at: float) -> Card:
+def _card(fields: dict[str, object], at: float) -> GpuMemory:
     uuid, why = str(fields["uuid"]), str(fields.get("why", ""))
     sizes = [fields.get(name) for name in ("used_bytes", "total_bytes")]
     used, total = (one if isinstance(one, int) and one >= 0 else None for one in sizes)
-    return Card(one_line(uuid, 80), at, used, total, one_line(why))
+    return GpuMemory(one_line(uuid, 80), at, used, total, one_line(why))

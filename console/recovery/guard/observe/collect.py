@@ -1,4 +1,4 @@
-"""Everything that is looked at, as one `Look`: memory at each tick, the rest as old as it says.
+"""Everything that is looked at, as one `Snapshot`: memory at each tick, the rest as old as it says.
 
 Which looks need no judgement: none could come to another one than the look before.
 
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.common.clock import Clock
-from console.recovery.guard.config import Sheet
-from console.recovery.guard.decide.policy import NEAR_S, POLL_S, Judge, Judgement
+from console.recovery.guard.config import GuardConfig
+from console.recovery.guard.decide.policy import NEAR_S, POLL_S, Decision, Policy
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.cards import Cards
-from console.recovery.guard.observe.memory import FastReader
+from console.recovery.guard.observe.cards import GpuCollector
+from console.recovery.guard.observe.memory import MemoryCollector
 from console.recovery.guard.observe.quick import Quick
-from console.recovery.guard.observe.service_memory import SlowReader
-from console.recovery.guard.observe.slow_io import Outer
-from console.recovery.guard.observe.snapshot import FASTEST, Load, Look, Memory, Swap
+from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
+from console.recovery.guard.observe.slow_io import SlowIo
+from console.recovery.guard.observe.snapshot import FASTEST, Load, Memory, Snapshot, Swap
 
 LONGEST_S = 1.0
 """Everything is judged at least this often."""
@@ -48,38 +48,38 @@ class Band:
     until: float
 
 
-class Calm:
+class IdleSkip:
     """Forgets at every word from outside and at every level but ok. `wait_s`: when to look next."""
 
     def __init__(self) -> None:
-        self._judge: Judge | None = None
+        self._policy: Policy | None = None
         self._band = Band(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._swap = self._total = 0
         self._tells = True
         self.wait_s = POLL_S
 
     def forget(self) -> None:
-        self._judge = None
+        self._policy = None
 
-    def judged(self, judge: Judge, memory: Memory | None, found: Judgement) -> None:
+    def decided(self, policy: Policy, memory: Memory | None, found: Decision) -> None:
         """This look was judged like that."""
         if memory is None or found.level != "ok" or found.wait_s < POLL_S:
             self.forget()
             self.wait_s = found.wait_s
             return
-        self._judge, self._band = judge, band(judge, memory.at)
+        self._policy, self._band = policy, band(policy, memory.at)
         self._swap, self._total = memory.swap_used, memory.total
-        self._tells = judge.sight.full.share is not None
-        self.wait_s = rest_s(judge, memory)
+        self._tells = policy.metrics.full.share is not None
+        self.wait_s = rest_s(policy, memory)
 
     def holds(self, memory: Memory | None) -> bool:
         """Whether a look can be judged no other than the one before. It is taken note of."""
-        judge, band = self._judge, self._band
-        if judge is None or memory is None:
+        policy, band = self._policy, self._band
+        if policy is None or memory is None:
             return False
-        sight = judge.sight
-        sight.feed(memory)
-        tte_s, some, full = judge.forecast.tte_s, sight.some.share, sight.full.share
+        metrics = policy.metrics
+        metrics.feed(memory)
+        tte_s, some, full = policy.forecast.tte_s, metrics.some.share, metrics.full.share
         return (
             memory.at < band.until
             and band.least <= memory.available <= band.most
@@ -94,19 +94,19 @@ class Calm:
         )
 
 
-def rest_s(judge: Judge, memory: Memory) -> float:
+def rest_s(policy: Policy, memory: Memory) -> float:
     """How long nothing can happen that is not far away now, seconds."""
-    tte_s, some = judge.forecast.tte_s, judge.sight.some.share
+    tte_s, some = policy.forecast.tte_s, policy.metrics.some.share
     if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_WAITING:
         return POLL_S
-    return max(POLL_S, min(REST_POLL_S, judge.room(memory) / FASTEST))
+    return max(POLL_S, min(REST_POLL_S, policy.room(memory) / FASTEST))
 
 
-def band(judge: Judge, now: float) -> Band:
+def band(policy: Policy, now: float) -> Band:
     """The band around a look that was judged ok, at `now`."""
-    least, most, bound = 2 * judge.highest, math.inf, 2 * judge.bound_floor
+    least, most, bound = 2 * policy.highest, math.inf, 2 * policy.bound_floor
     tte_s, some, full = NEAR_S, math.inf, math.inf
-    for limit in (track.limit for track in judge.fast):
+    for limit in (state.limit for state in policy.fast):
         below = -math.inf if limit.below is None else limit.below
         above = math.inf if limit.above is None else limit.above
         if limit.metric == "host.ram_available":
@@ -119,7 +119,7 @@ def band(judge: Judge, now: float) -> Band:
             some = min(some, above) if limit.below is None else -1.0
         elif limit.metric == "host.pressure":
             full = min(full, above) if limit.below is None else -1.0
-    until = min([now + LONGEST_S, *(track.due(now) for track in judge.tracks)])
+    until = min([now + LONGEST_S, *(state.due(now) for state in policy.states)])
     return Band(least, most, tte_s, some, full, bound, until)
 
 
@@ -127,7 +127,7 @@ ENDING_S = 3.0
 """How long the last copy of the recorder may take."""
 
 
-class Watch:
+class Collector:
     """Samplers and children of one sentinel. `tick` at every tick, `second` once a second.
 
     `gpu` and `outside` are the argv of the children, where a test has others.
@@ -139,80 +139,80 @@ class Watch:
     ) -> None:  # fmt: skip
         self._clock = clock
         self._gpu_argv = gpu
-        self.fast = FastReader(root)
-        self._slow = SlowReader(root)
-        self.outer = Outer(clock, outside)
+        self.machine = MemoryCollector(root)
+        self._services = ServiceMemoryCollector(root)
+        self.slow_io = SlowIo(clock, outside)
         self.quick = Quick()
-        self.cards: Cards | None = None
+        self.cards: GpuCollector | None = None
         self.beat_at: float | None = None
         self._swap: Swap | None = None
         self._groups: tuple[Load, ...] = ()
-        self._calm: Callable[[int], None] = lambda pid: None
+        self._prepare_child: Callable[[int], None] = lambda pid: None
 
-    def calm(self, how: Callable[[int], None]) -> None:
+    def prepare_child(self, how: Callable[[int], None]) -> None:
         """What is done to each child that is started from now on."""
-        self._calm = self.outer.child.calm = how
+        self._prepare_child = self.slow_io.child.prepare = how
         if self.cards is not None:
-            self.cards.child.calm = how
+            self.cards.child.prepare = how
 
-    def tell(self, sheet: Sheet, ring: Path, targets: Sequence[Target]) -> None:
+    def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
         """A sheet, or what is alive, is another one from now on."""
-        if self.cards is None and (sheet.gpus or any("gpu." in x.metric for x in sheet.limits)):
-            self.cards = Cards(self._clock, self._gpu_argv)
-            self.cards.child.calm = self._calm
+        if self.cards is None and (config.gpus or any("gpu." in x.metric for x in config.limits)):
+            self.cards = GpuCollector(self._clock, self._gpu_argv)
+            self.cards.child.prepare = self._prepare_child
         # what the runner starts is bounded with it and with this process; a container is not
-        self.fast.bound.inside = any(one.pid for one in targets)
-        self._slow.watch(targets)
-        self.quick.watch(sheet.limits, targets, self._slow.groups)
-        self.outer.tell(sheet, ring, targets)
+        self.machine.bound.inside = any(one.pid for one in targets)
+        self._services.watch(targets)
+        self.quick.watch(config.limits, targets, self._services.groups)
+        self.slow_io.tell(config, ring, targets)
 
     def descriptors(self) -> list[int]:
         """What to poll beside the inbox."""
-        children = [self.outer.child, *([self.cards.child] if self.cards else [])]
+        children = [self.slow_io.child, *([self.cards.child] if self.cards else [])]
         return [one.descriptor for one in children if one.descriptor >= 0]
 
     def tend(self) -> bool:
         """Read what the children wrote; start one that has died. Whether something was heard."""
-        heard = self.outer.tend()
+        heard = self.slow_io.tend()
         if heard:
-            for group in self.outer.members():
+            for group in self.slow_io.members():
                 self.quick.tell(*group)
         return (self.cards is not None and self.cards.tend()) or heard
 
     def second(self) -> None:
         """Swap traffic and control groups."""
         now = self._clock.monotonic()
-        self._swap = self._slow.swap(now)
-        self._groups = self._slow.loads(now)
+        self._swap = self._services.swap(now)
+        self._groups = self._services.loads(now)
 
     def memory(self) -> Memory | None:
         """RAM, swap and pressure now."""
-        return self.fast.read(self._clock.monotonic())
+        return self.machine.read(self._clock.monotonic())
 
-    def look(self, memory: Memory | None = None) -> Look:
+    def snapshot(self, memory: Memory | None = None) -> Snapshot:
         """One look, with memory that was read just now or is read here; `at` is its time."""
         memory = memory or self.memory()
         at = memory.at if memory is not None else self._clock.monotonic()
         cards = self.cards
-        return Look(
+        return Snapshot(
             at, memory, self._swap, cards.cards if cards else (), cards.trouble if cards else "",
-            self.outer.disks, self._loads(), self.outer.hits,
-            self.beat_at, self.fast.why,
+            self.slow_io.disks, self._loads(), self.slow_io.hits,
+            self.beat_at, self.machine.why,
         )  # fmt: skip
 
     def _loads(self) -> tuple[Load, ...]:
         """As they were in the last second; those over a limit as they are now, also where nobody
         has looked at them yet."""
-        loads, now = (*self._groups, *self.outer.loads()), self.quick.loads
+        loads, now = (*self._groups, *self.slow_io.loads()), self.quick.loads
         if not now:
             return loads
         return (*(one for one in loads if (one.kind, one.name) not in now), *now.values())
 
     def close(self) -> None:
         """End the children; the recorder is copied to disk once more."""
-        self.outer.close(ENDING_S)
+        self.slow_io.close(ENDING_S)
         if self.cards is not None:
             self.cards.close()
         self.quick.close()
-        self._slow.close()
-        self.fast.close()
+        self._services.close()
+        self.machine.close()

@@ -216,7 +216,7 @@ class Logs:
                 if one.service in self.tails:
                     self.tails[one.service].skipped = 0
 
-    def look(self) -> bool:
+    def read(self) -> bool:
         """Read what came; whether a count rose."""
         rose = False
         for service, tail in self.tails.items():

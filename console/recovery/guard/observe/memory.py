@@ -27,7 +27,7 @@ class Pressure:
         self._old: Memory | None = None
         self._middle: Memory | None = None
 
-    def look(self, memory: Memory) -> tuple[float | None, float | None]:
+    def update(self, memory: Memory) -> tuple[float | None, float | None]:
         """(some, full) up to this look."""
         middle = self._middle
         if middle is None or memory.at - middle.at >= SPAN_S:
@@ -102,7 +102,7 @@ class Steady:
         return self._figures
 
 
-class FastReader:
+class MemoryCollector:
     """The kernel's figures under `root`; `close()` when done. One thread.
 
     `why` says in words what the last look could not read ("" when it could).

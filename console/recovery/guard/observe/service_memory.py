@@ -102,7 +102,7 @@ class Group:
         return field(b"\n" + pread(self._events, 1024), b"\noom_kill ")
 
 
-class SlowReader:
+class ServiceMemoryCollector:
     """Swap rates, and the figures of the containers that `watch` was given. One thread."""
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -11,7 +11,7 @@ from console.common.clock import Clock
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.children import Child
-from console.recovery.guard.config import RING, Sheet
+from console.recovery.guard.config import RING, GuardConfig
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 
@@ -21,7 +21,7 @@ MEETING_S = 3.0
 NOT_YET = "its processes have not been looked at yet"
 
 
-class Outer:
+class SlowIo:
     """`tell` what to watch; `tend` at every tick; the rest is what is known, with its age."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
@@ -42,7 +42,7 @@ class Outer:
         """When the ring was last on disk, monotonic."""
         self._troubles: tuple[str, ...] = ()
 
-    def tell(self, sheet: Sheet, ring: Path, targets: Sequence[Target]) -> None:
+    def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
         """What is to be watched from now on. A service counts its fatal lines from when it was
         alive first."""
         self._processes = tuple(one for one in targets if one.pid)
@@ -52,12 +52,12 @@ class Outer:
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
             self._armed[name] = self._next
-        patterns = [(i, one.log, one.matches) for i, one in enumerate(sheet.limits) if one.log]
+        patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
             self._patterns, self._hits = patterns, ()  # what was counted is another limit's now
         told = {
-            "ring": str(ring), "copy": str(sheet.directory / RING), "disks": list(sheet.disks),
-            "logs": sheet.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
+            "ring": str(ring), "copy": str(config.directory / RING), "disks": list(config.disks),
+            "logs": config.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
             "patterns": patterns,
             "groups": [
                 [one.pid, one.start, [group.path for group in one.cgroups if group.stands]]

@@ -210,7 +210,7 @@ def own_memory(pid: int) -> tuple[int, int] | None:
     return anon, shared
 
 
-class Outside:
+class SlowIoWorker:
     """The process: takes what it is told, looks, reports."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class Outside:
     def look(self) -> bool:
         """Whether a fatal line came."""
         with contextlib.suppress(TooSlow):  # the alarm rang when the pattern had just ended
-            return self._logs.look()
+            return self._logs.read()
         return False
 
     def report(self) -> bytes:
@@ -285,7 +285,7 @@ def main() -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, on_alarm)
-    outside, rest, due = Outside(), b"", 0.0
+    outside, rest, due = SlowIoWorker(), b"", 0.0
     os.set_blocking(0, False)
     while True:
         left = max(0.0, due - time.monotonic())

@@ -39,7 +39,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class GpuMemory:
     """VRAM of one GPU; `why` says what keeps it from being known (lost, no answer, MIG)."""
 
     uuid: str
@@ -90,13 +90,13 @@ class LogHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """One look at everything. `memory` is fresh at every tick; the rest is as old as it says."""
 
     at: float
     memory: Memory | None
     swap: Swap | None = None
-    cards: tuple[Card, ...] = ()
+    cards: tuple[GpuMemory, ...] = ()
     gpu_trouble: str = ""
     disks: tuple[Disk, ...] = ()
     loads: tuple[Load, ...] = ()

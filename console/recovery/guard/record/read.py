@@ -16,7 +16,7 @@ from typing import Any
 
 from console.common.units import format_bytes
 from console.host import process
-from console.recovery.guard.config import DIRECTORY, RING, SHEET
+from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
 from console.recovery.guard.record import ring_buffer
 from console.recovery.guard.record.recorder import LIVE, place
 
@@ -119,8 +119,8 @@ def open_ring(path: Path) -> Recording | None:
 def _places(run_dir: Path) -> list[Path]:
     directory = run_dir / DIRECTORY
     places = [directory / RING, directory / LIVE]
-    sheet = ring_buffer.table(_read(directory / SHEET, 0, 1 << 20)) or {}
-    name = sheet.get("ring")
+    config = ring_buffer.table(_read(directory / CONFIG_FILE, 0, 1 << 20)) or {}
+    name = config.get("ring")
     if isinstance(name, str) and name:
         shared = place(name, directory)[0]
         if _same_owner(shared, run_dir):

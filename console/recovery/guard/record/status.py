@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from console.recovery.guard.decide.forecast import Countdown
-from console.recovery.guard.decide.policy import Judgement
+from console.recovery.guard.decide.policy import Decision
 from console.recovery.guard.observe.memory import opened, pread
-from console.recovery.guard.observe.snapshot import Card, Disk, Load, Look
+from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Snapshot
 from console.recovery.guard.self_protection import Protections
 
 FILLING = "RAM"
@@ -26,7 +26,7 @@ class Upkeep:
         self._statm = opened_own()
         self._before = (time.monotonic(), time.process_time())
 
-    def look(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         before, self._before = self._before, (time.monotonic(), time.process_time())
         passed = self._before[0] - before[0]
         share = (self._before[1] - before[1]) / passed * 100 if passed > 0 else None
@@ -46,8 +46,8 @@ def opened_own() -> int:
 
 
 def status(
-    look: Look,
-    judged: Judgement,
+    snapshot: Snapshot,
+    decision: Decision,
     *,
     countdown: Countdown,
     limits: Sequence[dict[str, Any]],
@@ -60,16 +60,16 @@ def status(
     attached; `more`: keys that are shown as they are."""
     left, attended = lease
     counting = left is not None or attended
-    memory = look.memory
+    memory = snapshot.memory
     return {
-        "level": judged.level,
-        "reasons": list(judged.reasons),
-        "unknown": list(judged.unknown),
+        "level": decision.level,
+        "reasons": list(decision.reasons),
+        "unknown": list(decision.unknown),
         "tte_s": finite(countdown.tte_s),
-        "tte_now_s": finite(judged.tte_s),
+        "tte_now_s": finite(decision.tte_s),
         "filling": FILLING,
         "rate": finite(countdown.rate),
-        "on_course": judged.on_course,
+        "on_course": decision.on_course,
         "lease_s": left,
         "lease": {"left_s": left, "attended": attended} if counting else None,
         "protections": protections.got,
@@ -77,23 +77,23 @@ def status(
         "memory": memory and {
             "total": memory.total, "available": memory.available,
             "swap_total": memory.swap_total, "swap_used": memory.swap_used,
-            "age_s": age(look.at, memory.at),
+            "age_s": age(snapshot.at, memory.at),
         },
-        "beat_age_s": None if look.beat_at is None else age(look.at, look.beat_at),
-        **parts(look),
+        "beat_age_s": None if snapshot.beat_at is None else age(snapshot.at, snapshot.beat_at),
+        **parts(snapshot),
         **more,
         "limits": limits,
     }  # fmt: skip
 
 
-def parts(look: Look) -> dict[str, Any]:
+def parts(snapshot: Snapshot) -> dict[str, Any]:
     """Cards, disks, loads and swap traffic, each with its age."""
-    swap = look.swap
+    swap = snapshot.swap
     return {
-        "cards": [_card(card, look.at) for card in look.cards],
-        "gpu_trouble": look.gpu_trouble,
-        "disks": [_disk(disk, look.at) for disk in look.disks],
-        "loads": [_load(load, look.at) for load in look.loads],
+        "cards": [_card(card, snapshot.at) for card in snapshot.cards],
+        "gpu_trouble": snapshot.gpu_trouble,
+        "disks": [_disk(disk, snapshot.at) for disk in snapshot.disks],
+        "loads": [_load(load, snapshot.at) for load in snapshot.loads],
         "swap_in": swap and swap.in_rate,
         "swap_out": swap and swap.out_rate,
     }
@@ -108,7 +108,7 @@ def age(now: float, at: float) -> float:
     return round(max(0.0, now - at), 2)
 
 
-def _card(card: Card, now: float) -> dict[str, Any]:
+def _card(card: GpuMemory, now: float) -> dict[str, Any]:
     return {
         "uuid": card.uuid, "used": card.used, "total": card.total, "why": card.why,
         "age_s": age(now, card.at),

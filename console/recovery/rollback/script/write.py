@@ -17,7 +17,7 @@ from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
-from console.recovery.rollback.progress import LADDER
+from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
@@ -73,7 +73,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LIVE": str(plan.rollback_dir / LIVE),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
-        "LINES": str(plan.rollback_dir / LADDER),
+        "LINES": str(plan.rollback_dir / PROGRESS_FILE),
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,

@@ -23,8 +23,8 @@ from console.common.text import decode
 from console.common.units import format_bytes, format_duration
 from console.host import children
 from console.host.resident import GIB, TEARDOWN_S
-from console.recovery.rollback.context import Scene
-from console.recovery.rollback.progress import LADDER, read_lines
+from console.recovery.rollback.context import RollbackContext
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 GPU_WAIT_S = 30.0
 """The longest wait, and TEARDOWN_S more for each GiB that was in use."""
@@ -32,7 +32,7 @@ STEP = 64 << 20
 """Bytes: a smaller change between two looks counts as none."""
 
 
-def released(
+def wait_for_vram(
     gpus: Sequence[str], clock: Clock, pause: Callable[[], None], call_s: float = 2.0
 ) -> str:
     """Wait while the memory in use on these GPUs (by UUID) falls, with a `pause` between two looks
@@ -81,12 +81,12 @@ SLACK, SLACK_PART = 256 << 20, 0.1
 group that share pages hold less than they seem to."""
 
 
-def returned(scene: Scene, killed: bool) -> str:
+def wait_for_ram(context: RollbackContext, killed: bool) -> str:
     """Wait while RAM comes back; what was seen in words, empty for nothing to wait for.
 
     `killed`: something died just now, so look properly. Bounded by WAIT_S, with notes.
     """
-    clock = scene.clock
+    clock = context.clock
     try:
         descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -99,45 +99,45 @@ def returned(scene: Scene, killed: bool) -> str:
             return "RAM available is not known; going on"
         if now - first <= (STEP if killed else FIRST_STEP):
             return f"{format_bytes(now)} of RAM available" if killed else ""
-        return _while_rising(scene, descriptor, first, now)
+        return _while_rising(context, descriptor, first, now)
     finally:
         os.close(descriptor)
 
 
-def _while_rising(scene: Scene, descriptor: int, first: int, now: int) -> str:
-    begun = noted = scene.clock.monotonic()
+def _while_rising(context: RollbackContext, descriptor: int, first: int, now: int) -> str:
+    begun = noted = context.clock.monotonic()
     while True:
         before = now
-        scene.clock.sleep(PAUSE_S)
+        context.clock.sleep(PAUSE_S)
         now = available(descriptor) or before
-        at = scene.clock.monotonic()
+        at = context.clock.monotonic()
         waited = format_duration(at - begun)
         if now - before <= STEP:
             came = format_bytes(max(0, now - first))
             return f"{format_bytes(now)} of RAM available, {came} of it came back meanwhile"
-        if at - begun >= WAIT_S + scene.held / GIB * TEARDOWN_S:
+        if at - begun >= WAIT_S + context.held / GIB * TEARDOWN_S:
             return f"{format_bytes(now)} of RAM available and still rising after {waited}; going on"
         if at - noted >= NOTE_S:
             noted = at
-            scene.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
+            context.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
 
 
-def lacking(scene: Scene) -> str:
+def lacking(context: RollbackContext) -> str:
     """What is not back of the RAM that the stopped ones held, in words; empty when it is, or nobody
     knows. The baseline is started all the same: others may have taken it."""
     now = available_now()
-    if now is None or scene.available is None:
+    if now is None or context.available is None:
         return ""
-    short = scene.available + scene.held * (1 - SLACK_PART) - SLACK - now
+    short = context.available + context.held * (1 - SLACK_PART) - SLACK - now
     if short <= 0:
         return ""
     return (
-        f"{format_bytes(short)} of the {format_bytes(scene.held)} that was held is not back: "
+        f"{format_bytes(short)} of the {format_bytes(context.held)} that was held is not back: "
         f"{format_bytes(now)} of RAM available"
     )
 
 
-def missing(scene: Scene, breach: Path) -> str:
+def missing(context: RollbackContext, breach: Path) -> str:
     """After the breach in that file: what is still missing, in words; empty when nothing is, or
     nobody knows. Waits LATE_S for it at most."""
     try:
@@ -145,19 +145,19 @@ def missing(scene: Scene, breach: Path) -> str:
         descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ""
-    lines, _ = read_lines(scene.plan.rollback_dir / LADDER)
+    lines, _ = read_lines(context.plan.rollback_dir / PROGRESS_FILE)
     try:
         if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
             return ""  # a ladder was at the top since then, and a baseline has its part
-        deadline = scene.clock.monotonic() + LATE_S
+        deadline = context.clock.monotonic() + LATE_S
         while (now := available(descriptor)) is not None and now < expected:
-            if scene.clock.monotonic() >= deadline:
+            if context.clock.monotonic() >= deadline:
                 short, there = format_bytes(expected - now), format_bytes(now)
                 return (
                     f"{short} of what was there before is still missing: {there} of RAM available, "
                     "somebody else has it, or one that was started here got away"
                 )
-            scene.clock.sleep(PAUSE_S)
+            context.clock.sleep(PAUSE_S)
         return ""
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ from console.common.errors import ServiceError
 from console.host import process, resident
 from console.host.cgroups import scope as enclosure
 from console.host.resident import kill_wait_s
-from console.recovery.rollback.context import Scene, together
+from console.recovery.rollback.context import RollbackContext, together
 
 TERM_S = 3.0
 """How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
@@ -19,60 +19,60 @@ Find = Callable[[], list[tuple[int, int]]]
 """Looks for processes: (pid, start) of each."""
 
 
-def fence(scene: Scene) -> None:
+def fence(context: RollbackContext) -> None:
     """SIGKILL the runner, then end step groups and strays by cookie; reports its own lines."""
-    report = scene.report
+    report = context.report
     report.begin("fence")
-    runners = _runners(scene)
-    ended = stray_steps(scene)
+    runners = _runners(context)
+    ended = stray_steps(context)
     words = [f"runner {'killed' if runners else 'was not running'}"]
     if ended:
         words.append(f"{ended} step process{'es' if ended > 1 else ''} ended")
-    if any(text.startswith("fence:") for text in scene.failures):
+    if any(text.startswith("fence:") for text in context.failures):
         report.note("fence", ", ".join(words))
     else:
         report.ok("fence", ", ".join(words))
 
 
-def _runners(scene: Scene) -> int:
+def _runners(context: RollbackContext) -> int:
     """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
     killed = 0
-    for entry in scene.live:
+    for entry in context.live:
         if entry.kind != "runner" or entry.pid == os.getpid():
             continue
         try:
             if not process.send(entry.pid, entry.start, signal.SIGKILL):
                 continue
         except PermissionError:
-            scene.fail("fence", f"not permitted to kill the runner, pid {entry.pid}")
+            context.fail("fence", f"not permitted to kill the runner, pid {entry.pid}")
             continue
         killed += 1
-        if not _gone(scene, entry.pid, entry.start, RUNNER_S):
-            scene.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
-    scene.ended(killed)
+        if not _gone(context, entry.pid, entry.start, RUNNER_S):
+            context.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
+    context.ended(killed)
     return killed
 
 
-def _gone(scene: Scene, pid: int, start: int, limit_s: float) -> bool:
-    deadline = scene.clock.monotonic() + limit_s
+def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
+    deadline = context.clock.monotonic() + limit_s
     while process.alive(pid, start):
-        if scene.clock.monotonic() >= deadline:
+        if context.clock.monotonic() >= deadline:
             return False
-        scene.clock.sleep(0.005)
+        context.clock.sleep(0.005)
     return True
 
 
-def stray_steps(scene: Scene) -> int:
+def stray_steps(context: RollbackContext) -> int:
     """End step groups of live.jsonl, then strays by cookie; the number that were alive."""
-    spared = scene.spared()
-    entries = scene.live
+    spared = context.spared()
+    entries = context.live
     steps = [
         (e.pid, e.start)
         for e in entries
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
     limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
-    together([_group(scene, step) for step in steps], limit_s)
+    together([_group(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
             enclosure.end(e.group, e.pid, e.start, spared)
@@ -83,30 +83,32 @@ def stray_steps(scene: Scene) -> int:
         if e.kind == "process" and e.pid
         for s in process.members(e.pid, e.start)
     }
-    ended = len(steps) + _end_all(lambda: _strays(scene, spared | candidates), scene, TERM_S)
-    scene.ended(ended)
+    ended = len(steps) + _end_all(lambda: _strays(context, spared | candidates), context, TERM_S)
+    context.ended(ended)
     return ended
 
 
-def contained(scene: Scene) -> int:
+def contained(context: RollbackContext) -> int:
     """End the run's processes inside containers, for an engine that does not do it; the number
     that were alive. Only root sees them."""
-    spared = scene.spared()
-    return _end_all(lambda: _strays(scene, spared, inside=True), scene, scene.grace_s)
+    spared = context.spared()
+    return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
 
 
-def _group(scene: Scene, step: tuple[int, int]) -> Callable[[], None]:
+def _group(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            process.stop_group(*step, grace_s=TERM_S, clock=scene.clock)
+            process.stop_group(*step, grace_s=TERM_S, clock=context.clock)
         except ServiceError as error:
-            scene.fail("fence", str(error))
+            context.fail("fence", str(error))
 
     return task
 
 
-def _strays(scene: Scene, spared: set[int], inside: bool = False) -> list[tuple[int, int]]:
-    return [one for one in marked(scene.plan.run_id, inside=inside) if one[0] not in spared]
+def _strays(
+    context: RollbackContext, spared: set[int], inside: bool = False
+) -> list[tuple[int, int]]:
+    return [one for one in marked(context.plan.run_id, inside=inside) if one[0] not in spared]
 
 
 def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
@@ -117,19 +119,19 @@ def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
     return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
 
 
-def _end_all(find: Find, scene: Scene, grace_s: float) -> int:
+def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
     """SIGTERM, then SIGKILL to what `find` finds; how many there were at first."""
     found = find()
     kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
-        if not _signal(find, scene, number, limit_s):
+        if not _signal(find, context, number, limit_s):
             break
     return len(found)
 
 
-def _signal(find: Find, scene: Scene, number: int, limit_s: float) -> bool:
+def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
     """Signal what is found until nothing is left; True when something is after `limit_s`."""
-    deadline = scene.clock.monotonic() + limit_s
+    deadline = context.clock.monotonic() + limit_s
     told: set[tuple[int, int]] = set()
     denied: set[tuple[int, int]] = set()
     while left := [one for one in find() if one not in denied]:
@@ -140,11 +142,11 @@ def _signal(find: Find, scene: Scene, number: int, limit_s: float) -> bool:
             try:
                 process.send(*stray, number)
             except PermissionError:
-                scene.fail("fence", f"not permitted to end pid {stray[0]}")
+                context.fail("fence", f"not permitted to end pid {stray[0]}")
                 denied.add(stray)
-        if scene.clock.monotonic() >= deadline:
+        if context.clock.monotonic() >= deadline:
             if number == signal.SIGKILL:
-                scene.fail("fence", f"pid {left[0][0]} outlived SIGKILL")
+                context.fail("fence", f"pid {left[0][0]} outlived SIGKILL")
             return True
-        scene.clock.sleep(0.01)
+        context.clock.sleep(0.01)
     return False

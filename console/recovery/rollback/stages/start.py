@@ -13,7 +13,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.last_lines import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
-from console.recovery.rollback.context import Scene, away, log_path
+from console.recovery.rollback.context import RollbackContext, away, log_path
 from console.recovery.rollback.observe import Observed
 from console.recovery.rollback.stages import stop
 from console.runtime.engine_api import EngineRefused, NoSuchContainer
@@ -40,8 +40,8 @@ def _full(directory: Path) -> bool:
 class Baseline(Observed):
     """The one thing a rollback restores; `started` once this ladder really started it."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, context: RollbackContext) -> None:
+        super().__init__(context)
         self.started = False
         self.failed = False
         """The last start raised."""
@@ -60,23 +60,23 @@ class Baseline(Observed):
         """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
         if self.plan.kind == "process":
             if self.process is not None:
-                process.stop_group(*self.process, grace_s=GRACE_S, clock=self.scene.clock)
+                process.stop_group(*self.process, grace_s=GRACE_S, clock=self.context.clock)
             self.process = None
         elif self.container:
             with contextlib.suppress(EngineError):
-                if self.scene.engine is not None:
-                    self.scene.engine.stop(self.container, GRACE_S)
+                if self.context.engine is not None:
+                    self.context.engine.stop(self.container, GRACE_S)
                 else:
                     argv = ["docker", "stop", "-t", f"{GRACE_S:.0f}", self.container]
-                    self.scene.command(argv, GRACE_S + 30)
+                    self.context.command(argv, GRACE_S + 30)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
         """Its last log lines, clean; empty when nobody can tell."""
         if self.plan.kind == "process":
-            return read_last(log_path(self.scene.plan), count)
+            return read_last(log_path(self.context.plan), count)
         try:
-            engine = self.scene.engine
+            engine = self.context.engine
             return engine.last_lines(self.container, count) if engine and self.container else []
         except EngineError:
             return []
@@ -85,34 +85,34 @@ class Baseline(Observed):
         spec = self.plan.process
         if spec is None:
             raise ServiceError("the plan has no process to start")
-        self.process = self.scene.baseline_process()
+        self.process = self.context.baseline_process()
         if self.process is not None:
             return f"pid {self.process[0]} runs already"
-        log = log_path(self.scene.plan)
+        log = log_path(self.context.plan)
         with contextlib.suppress(OSError):
             paths.make(log.parent)
         if _full(log.parent):
             # a server whose every log line fails may well end over it
-            self.scene.report.note("start", f"the disk of {log.parent} is full: no log is kept")
+            self.context.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
         try:
             pid, start = self._spawn(spec, log)
         except ServiceError as error:
             if not isinstance(error.__cause__, OSError) or "log" not in error.title:
                 raise
-            self.scene.report.note("start", f"{error}; its output goes nowhere")
+            self.context.report.note("start", f"{error}; its output goes nowhere")
             pid, start = self._spawn(spec, Path("/dev/null"))
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:
-            process.write_record(self.scene.plan.records_dir, self.plan.name, spec, pid, start)
+            process.write_record(self.context.plan.records_dir, self.plan.name, spec, pid, start)
         except OSError as error:
-            self.scene.report.note("start", f"its record cannot be written: {error.strerror}")
+            self.context.report.note("start", f"its record cannot be written: {error.strerror}")
         return f"pid {pid}"
 
     def _spawn(self, spec: ProcessSpec, log: Path) -> tuple[int, int]:
         """With the program and the environment that were sealed, where they were."""
-        mark = process.mark(self.scene.plan.records_dir, self.plan.name, spec)
+        mark = process.mark(self.context.plan.records_dir, self.plan.name, spec)
         if os.access(self.plan.program, os.X_OK):
             spec = replace(spec, argv=(self.plan.program, *spec.argv[1:]))
         base = dict(self.plan.environment) or None
@@ -120,14 +120,14 @@ class Baseline(Observed):
 
     def _unprotect(self, pid: int) -> None:
         """A child inherits this ladder's protection from the OOM killer; it should not keep it."""
-        if self.scene.oom_score is not None:
+        if self.context.oom_score is not None:
             with contextlib.suppress(OSError):
-                Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.scene.oom_score))
+                Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.context.oom_score))
 
     def _start_container(self) -> str:
         """By id; gone: by name; gone: compose. An engine that is away is asked again."""
-        scene = self.scene
-        deadline = scene.clock.monotonic() + START_WAIT_S
+        context = self.context
+        deadline = context.clock.monotonic() + START_WAIT_S
         refused = 0
         while True:
             try:
@@ -138,27 +138,27 @@ class Baseline(Observed):
                 refused += 1
                 if refused >= REFUSED_TRIES:
                     raise
-                scene.report.note("start", f"{error}; trying again")
+                context.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                scene.report.note("start", away(error, START_WAIT_S))
+                context.report.note("start", away(error, START_WAIT_S))
                 # A start that timed out may well be under way: ask what became of it.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
                     return "the engine was slow; it runs"
-                if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                if context.clock.monotonic() + ENGINE_RETRY_S >= deadline:
                     break
-            scene.clock.sleep(ENGINE_RETRY_S)
+            context.clock.sleep(ENGINE_RETRY_S)
         try:
             return self._by_command()
         except NoSuchContainer:
             return self._by_compose()
 
     def _by_engine(self) -> str:
-        engine = self.scene.engine
+        engine = self.context.engine
         if engine is None:
             return self._by_command()
-        if self.scene.engine_away:
-            stop.late(self.scene, engine)
+        if self.context.engine_away:
+            stop.late(self.context, engine)
         ways = list(self.plan.ways)
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
@@ -174,7 +174,7 @@ class Baseline(Observed):
                 if at + 1 == len(ways):
                     raise
                 other = "id" if self.plan.by_name else "name"
-                self.scene.report.note("start", f"container {word} is gone; trying its {other}")
+                self.context.report.note("start", f"container {word} is gone; trying its {other}")
                 continue
             self.container = name
             self.started = self.started or fresh
@@ -189,8 +189,8 @@ class Baseline(Observed):
                 "the baseline's container is gone",
                 f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
-        self.scene.report.note("start", "there is no container of it; asking compose")
-        self.scene.command(list(self.plan.compose_argv), COMPOSE_S)
+        self.context.report.note("start", "there is no container of it; asking compose")
+        self.context.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
         self.container = self.plan.container_name  # unknown without one: not the one that is gone
         return "by compose"
@@ -201,7 +201,7 @@ class Baseline(Observed):
 
     def _start_by_command(self, name: str) -> bool:
         try:
-            self.scene.command(["docker", "start", name], 30.0)
+            self.context.command(["docker", "start", name], 30.0)
         except EngineError as error:
             if "no such container" in str(error).lower():
                 raise NoSuchContainer(error.title, error.detail) from error

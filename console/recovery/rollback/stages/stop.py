@@ -15,7 +15,7 @@ from console.common.units import format_duration
 from console.host import process, resident
 from console.host.cgroups import scope as enclosure
 from console.host.resident import kill_wait_s, pids_of_container
-from console.recovery.rollback.context import Scene, away, beside, joined, together
+from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
@@ -35,165 +35,165 @@ BREACH_S = 120.0
 VRAM_PAUSE_S = 0.2
 
 
-def stop(scene: Scene) -> None:
+def stop(context: RollbackContext) -> None:
     """End candidate processes and containers, all at once; with the engine away, what can be."""
-    scene.report.begin("stop")
-    scene.hurried = ram.is_scarce()
-    if scene.hurried:
-        scene.report.note("stop", "RAM is nearly full: candidates are killed at once")
-    before, failures = scene.stopped, len(scene.failures)
-    scene.available = ram.available_now()
-    groups = _groups(scene)
-    scene.groups += groups
+    context.report.begin("stop")
+    context.hurried = ram.is_scarce()
+    if context.hurried:
+        context.report.note("stop", "RAM is nearly full: candidates are killed at once")
+    before, failures = context.stopped, len(context.failures)
+    context.available = ram.available_now()
+    groups = _groups(context)
+    context.groups += groups
     holding = resident.of(one.pid for group in groups for one in process.members(*group))
-    scene.told(holding)
-    limit_s = scene.grace_s + kill_wait_s(holding) + 5
-    worker = beside(lambda: _processes(scene, groups, limit_s))
-    _containers(scene)
+    context.told(holding)
+    limit_s = context.grace_s + kill_wait_s(holding) + 5
+    worker = beside(lambda: _processes(context, groups, limit_s))
+    _containers(context)
     if worker is not None:
         joined([worker], limit_s)
-    if len(scene.failures) > failures:
+    if len(context.failures) > failures:
         return
-    ended = scene.stopped - before
+    ended = context.stopped - before
     if ended:
-        scene.report.ok("stop", f"{ended} candidate{'s' if ended > 1 else ''} stopped")
+        context.report.ok("stop", f"{ended} candidate{'s' if ended > 1 else ''} stopped")
     else:
-        scene.report.skipped("stop", "no candidate runs")
+        context.report.skipped("stop", "no candidate runs")
 
 
-def sweep(scene: Scene, when: str) -> None:
+def sweep(context: RollbackContext, when: str) -> None:
     """Look by label again: a start may have been in flight when the runner died."""
-    engine = scene.engine
+    engine = context.engine
     if engine is None:
         return
-    if scene.engine_away:
+    if context.engine_away:
         engine = RawEngine(engine.path, AWAY_CALL_S)
     try:
-        found = [c for c in _by_label(scene, engine) if c not in scene.containers]
+        found = [c for c in _by_label(context, engine) if c not in context.containers]
     except EngineError:
         return  # the rungs around it speak to the engine as well, and say so
     if found:
-        scene.report.note("stop", f"{len(found)} late candidate(s) found {when}")
-        _stop_containers(scene, engine, found)
+        context.report.note("stop", f"{len(found)} late candidate(s) found {when}")
+        _stop_containers(context, engine, found)
 
 
-def _mine(scene: Scene, spared: set[int]) -> list[Live]:
+def _mine(context: RollbackContext, spared: set[int]) -> list[Live]:
     return [
-        e for e in scene.live
-        if e.kind == "process" and e.pid and not scene.outlives(e.name) and e.pid not in spared
+        e for e in context.live
+        if e.kind == "process" and e.pid and not context.outlives(e.name) and e.pid not in spared
     ]  # fmt: skip
 
 
-def _groups(scene: Scene) -> list[tuple[int, int]]:
+def _groups(context: RollbackContext) -> list[tuple[int, int]]:
     """(pid, start) of the host processes to stop that live."""
-    spared = scene.spared()
-    groups = [(found.pid, found.start) for found in relay.all_at(scene.plan.baseline.url)]
-    groups += [(e.pid, e.start) for e in _mine(scene, spared)]
-    for candidate in scene.plan.candidates:
-        if candidate.kind == "process" and not scene.outlives(candidate.service):
+    spared = context.spared()
+    groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
+    groups += [(e.pid, e.start) for e in _mine(context, spared)]
+    for candidate in context.plan.candidates:
+        if candidate.kind == "process" and not context.outlives(candidate.service):
             # One that an earlier run left behind is in no live.jsonl of this one.
-            recorded = process.read_record(scene.plan.records_dir, candidate.service)
+            recorded = process.read_record(context.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
     return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
 
 
-def _processes(scene: Scene, groups: list[tuple[int, int]], limit_s: float) -> None:
-    together([_process_task(scene, group) for group in groups], limit_s)
-    spared = scene.spared()
+def _processes(context: RollbackContext, groups: list[tuple[int, int]], limit_s: float) -> None:
+    together([_process_task(context, group) for group in groups], limit_s)
+    spared = context.spared()
     # who left session, parents and environment behind is still in its group
-    for e in _mine(scene, spared):
+    for e in _mine(context, spared):
         left = enclosure.end(e.group, e.pid, e.start, spared)
         if left:
-            scene.ended(left)
-            scene.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
+            context.ended(left)
+            context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
 
 
-def _process_task(scene: Scene, group: tuple[int, int]) -> Callable[[], None]:
+def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            if process.stop_group(*group, grace_s=scene.grace_s, clock=scene.clock):
-                scene.ended()
+            if process.stop_group(*group, grace_s=context.grace_s, clock=context.clock):
+                context.ended()
         except ServiceError as error:
-            scene.fail("stop", str(error))
+            context.fail("stop", str(error))
 
     return task
 
 
-def _containers(scene: Scene) -> None:
+def _containers(context: RollbackContext) -> None:
     """Stop containers through the engine; while it is away, say so and try again or go on."""
-    engine = scene.engine
+    engine = context.engine
     if engine is None:
-        if scene.uses_engine:
-            _with_command(scene)
+        if context.uses_engine:
+            _with_command(context)
         return
-    deadline = scene.clock.monotonic() + ENGINE_WAIT_S
+    deadline = context.clock.monotonic() + ENGINE_WAIT_S
     while True:
         try:
-            _stop_containers(scene, engine, _targets(scene, engine))
-            scene.engine_away = False
+            _stop_containers(context, engine, _targets(context, engine))
+            context.engine_away = False
             return
         except EngineRefused as error:
-            scene.fail("stop", str(error))
+            context.fail("stop", str(error))
             return
         except EngineError as error:
-            if _nothing_known(scene) and not isinstance(error, EngineTimeout):
-                scene.report.note("stop", f"{error}; no candidate container is on record")
+            if _nothing_known(context) and not isinstance(error, EngineTimeout):
+                context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            scene.report.note("stop", away(error, ENGINE_WAIT_S))
-            scene.engine_away = True
-            if scene.plan.baseline.kind == "process":
-                _end_inside(scene)
-                if not _still_held(scene):
+            context.report.note("stop", away(error, ENGINE_WAIT_S))
+            context.engine_away = True
+            if context.plan.baseline.kind == "process":
+                _end_inside(context)
+                if not _still_held(context):
                     break
-            if scene.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+            if context.clock.monotonic() + ENGINE_RETRY_S >= deadline:
                 break
-            scene.clock.sleep(ENGINE_RETRY_S)
-    _end_inside(scene)
-    if scene.plan.baseline.kind == "container":
-        _with_command(scene)
+            context.clock.sleep(ENGINE_RETRY_S)
+    _end_inside(context)
+    if context.plan.baseline.kind == "container":
+        _with_command(context)
     else:
-        scene.fail("stop", "candidate containers could not be looked for: engine away")
+        context.fail("stop", "candidate containers could not be looked for: engine away")
 
 
-def _end_inside(scene: Scene) -> None:
-    if ended := fence.contained(scene):
-        scene.ended(ended)
-        scene.report.note("stop", f"{ended} inside containers ended without the engine")
+def _end_inside(context: RollbackContext) -> None:
+    if ended := fence.contained(context):
+        context.ended(ended)
+        context.report.note("stop", f"{ended} inside containers ended without the engine")
 
 
-def _still_held(scene: Scene) -> bool:
+def _still_held(context: RollbackContext) -> bool:
     """Whether a candidate's container has processes, which hold memory that the baseline needs:
     the kernel knows without the engine."""
-    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
+    recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
     return any(pids_of_container(one) for one in recorded)
 
 
-def late(scene: Scene, engine: RawEngine) -> None:
+def late(context: RollbackContext, engine: RawEngine) -> None:
     """End what an engine that was away could not, before the baseline starts beside it. Raises
     EngineError while it is away."""
-    targets = _targets(scene, engine)
-    scene.engine_away = False
+    targets = _targets(context, engine)
+    context.engine_away = False
     if targets:
-        scene.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
-        _stop_containers(scene, engine, targets)
-        memory(scene)
+        context.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
+        _stop_containers(context, engine, targets)
+        memory(context)
 
 
-def _nothing_known(scene: Scene) -> bool:
-    containers = [c for c in scene.plan.candidates if c.kind != "process"]
-    recorded = [e for e in scene.live if e.container and not scene.outlives(e.name)]
-    return scene.plan.baseline.kind == "process" and not containers and not recorded
+def _nothing_known(context: RollbackContext) -> bool:
+    containers = [c for c in context.plan.candidates if c.kind != "process"]
+    recorded = [e for e in context.live if e.container and not context.outlives(e.name)]
+    return context.plan.baseline.kind == "process" and not containers and not recorded
 
 
-def _targets(scene: Scene, engine: RawEngine) -> list[str]:
+def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
     """Full ids of running containers to stop. Raises EngineError when the engine is away, and not
     for one container that it cannot look at.
 
     By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
     a candidate's name did not come from here.
     """
-    found = dict.fromkeys(_by_label(scene, engine))
-    recorded = [e.container for e in scene.live if e.container and not scene.outlives(e.name)]
+    found = dict.fromkeys(_by_label(context, engine))
+    recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
     for word in dict.fromkeys(recorded):
         if word in found:
             continue
@@ -203,71 +203,71 @@ def _targets(scene: Scene, engine: RawEngine) -> list[str]:
             continue
         except EngineRefused as error:
             # The engine lives, so it is about this one; whether it runs the kernel knows.
-            runs = bool(pids_of_container(word)) and not _untouchable(scene, word, "")
+            runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
             said = "ending it" if runs else "nothing of it runs"
-            scene.report.note("stop", f"container {word[:12]}: {error}; {said}")
+            context.report.note("stop", f"container {word[:12]}: {error}; {said}")
             found |= {word: None} if runs else {}
             continue
         identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
-        if is_up(container) and not _untouchable(scene, identity, name):
+        if is_up(container) and not _untouchable(context, identity, name):
             found[identity] = None
     return list(found)
 
 
-def _by_label(scene: Scene, engine: RawEngine) -> list[str]:
+def _by_label(context: RollbackContext, engine: RawEngine) -> list[str]:
     rows = engine.list_containers({role_label(): ""})
     return [
         row.id
         for row in rows
         if row.labels.get(role_label()) in ROLES
-        and not is_of_another(row.labels.get(OWNER_LABEL, ""), scene.plan.site_name)
-        and not scene.outlives(row.labels.get(SERVICE_LABEL, ""))
-        and not _untouchable(scene, row.id, row.name)
+        and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.site_name)
+        and not context.outlives(row.labels.get(SERVICE_LABEL, ""))
+        and not _untouchable(context, row.id, row.name)
     ]
 
 
-def _untouchable(scene: Scene, identity: str, name: str) -> bool:
-    base = scene.plan.baseline.container_id
-    kept = scene.is_kept(name) or scene.is_kept(identity)
+def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
+    base = context.plan.baseline.container_id
+    kept = context.is_kept(name) or context.is_kept(identity)
     return not identity or (bool(base) and identity.startswith(base)) or kept
 
 
-def _stop_containers(scene: Scene, engine: RawEngine, targets: list[str]) -> None:
-    scene.containers += targets
+def _stop_containers(context: RollbackContext, engine: RawEngine, targets: list[str]) -> None:
+    context.containers += targets
     holding = {one: resident.of(pids_of_container(one)) for one in targets}
     for one in holding.values():
-        scene.told(one)
+        context.told(one)
     most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
-    limit_s = scene.grace_s + most_s + 15
-    tasks = [_container_task(scene, engine, one, most_s) for one in targets]
+    limit_s = context.grace_s + most_s + 15
+    tasks = [_container_task(context, engine, one, most_s) for one in targets]
     if not together(tasks, limit_s):
-        scene.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
+        context.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
 
 def _container_task(
-    scene: Scene, engine: RawEngine, identity: str, gone_s: float
+    context: RollbackContext, engine: RawEngine, identity: str, gone_s: float
 ) -> Callable[[], None]:
     short = identity[:12]
 
     def task() -> None:
         try:
-            engine.stop(identity, scene.grace_s)
+            engine.stop(identity, context.grace_s)
         except EngineError as error:
-            scene.report.note("stop", f"{short}: {error}; killing it")
+            context.report.note("stop", f"{short}: {error}; killing it")
             try:
                 engine.kill(identity)
             except EngineError as worse:
-                scene.report.note("stop", f"{short}: {worse}")
-        if _await_gone(scene, engine, identity, gone_s):
-            scene.ended()
+                context.report.note("stop", f"{short}: {worse}")
+        if _await_gone(context, engine, identity, gone_s):
+            context.ended()
         else:
-            scene.fail("stop", f"container {short} still runs")
+            context.fail("stop", f"container {short} still runs")
 
     return task
 
 
-def _await_gone(scene: Scene, engine: RawEngine, identity: str, limit_s: float) -> bool:
-    deadline = scene.clock.monotonic() + limit_s
+def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limit_s: float) -> bool:
+    deadline = context.clock.monotonic() + limit_s
     pause = 0.01
     while True:
         try:
@@ -277,71 +277,71 @@ def _await_gone(scene: Scene, engine: RawEngine, identity: str, limit_s: float) 
             return True
         except EngineError:
             pass
-        if scene.clock.monotonic() >= deadline:
+        if context.clock.monotonic() >= deadline:
             return False
-        scene.clock.sleep(pause)
+        context.clock.sleep(pause)
         pause = min(0.5, pause * 1.5)
 
 
-def _with_command(scene: Scene) -> None:
+def _with_command(context: RollbackContext) -> None:
     """The engine's socket did not work: the docker command may know another way in."""
-    ours = {e.container for e in scene.live if e.container and not scene.outlives(e.name)}
+    ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
         targets = []
-        for line in scene.command(argv).splitlines():
+        for line in context.command(argv).splitlines():
             identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
-            marked = role in ROLES and not scene.outlives(service)
-            marked = marked and not is_of_another(owner, scene.plan.site_name)
-            if (marked or identity in ours) and not _untouchable(scene, identity, name):
+            marked = role in ROLES and not context.outlives(service)
+            marked = marked and not is_of_another(owner, context.plan.site_name)
+            if (marked or identity in ours) and not _untouchable(context, identity, name):
                 targets.append(identity)
         if targets:
-            grace = scene.grace_s
-            scene.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
-            scene.ended(len(targets))
+            grace = context.grace_s
+            context.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
+            context.ended(len(targets))
     except EngineError as error:
-        scene.fail("stop", f"candidate containers: {error}")
+        context.fail("stop", f"candidate containers: {error}")
 
 
-def memory(scene: Scene) -> None:
+def memory(context: RollbackContext) -> None:
     """Wait until what was stopped is gone and its RAM and VRAM are back; bounded.
 
     What the sentinel killed gives its memory back now, though nothing was stopped here.
     """
-    report = scene.report
-    killed = after_a_kill(scene)
-    if not (scene.stopped or scene.groups or scene.containers or killed):
+    report = context.report
+    killed = after_a_kill(context)
+    if not (context.stopped or context.groups or context.containers or killed):
         report.skipped("memory", "nothing was stopped")
         return
     report.begin("memory")
-    left = [group for group in scene.groups if process.members(*group)]
+    left = [group for group in context.groups if process.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
-    words = ram.returned(scene, killed) or "the stopped ones are gone"
-    lacking = ram.lacking(scene)
+    words = ram.wait_for_ram(context, killed) or "the stopped ones are gone"
+    lacking = ram.lacking(context)
     if lacking:
         report.note("memory", lacking)
-    short = ram.missing(scene, Path(scene.plan.run_dir, *BREACH)) if killed else ""
-    if scene.plan.gpus and scene.plan.exclusive:
-        clock = scene.clock
-        back = drain.released(scene.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
+    short = ram.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
+    if context.plan.gpus and context.plan.exclusive:
+        clock = context.clock
+        back = drain.wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
         words = "; ".join([*([words] if killed else []), back])
     if short:
-        scene.fail("memory", short)
+        context.fail("memory", short)
     else:
         report.ok("memory", words)
 
 
-def after_a_kill(scene: Scene) -> bool:
+def after_a_kill(context: RollbackContext) -> bool:
     """Whether the sentinel killed something just now, whoever asked for this rollback."""
-    if scene.report.trigger.id.startswith("sentinel"):
+    if context.report.trigger.id.startswith("sentinel"):
         return True
-    if not scene.plan.run_dir:
+    if not context.plan.run_dir:
         return False
     try:
-        written = os.stat(os.path.join(scene.plan.run_dir, *BREACH)).st_mtime
+        written = os.stat(os.path.join(context.plan.run_dir, *BREACH)).st_mtime
     except OSError:
         return False
-    return abs(scene.clock.now() - written) < BREACH_S
+    return abs(context.clock.now() - written) < BREACH_S

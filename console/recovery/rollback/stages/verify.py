@@ -5,7 +5,7 @@ from __future__ import annotations
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.recovery.rollback.context import Scene
+from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.stages.stop import sweep
@@ -27,16 +27,16 @@ MEASURED_TOKENS = 64
 class Readiness:
     """Waits for the baseline and proves it. One restart in all, never a loop."""
 
-    def __init__(self, scene: Scene, baseline: Baseline) -> None:
-        self.scene = scene
+    def __init__(self, context: RollbackContext, baseline: Baseline) -> None:
+        self.context = context
         self.baseline = baseline
-        self.plan = scene.plan.baseline
+        self.plan = context.plan.baseline
         self.restarted = False
 
     def prove(self) -> bool:
         """Rungs ready and completion, with the one restart between; True when it serves."""
         if self.baseline.gone:
-            self.scene.report.skipped("ready", "there is no container to wait for")
+            self.context.report.skipped("ready", "there is no container to wait for")
             return False
         while True:
             trouble = self._ready()
@@ -44,21 +44,21 @@ class Readiness:
             trouble = trouble or self._completion() or self._other(life)
             if not trouble:
                 return True
-            rung, detail = trouble
+            stage, detail = trouble
             if self.restarted:
-                self.scene.fail(rung, detail)
+                self.context.fail(stage, detail)
                 return False
             self.restarted = True
-            self.scene.report.note(rung, f"{detail}; restarting it once")
+            self.context.report.note(stage, f"{detail}; restarting it once")
             try:
-                self.scene.report.note("start", self.baseline.restart())
+                self.context.report.note("start", self.baseline.restart())
             except ConsoleError as error:
-                self.scene.fail(rung, f"{detail}; restart: {error}")
+                self.context.fail(stage, f"{detail}; restart: {error}")
                 return False
 
     def _ready(self) -> tuple[str, str] | None:
         """Poll health; None when it serves, else rung and reason."""
-        clock, report, plan = self.scene.clock, self.scene.report, self.plan
+        clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
         begun = looked = clock.monotonic()
@@ -70,7 +70,7 @@ class Readiness:
                 if not self.baseline.is_ours(OWNER_S):
                     return "ready", self._stranger()
                 report.ok("ready", f"after {format_duration(now - begun)}")
-                sweep(self.scene, "after ready")
+                sweep(self.context, "after ready")
                 return None
             if state != said:
                 said = state
@@ -114,7 +114,7 @@ class Readiness:
 
     def _completion(self) -> tuple[str, str] | None:
         """A real completion; None when it came, or when a busy slot makes token progress."""
-        report, proof = self.scene.report, self.plan.completion
+        report, proof = self.context.report, self.plan.completion
         report.begin("completion")
         detail = ""
         for attempt in range(COMPLETION_TRIES):
@@ -128,19 +128,19 @@ class Readiness:
             if answer.ok:
                 report.ok("completion", answer.detail)
                 return None
-            if busy(self.plan.url, clock=self.scene.clock):
+            if busy(self.plan.url, clock=self.context.clock):
                 report.ok("completion", f"{answer.detail}; a busy slot makes token progress")
                 return None
             detail = answer.detail
             if attempt + 1 < COMPLETION_TRIES:
                 report.note("completion", f"{detail}; asking again")
-                self.scene.clock.sleep(LAST_PAUSE_S)
+                self.context.clock.sleep(LAST_PAUSE_S)
         return "completion", detail
 
 
-def measure(scene: Scene) -> tuple[float | None, bool]:
+def measure(context: RollbackContext) -> tuple[float | None, bool]:
     """Median decode tok/s of two completions of 64 tokens, and whether that is degraded."""
-    plan, report = scene.plan.baseline, scene.report
+    plan, report = context.plan.baseline, context.report
     report.begin("measure")
     rates: list[float] = []
     for _ in range(MEASURED_RUNS):

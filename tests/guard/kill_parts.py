@@ -14,7 +14,7 @@ import pytest
 from console.host import process
 from console.host.cgroups.cgroup import Hierarchy
 from console.host.process import ProcessSpec
-from console.recovery.guard.kill.killer import Strike
+from console.recovery.guard.kill.killer import KillOperation
 from console.recovery.rollback.live import Live
 from tests.waiting import until
 
@@ -22,12 +22,12 @@ ID = "ab" * 32
 OTHER = "cd" * 32
 
 
-def finish(strike: Strike) -> None:
+def finish(operation: KillOperation) -> None:
     """Look until it is over, as a sentinel does at its ticks."""
     try:
-        until(strike.look, "all of them are dead", where=lambda: str(strike.report()))
+        until(operation.advance, "all of them are dead", where=lambda: str(operation.report()))
     finally:
-        strike.close()
+        operation.close()
 
 
 class Den:

@@ -20,18 +20,23 @@ ROUNDED_S = 0.002
 """A ladder rounds the times of its lines."""
 
 
-class Climb:
+class RollbackProgress:
     """Written by the emergency thread alone; others only read what is public.
 
     `lines` grows. `over`: nothing more will come, and then there is a `result` or `trouble`.
     """
 
     def __init__(
-        self, directory: Path | None, ladder: Path | None, offset: int, warm: bool, clock: Clock
+        self,
+        directory: Path | None,
+        ladder: Path | None,
+        offset: int,
+        by_standby: bool,
+        clock: Clock,
     ) -> None:
         self.directory = directory
         self.ladder = ladder
-        self.warm = warm
+        self.by_standby = by_standby
         self.spawned = False
         self.lines: list[dict[str, Any]] = []
         self.result: Result | None = None
