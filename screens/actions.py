@@ -56,14 +56,18 @@ class Verbs(Base[None]):
 
     def note_question(self, snapshot: Snapshot) -> None:
         """Remember when a question came into view."""
-        desk = snapshot.desk
-        now = (str(desk.get("step", "")), int(desk.get("attempt") or 0), str(desk.get("state", "")))
+        control = snapshot.control
+        now = (
+            str(control.get("step", "")),
+            int(control.get("attempt") or 0),
+            str(control.get("state", "")),
+        )
         if now != self.asked_for:
             self.asked_for, self.asked_at = now, time.monotonic()
 
     def _possible(self, verb: str) -> Snapshot | None:
         """The snapshot that a verb is for; None, after saying why, where it is not possible."""
-        if self.console.desk.readonly:
+        if self.console.watchers.readonly:
             self.console.say(f"read-only: '{verb}' is not possible here")
             return None
         snapshot = self.console.snapshot
@@ -96,7 +100,7 @@ class Verbs(Base[None]):
 
         def work() -> None:
             no = ask(snapshot, verb, **words)
-            app.desk.watch.look()
+            app.watchers.watch.look()
             if no:
                 app.call_later(app.say, f"{verb}: {no}")
                 app.call_later(refused, no)
@@ -133,7 +137,7 @@ class Verbs(Base[None]):
         if time.monotonic() - self.asked_at < READ_S:
             self.console.say("the question has only just appeared: read it, then answer")
             return
-        confirm = str(snapshot.desk.get("confirm") or "")
+        confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
             question = Question(
                 "Override the gate", self._verdict_lines(snapshot), "reason",
@@ -163,7 +167,7 @@ class Verbs(Base[None]):
         if snapshot is None:
             return
         view = snapshot.view
-        step = view.step(str(snapshot.desk.get("step") or "")) or view.current
+        step = view.step(str(snapshot.control.get("step") or "")) or view.current
         if step is not None and (step.kind == "gate" or step.implicit):
             gate = "a gate is not skipped: y overrides it, with a reason"
             self.console.say(
@@ -224,7 +228,7 @@ class Verbs(Base[None]):
 
     def action_resume(self) -> None:
         snapshot = self.console.snapshot
-        if self.console.desk.readonly or snapshot is None or snapshot.run is None:
+        if self.console.watchers.readonly or snapshot is None or snapshot.run is None:
             self.console.say("there is nothing to resume here")
             return
         if snapshot.word != "interrupted":

@@ -209,10 +209,10 @@ class Page(Base[None]):
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.desk.readonly, width),
+            emergency(live, rollback, restore_s, app.watchers.readonly, width),
             width,
         )
-        self.query_one(KeyLine).draw(self.SCOPE, readonly=app.desk.readonly)
+        self.query_one(KeyLine).draw(self.SCOPE, readonly=app.watchers.readonly)
 
 
 class ReadingPage(Page):

@@ -76,7 +76,7 @@ class BreachScreen(Page):
         run = snapshot.run if snapshot is not None else None
         if run is None or (self.run_dir is not None and run.path == self.run_dir.path):
             return None
-        view: GuardView = self.console.desk.guard.latest
+        view: GuardView = self.console.watchers.guard.latest
         same = view.run is not None and view.run.path == run.path
         return view if same else GuardView(run, LOOKING)
 
@@ -102,7 +102,7 @@ class BreachScreen(Page):
     @property
     def view(self) -> GuardView:
         """The guard of this run, as the watcher knows it."""
-        view: GuardView = self.console.desk.guard.latest
+        view: GuardView = self.console.watchers.guard.latest
         if self.run_dir is None:
             return NOBODY
         same = view.run is not None and view.run.path == self.run_dir.path

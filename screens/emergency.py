@@ -42,7 +42,7 @@ class Guarded(Verbs):
     @property
     def guard(self) -> GuardView:
         """What was read last; of another run it says nothing."""
-        view: GuardView = self.console.desk.guard.latest
+        view: GuardView = self.console.watchers.guard.latest
         snapshot = self.console.snapshot
         run = snapshot.run if snapshot is not None else None
         if run is None:
@@ -132,7 +132,7 @@ class RollbackScreen(Dialog[None]):
 
     def told(self, result: Result) -> None:
         """The badge above need not wait for its next look."""
-        cast("ConsoleApp", self.app).desk.baseline.look()
+        cast("ConsoleApp", self.app).watchers.baseline.look()
 
     def action_back(self) -> None:
         self.dismiss(None)

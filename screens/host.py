@@ -54,7 +54,7 @@ class HostScreen(Page):
     def _look(self) -> None:
         from console.checks.doctor.run import run
 
-        found = run(self.console.desk.site)
+        found = run(self.console.watchers.site)
         self.on_loop(self._seen, found)
 
     def _seen(self, found: list[Finding]) -> None:
@@ -78,7 +78,7 @@ class HostScreen(Page):
 
     def _guard_rows(self, width: int) -> list[Row]:
         """What is used of everything, and where the guard acts; its state above."""
-        guard, sample = self.console.desk.guard.latest, self.console.sample
+        guard, sample = self.console.watchers.guard.latest, self.console.sample
         rows: list[Row] = [line(guard, time.monotonic(), width)]
         if sample is not None:
             rows += marked_rows(sample, guard.marks, width, signs())

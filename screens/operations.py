@@ -160,9 +160,9 @@ class OperationsScreen(Guarded):
     def offer_logs(self) -> None:
         """The logs that there are now; the baseline's also without a run."""
         if self.feed is not None:
-            desk = self.console.desk
-            self.feed.container = desk.baseline_log
-            self.feed.offer(sources(desk.logs, desk.baseline_log))
+            watchers = self.console.watchers
+            self.feed.container = watchers.baseline_log
+            self.feed.offer(sources(watchers.logs, watchers.baseline_log))
 
     @property
     def view(self) -> RunView:
@@ -180,7 +180,7 @@ class OperationsScreen(Guarded):
         snapshot = self.console.snapshot
         if snapshot is None or snapshot.word != "paused":
             return ""
-        return str(snapshot.desk.get("step") or "")
+        return str(snapshot.control.get("step") or "")
 
     @property
     def ready(self) -> bool:
@@ -188,7 +188,7 @@ class OperationsScreen(Guarded):
         snapshot = self.console.snapshot
         if snapshot is None or snapshot.word not in ("paused", "waiting_approval"):
             return True
-        return snapshot.desk.get("state") == str(snapshot.view.state)
+        return snapshot.control.get("state") == str(snapshot.view.state)
 
     def draw_head(self) -> None:
         app, line = self.console, self.query_one(BaselineBadge)
@@ -199,7 +199,7 @@ class OperationsScreen(Guarded):
         restore_s = snapshot.restore_s if snapshot is not None and live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.desk.readonly, width),
+            emergency(live, rollback, restore_s, app.watchers.readonly, width),
             width,
         )
 
@@ -209,8 +209,8 @@ class OperationsScreen(Guarded):
         if word == "none":
             line.show([(("no run", "dim"),)])
             return
-        desk = self.console.snapshot.desk if self.console.snapshot is not None else {}
-        mode = str(desk.get("mode", ""))
+        control = self.console.snapshot.control if self.console.snapshot is not None else {}
+        mode = str(control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
         line.show([status(view, word, mode, time.time(), width, self.at, lease)])
 
@@ -220,7 +220,7 @@ class OperationsScreen(Guarded):
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
         detail.show(self._detail(view, steps.step, width))
-        keys, readonly = self.query_one(KeyLine), self.console.desk.readonly
+        keys, readonly = self.query_one(KeyLine), self.console.watchers.readonly
         if self.query_one(LogPane).has_focus_within:
             keys.draw("log", readonly=readonly)
         else:
@@ -237,13 +237,13 @@ class OperationsScreen(Guarded):
         step = view.step(step_id)
         if step is None:
             return [((text, ""),) for line in FIRST for text in wrapped(line, width)]
-        confirm = str(snapshot.desk.get("confirm") or "")
+        confirm = str(snapshot.control.get("confirm") or "")
         if view.over and not self.query_one(StepList).chosen:
             return summary_rows(view, width)
         current = step.id == (self.at or (view.current or step).id)
         can = (
             option_rows(view, self.word, confirm, width, self.at)
-            if current and self.ready and not self.console.desk.readonly
+            if current and self.ready and not self.console.watchers.readonly
             else []
         )
         last = view.current

@@ -67,7 +67,7 @@ class PlanScreen(Page):
         from console.runner.prepare import catalog
 
         try:
-            fields = catalog.form(self.path, site(self.console.desk.site))
+            fields = catalog.form(self.path, site(self.console.watchers.site))
         except ConsoleError as error:
             self.on_loop(self._failed, error, self.turn)
             return
@@ -121,7 +121,7 @@ class PlanScreen(Page):
         from console.runner.prepare import catalog
 
         try:
-            preview = catalog.preview(self.path, inputs, site(self.console.desk.site))
+            preview = catalog.preview(self.path, inputs, site(self.console.watchers.site))
         except ConsoleError as error:
             self.on_loop(self._failed, error, turn)
             return
@@ -177,7 +177,7 @@ class PlanScreen(Page):
             )
         if self.preview is None:
             return (("reading …", "dim"),)
-        if self.console.desk.readonly:
+        if self.console.watchers.readonly:
             return (("read-only: nothing can be started", "warn"),)
         return (
             ("S starts it; it stands still before step 1", "bold"),
@@ -187,7 +187,7 @@ class PlanScreen(Page):
     def action_start(self) -> None:
         """Start the run: not before its plan was shown, and only once."""
         preview = self.preview
-        if self.console.desk.readonly:
+        if self.console.watchers.readonly:
             self.console.say("read-only: nothing can be started")
         elif self.starting:
             self.console.say(self.starting)
@@ -201,7 +201,7 @@ class PlanScreen(Page):
             self._draw()
             began = time.monotonic()
             work = partial(self._begin, dict(self.inputs), preview.digest, began)
-            thread = self.console.desk.starting = self.in_thread(work)
+            thread = self.console.watchers.starting = self.in_thread(work)
             self.console.await_end(thread)
 
     def _begin(self, inputs: dict[str, str], digest: str, began: float) -> None:
@@ -209,19 +209,19 @@ class PlanScreen(Page):
         from console.runner import launch
         from console.runner.prepare import catalog
 
-        desk = self.console.desk
+        watchers = self.console.watchers
         try:
-            place = site(desk.site)
+            place = site(watchers.site)
             playbook = catalog.load(self.path, inputs, place)
             run = launch.begin(
                 place, playbook, inputs, step=True, expect=digest, overrides=dict(self.overrides),
                 say=lambda text: self.on_loop(self._say, text),
             )  # fmt: skip
         except ConsoleError as error:
-            desk.started = "the run did not start: " + "\n".join(error.lines())
+            watchers.started = "the run did not start: " + "\n".join(error.lines())
             self.on_app(self._not_started, error)
             return
-        desk.started = f"run {run.id} stands before its first step"
+        watchers.started = f"run {run.id} stands before its first step"
         self.on_app(self._begun, run, began)
 
     def _say(self, text: str) -> None:
@@ -258,7 +258,7 @@ class PlanScreen(Page):
     def _begun(self, run: RunDir, began: float) -> None:
         """The run stands before its first step; unless the emergency key was pressed meanwhile."""
         app = cast("ConsoleApp", self._home)
-        app.desk.watch.show(run)
+        app.watchers.watch.show(run)
         self.starting = f"started: {run.id}; 1 shows it"
         if app.pressed_at > began:
             # pressed while nothing was there to roll back: meant for this run as well

@@ -50,7 +50,7 @@ class PlaybooksScreen(Page):
     def _load(self) -> None:
         from console.runner.prepare.catalog import entries
 
-        found = entries(site=self.console.desk.site)
+        found = entries(site=self.console.watchers.site)
         self.on_loop(self._loaded, found)
 
     def _loaded(self, found: list[Entry]) -> None:

@@ -87,7 +87,7 @@ class PreflightScreen(Page):
     def _look(self, turn: int, values: dict[str, str]) -> None:
         from console.frontends.tui.watch import preflight
 
-        found = preflight.look(values, self.console.desk.site)
+        found = preflight.look(values, self.console.watchers.site)
         self.on_loop(self._seen, turn, found)
 
     def _seen(self, turn: int, found: Shown) -> None:

@@ -285,7 +285,7 @@ class RunsScreen(Page):
 
         if event.index < len(self.rows):
             run = RunDir(paths.runs_dir() / self.rows[event.index].id)
-            self.console.desk.watch.show(run)
+            self.console.watchers.watch.show(run)
             self.console.action_operations()
 
 

@@ -92,7 +92,7 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
         for gate, words in moved_thresholds(before, context.plan)
     ]
     context.record("targets", targets=header.targets(context.plan), moved=moved)
-    context.fleet.change(context.plan.services)
+    context.services.change(context.plan.services)
     seal(context, context.way_back().baseline)
 
 
@@ -123,7 +123,7 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
         assert step is not None
         assert step.retry is not None
         _note(context, planned, number, StepState.RETRY_WAIT, cause=str(cause))
-        if context.clock.wait(context.desk.cancelled, step.retry.backoff):
+        if context.clock.wait(context.control.cancelled, step.retry.backoff):
             _note(context, planned, number, StepState.CANCELLED, cause=str(cause))
             return None
     return None
@@ -131,7 +131,7 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
 
 def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     point("before_intent", planned.id)
-    context.desk.set(
+    context.control.set(
         step=planned.id, attempt=number, is_gate=planned.kind == "gate", implicit=planned.implicit
     )
     attempt = Attempt(context, planned.id, number, planned.limit_s)
@@ -190,7 +190,7 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
 
 def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
     """Stopped by whoever asked, or by the guard, which nobody asked."""
-    verb = attempt.context.desk.stop_verb
+    verb = attempt.context.control.stop_verb
     if verb is None or not verb.cause:
         _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
     else:

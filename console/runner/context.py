@@ -23,7 +23,7 @@ from console.journal.state import Cause, RunState, check_transition
 from console.journal.store import Event, Journal
 from console.recovery.rollback import live
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
-from console.runner.control import Desk
+from console.runner.control import Control
 from console.runner.fault import point
 from console.runner.prepare.plan import Plan
 from console.runtime.spec import Handle
@@ -31,7 +31,7 @@ from console.runtime.spec import Handle
 if TYPE_CHECKING:
     from console.runner.guard.client import Guard
     from console.runner.peaks import Peaks
-    from console.runner.services import Fleet
+    from console.runner.services import RunServices
 
 LOG_LIMIT = 64 * 1024 * 1024
 """Bytes of output kept of one attempt; what comes after is counted and dropped."""
@@ -76,9 +76,9 @@ class Context:
     plan: Plan
     journal: Journal
     clock: Clock
-    desk: Desk
+    control: Control
     view: RunView
-    fleet: Fleet = field(init=False)
+    services: RunServices = field(init=False)
     peaks: Peaks | None = None
     guard: Guard | None = None
     rehearsal: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Context:
         """
         if self.view.state is not state:
             check_transition(self.view.state, state)
-        self.desk.set(state=state, reason=reason)
+        self.control.set(state=state, reason=reason)
         self.record("run.state", state=str(state), reason=reason, detail=detail)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
@@ -142,7 +142,7 @@ class Attempt:
         self.number = number
         self.limit_s = limit_s
         self.begun = context.clock.monotonic()
-        self.cancelled = context.desk.cancelled
+        self.cancelled = context.control.cancelled
         self.path = context.run.attempt_log(step, number)
         self.known = context.plan.known
         self._said = float("-inf")

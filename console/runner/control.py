@@ -41,7 +41,7 @@ class Verb:
     """Why nobody asked for it: the cause that steps and run end with."""
 
 
-class Desk:
+class Control:
     """Where the runner stands, and what was asked of it; shared by runner and socket threads."""
 
     def __init__(self) -> None:
@@ -183,9 +183,9 @@ class Desk:
 class Server:
     """The runner's socket, in threads of its own; a stuck client costs one thread."""
 
-    def __init__(self, path: Path, desk: Desk) -> None:
+    def __init__(self, path: Path, control: Control) -> None:
         self.path = path
-        self.desk = desk
+        self.control = control
         self._closed = threading.Event()
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -229,9 +229,9 @@ class Server:
             return {"ok": False, "error": "not a message"}
         name = str(message.get("verb", ""))
         if message.get("attached") is True or name != "status":
-            self.desk.attend()
+            self.control.attend()
         if name == "status":
-            return {"ok": True, **self.desk.status()}
+            return {"ok": True, **self.control.status()}
         args = message.get("args")
         verb = Verb(
             one_line(name, 40), who, one_line(str(message.get("why", "")), 300),
@@ -241,8 +241,8 @@ class Server:
         seen: dict[str, Any] = {k: message[k] for k in names if k in message}
         if "evidence" in seen:
             verb.args["evidence"] = seen["evidence"]
-        no = self.desk.ask(verb, seen)
-        return {"ok": not no, "error": no, **self.desk.status()}
+        no = self.control.ask(verb, seen)
+        return {"ok": not no, "error": no, **self.control.status()}
 
 
 def send(path: Path, message: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
         plan = context.way_back()
         trigger = new_trigger(context.clock, emergency=False)
         result = Procedure(plan, clock=context.clock, trigger=trigger, emit=emit).run()
-    for name in list(context.fleet.handles):
-        context.fleet.gone(name)
+    for name in list(context.services.handles):
+        context.services.gone(name)
     if context.view.cutover:
         context.run.switched.unlink(missing_ok=True)
         context.record("cutover", step, attempt, what="rolled back")
@@ -193,7 +193,7 @@ class Ending:
                 doubt(self.context)
         if not stays and self._must_restore():
             self.roll_back("something is still up, or the baseline does not answer")
-        elif self.context.desk.cancelled.is_set():
+        elif self.context.control.cancelled.is_set():
             self.context.enter(R.CANCELLED, "abort")
         else:
             self.context.enter(R.FAILED if failed else R.SUCCEEDED)
@@ -220,11 +220,11 @@ class Ending:
         """Whether the run ends with clients at a candidate: no step is left, nothing speaks
         against it, and candidate and relay live."""
         view, cut = self.context.view, self.context.view.cutover
-        if cut.get("what") not in ("stays", "promoted") or self.context.desk.cancelled.is_set():
+        if cut.get("what") not in ("stays", "promoted") or self.context.control.cancelled.is_set():
             return False
         ahead = [p for p in self.context.plan.steps if not (p.final or p.id in TAIL)]
         done = all((s := view.step(p.id)) and s.state is not StepState.PENDING for p in ahead)
-        alive = all(self.context.fleet.find(n) for n in (cut["service"], proxy.NAME))
+        alive = all(self.context.services.find(n) for n in (cut["service"], proxy.NAME))
         return done and alive and view.decision in (Decision.GO, Decision.NONE)
 
     def _stay(self) -> None:
@@ -240,7 +240,7 @@ class Ending:
         return before is not None and before.state is StepState.SUCCEEDED
 
     def _why(self) -> str:
-        verb = self.context.desk.stop_verb
+        verb = self.context.control.stop_verb
         if verb is not None:
             return verb.cause or f"{verb.verb} by {verb.who}"
         step = self.context.view.current
@@ -261,7 +261,7 @@ class Ending:
     def run_finally(self) -> None:
         """Last, in every case, with their own budget; they cannot change the outcome."""
         point("before_finally")
-        self.context.desk.set(cancelled=threading.Event(), step="", attempt=0)
+        self.context.control.set(cancelled=threading.Event(), step="", attempt=0)
         for planned in self.context.plan.steps:
             view = self.context.view.step(planned.id)
             owed = view is not None and view.state not in ATTEMPTED

@@ -1,6 +1,6 @@
 """The runner: walks the plan, one step at a time, every effect between an intent and a result.
 
-It is the only writer of the journal. Verbs come through the desk; nothing here draws.
+It is the only writer of the journal. Verbs come through the control socket; nothing here draws.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Runner:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.desk = context.desk
+        self.control = context.control
         self.failed = False
 
     def run(self) -> None:
@@ -66,7 +66,7 @@ class Runner:
                 traceback.print_exc()
             self.failed, words = True, f"{type(error).__name__}: {error}"
             self.context.record(
-                "step.state", self.desk.step, self.desk.attempt, state=str(StepState.FAILED),
+                "step.state", self.control.step, self.control.attempt, state=str(StepState.FAILED),
                 cause=str(Cause.INTERNAL),
                 detail=one_line(f"a fault of this console: {words}", 300),
             )  # fmt: skip
@@ -92,13 +92,13 @@ class Runner:
 
     def _before(self, planned: PlannedStep) -> Flow:
         """Between steps is where a pause takes hold and where stepping stops."""
-        self.desk.set(
+        self.control.set(
             step=planned.id, attempt=0, is_gate=planned.kind == "gate", implicit=planned.implicit
         )
-        if self.desk.cancelled.is_set():
+        if self.control.cancelled.is_set():
             return self._stop_flow()
-        if self.desk.pause_asked or self.desk.mode == "step":
-            self.desk.set(pause_asked=False)
+        if self.control.pause_asked or self.control.mode == "step":
+            self.control.set(pause_asked=False)
             verb = self._pause(Pause.OPERATOR, f"before {planned.id}")
             if verb.verb == "skip":
                 return self._skip(planned, verb)
@@ -114,7 +114,7 @@ class Runner:
         while True:
             failure = run_attempts(self.context, self.context.plan.at(planned.id))
             planned = self.context.plan.at(planned.id)
-            if self.desk.cancelled.is_set():
+            if self.control.cancelled.is_set():
                 return self._stop_flow()
             if failure is None:
                 break
@@ -192,8 +192,8 @@ class Runner:
             return Flow.ON if step.on_no_go == "continue" else Flow.END
         if verdict.verdict == "HOLD":
             return self._hold(planned, step)
-        if self.desk.mode == "gate" and planned.kind == "gate":
-            self.desk.set(pause_asked=True)
+        if self.control.mode == "gate" and planned.kind == "gate":
+            self.control.set(pause_asked=True)
         return Flow.ON
 
     def _hold(self, planned: PlannedStep, step: Step) -> Flow:
@@ -201,7 +201,7 @@ class Runner:
             return Flow.ROLLBACK
         if self.context.meta.headless:
             return Flow.END
-        self.desk.set(evidence=evidence_hash(self.context.view))
+        self.control.set(evidence=evidence_hash(self.context.view))
         verb = self._pause(Pause.HOLD, f"{planned.kind} {planned.id} is HOLD")
         if verb.verb == "approve":
             from console.config.playbook.verdict import Verdict
@@ -220,7 +220,7 @@ class Runner:
 
     def _skip(self, planned: PlannedStep, verb: Verb) -> Flow:
         self.context.record(
-            "step.state", planned.id, self.desk.attempt, state=str(StepState.SKIPPED),
+            "step.state", planned.id, self.control.attempt, state=str(StepState.SKIPPED),
             detail=f"by {verb.who}: {verb.why}",
         )  # fmt: skip
         return Flow.ON
@@ -230,7 +230,7 @@ class Runner:
         self.context.enter(R.PAUSED, str(reason), detail)
         while True:
             try:
-                verb = self.desk.inbox.get(timeout=0.2)
+                verb = self.control.inbox.get(timeout=0.2)
             except queue.Empty:
                 continue
             if verb.verb not in ("abort", "rollback"):
@@ -238,5 +238,5 @@ class Runner:
             return verb
 
     def _stop_flow(self) -> Flow:
-        verb = self.desk.stop_verb
+        verb = self.control.stop_verb
         return Flow.ROLLBACK if verb is not None and verb.verb == "rollback" else Flow.ABORT

@@ -38,7 +38,7 @@ from console.runner import cutover as switch
 from console.runner.attempt import input_error
 from console.runner.claim import announce, host_lock, leave, myself, withdraw
 from console.runner.context import Context
-from console.runner.control import Desk, Server, Verb
+from console.runner.control import Control, Server, Verb
 from console.runner.fault import point
 from console.runner.guard import limits
 from console.runner.guard.client import Guard
@@ -56,7 +56,7 @@ from console.runner.recover import (
     refuse_rolled_back,
     settle_intents,
 )
-from console.runner.services import Fleet
+from console.runner.services import RunServices
 
 WARM_READY_S = 10.0
 FENCED_S = 5.0
@@ -134,7 +134,7 @@ def _asked_to_end(context: Context) -> None:
     ladder ends this process; where it does not, the run rolls itself back."""
     if standby.trigger(context.run.rollback, standby.EMERGENCY):
         time.sleep(FENCED_S)
-    context.desk.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
+    context.control.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
@@ -215,13 +215,13 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     )  # fmt: skip
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)
-    desk = Desk()
-    desk.mode = "step" if meta.step else "all"
-    context = Context(run, meta, plan, Journal(run.journal), SystemClock(), desk, RunView())
+    control = Control()
+    control.mode = "step" if meta.step else "all"
+    context = Context(run, meta, plan, Journal(run.journal), SystemClock(), control, RunView())
     context.rehearsal = header.record(rewrite)
-    context.fleet = Fleet(context)
-    desk.check_inputs = lambda changes, why: input_error(context, changes, why)
-    desk.on_verb = lambda verb, step, attempt: context.record(
+    context.services = RunServices(context)
+    control.check_inputs = lambda changes, why: input_error(context, changes, why)
+    control.on_verb = lambda verb, step, attempt: context.record(
         "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
         args={k: v for k, v in verb.args.items() if k != "confirm"},
     )  # fmt: skip
@@ -243,8 +243,8 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         if not context.view.run_id:  # the journal was deleted: a new one says whose it is
             _created(context)
         close_after_rollback(context)
-        return Server(run.socket, context.desk)
-    facts = baseline.facts(context.plan.site, lambda: context.fleet.client)
+        return Server(run.socket, context.control)
+    facts = baseline.facts(context.plan.site, lambda: context.services.client)
     if resume:
         refuse_rolled_back(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
@@ -263,7 +263,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     point("sealed")
     _warm_up(context)
     _guard(context)
-    return Server(run.socket, context.desk)
+    return Server(run.socket, context.control)
 
 
 def _fits(context: Context) -> None:
@@ -291,7 +291,7 @@ def _fits(context: Context) -> None:
 
 def _can_be_stopped(context: Context) -> None:
     """An outage that would not happen must not be believed in. Raises BaselineNotReady."""
-    if context.fleet.find("baseline") is None:
+    if context.services.find("baseline") is None:
         url = context.plan.site.model.baseline.url
         who = listener(url)
         what = f"process {who.pid} ({who.words})" if who else "what"
@@ -366,14 +366,14 @@ def _guard(context: Context) -> None:
 def _look(context: Context, *, resumed: bool) -> None:
     """From here on somebody looks at the machine, once a second."""
     before = context.view.peaks if resumed else None
-    context.peaks = Peaks(context.run, lambda: context.desk.step, context.clock, before)
+    context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
     context.peaks.start()
 
 
 def _end(context: Context, server: Server) -> None:
     """Let go of everything; the ladder stays only when the run is not over."""
     server.close()
-    context.fleet.close()
+    context.services.close()
     over = context.view.over
     if context.guard is not None:
         context.guard.close(over=over)

@@ -212,7 +212,7 @@ def before_gate(context: Context, planned: PlannedStep, attempt: int) -> None:
     """A gate on the machine's figures judges exact ones that are no older than the gate."""
     criteria = (planned.step.gate if planned.step is not None else None) or []
     if context.peaks is not None and any(one.metric in GAUGE_METRICS for one in criteria):
-        context.peaks.settle(context.desk.cancelled)
+        context.peaks.settle(context.control.cancelled)
         record(context, planned.id, attempt, exact=True)
 
 

@@ -68,7 +68,7 @@ def end_leftovers(context: Context, step: str) -> None:
     if planned.step is None or planned.step.where is None or planned.step.where.image is None:
         return
     labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{role_label()}=oneoff"]
-    client = context.fleet.client
+    client = context.services.client
     found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
     for container in found:
         ask("Stopping a leftover", partial(container.stop, timeout=int(LEFTOVER_GRACE_S)), 30.0)
@@ -112,11 +112,11 @@ def adopt_services(context: Context) -> None:
     """Services that survived their runner are taken over, with a new tailer each."""
     for name, handle in _recorded(context).items():
         try:
-            alive = context.fleet.driver(name).status(handle).alive
+            alive = context.services.driver(name).status(handle).alive
         except ConsoleError:
             alive = False
         if alive:
-            context.fleet.adopt(name, handle)
+            context.services.adopt(name, handle)
         else:
             context.record("service", service=name, alive=False)
 
@@ -176,7 +176,7 @@ def close_after_rollback(context: Context) -> None:
     if not ended:
         state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED
         context.record("run.state", state=str(state), reason=why, detail=result.detail)
-    context.desk.set(state=context.view.state)
+    context.control.set(state=context.view.state)
 
 
 def _stages(context: Context, lines: list[dict[str, Any]]) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CAP_INTERVAL_S = 2.0
 
 
-class Fleet:
+class RunServices:
     """Starts, stops and watches the run's services; the engine is connected to when needed."""
 
     def __init__(self, context: Context) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from console.journal.state import RunState
-from console.runner.control import Desk, Server
+from console.runner.control import Control, Server
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row
 from tests.benchmarks.opened import Opened, Show, shown, until
@@ -164,9 +164,9 @@ def moving(library: Nvml, script: Path) -> Iterator[Path]:
 @contextmanager
 def answering(show: Show) -> Iterator[None]:
     """The runner's side of a paused run: it says where it stands when it is asked."""
-    desk = Desk()
-    desk.set(state=RunState.PAUSED, reason="operator", step="step-6", attempt=0, mode="step")
-    server = Server(show.run.socket, desk)
+    control = Control()
+    control.set(state=RunState.PAUSED, reason="operator", step="step-6", attempt=0, mode="step")
+    server = Server(show.run.socket, control)
     try:
         until(show.run.socket.exists, "no control socket")
         yield

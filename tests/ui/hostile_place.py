@@ -20,7 +20,7 @@ from console.journal.state import RunState
 from console.journal.store import Journal
 from console.recovery.rollback import live, records
 from console.recovery.rollback.trigger import FIFO
-from console.runner.control import Desk, Server
+from console.runner.control import Control, Server
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
 from tests.ui.hostile import Words
 from tests.ui.place import Place
@@ -142,9 +142,9 @@ class Standing:
         self.sleepers = [subprocess.Popen(["sleep", "600"], env=place.env) for _ in range(2)]
         self.journal = journal(self.run, words)
         logs(self.run, words)
-        self.desk = Desk()
-        self.server = Server(self.run.socket, self.desk)
-        self.desk.set(
+        self.watchers = Control()
+        self.server = Server(self.run.socket, self.watchers)
+        self.watchers.set(
             state=RunState.PAUSED, reason="step_failed", step="two", attempt=1, evidence="e",
             mode=words("mode"),
         )  # fmt: skip
@@ -167,13 +167,13 @@ class Standing:
         self.journal.append(time.time(), "step.state", "three", 1, {"state": "running"})
         self.journal.append(time.time(), "run.state", "", 0, data)
         confirm = self.words("confirm")
-        self.desk.set(state=RunState.WAITING_APPROVAL, reason="", step="three", confirm=confirm)
+        self.watchers.set(state=RunState.WAITING_APPROVAL, reason="", step="three", confirm=confirm)
 
     def held(self) -> None:
         """It stands for a reason that nobody knows."""
         data = {"state": "paused", "reason": self.words("reason"), "detail": self.words("held")}
         self.journal.append(time.time(), "run.state", "", 0, data)
-        self.desk.set(state=RunState.PAUSED, reason=self.words("reason"))
+        self.watchers.set(state=RunState.PAUSED, reason=self.words("reason"))
 
     def pressed(self) -> bool:
         with contextlib.suppress(BlockingIOError):

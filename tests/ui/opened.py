@@ -77,17 +77,17 @@ async def console(
     size: tuple[int, int] = (80, 24),
     guard: GuardView | None = None,
     **changes: Any,
-) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInWatchers]]:
     """The app on a run's scene, or on none; `changes` to the snapshot's fields."""
     shot = scene.snapshot(run, made, **changes) if made is not None else scene.nothing()
-    desk = scene.StandInDesk(shot, scene.baseline(), scene.sample(), readonly=readonly)
+    watchers = scene.StandInWatchers(shot, scene.baseline(), scene.sample(), readonly=readonly)
     if guard is not None:
-        desk.guard.latest = guard
-    app = ConsoleApp(desk)  # type: ignore[arg-type]
+        watchers.guard.latest = guard
+    app = ConsoleApp(watchers)  # type: ignore[arg-type]
     async with app.run_test(size=size, notifications=True) as pilot:
         await settled(pilot, lambda: app.sample is not None)
         await pilot.pause()
-        yield app, pilot, desk
+        yield app, pilot, watchers
 
 
 def said(app: ConsoleApp) -> str:

@@ -118,14 +118,14 @@ def snapshot(run: RunDir | None, made: RunView, **changes: Any) -> Snapshot:
     """A snapshot of a live run; `changes` to its fields."""
     fields: dict[str, Any] = {
         "run": run, "view": made, "word": str(made.state), "alive": not made.over,
-        "live": not made.over, "desk": desk_of(made), "stages": (), "is_rolling_back": False,
+        "live": not made.over, "control": control_of(made), "stages": (), "is_rolling_back": False,
         "restore_s": made.restore_s, "sealed": None, "trouble": "",
         "logs": log_files(run, made, None) if run is not None else (),
     }  # fmt: skip
     return Snapshot(**{**fields, **changes})
 
 
-def desk_of(made: RunView) -> dict[str, Any]:
+def control_of(made: RunView) -> dict[str, Any]:
     current = made.current
     return {
         "state": str(made.state), "reason": made.reason, "step": current.id if current else "",
@@ -136,7 +136,9 @@ def desk_of(made: RunView) -> dict[str, Any]:
 
 def nothing() -> Snapshot:
     """No run at all."""
-    return snapshot(None, RunView(), word="none", alive=False, live=False, desk={}, restore_s=None)
+    return snapshot(
+        None, RunView(), word="none", alive=False, live=False, control={}, restore_s=None
+    )
 
 
 def baseline(word: str = "serving", **changes: Any) -> BaselineView:
@@ -179,7 +181,7 @@ def breached(run: RunDir) -> GuardView:
     return GuardView(run, "acted", breach=guard_ring.breach(run))
 
 
-class StandInDesk:
+class StandInWatchers:
     """Watchers that say what the scene says, once: the boundary where real watchers plug in."""
 
     def __init__(

@@ -32,7 +32,7 @@ def first_found(palette: Palette) -> str:
 
 
 async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked) -> None:
-    async with console(scene.approval(), run) as (app, pilot, desk):
+    async with console(scene.approval(), run) as (app, pilot, watchers):
         found = {"": "F12", "roll": "F12", "appr": "y", "abort": "x", "skip": "s", "next": "n"}
         for words, key in found.items():
             await pilot.press("ctrl+p", *words)
@@ -42,7 +42,7 @@ async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked) -
             while app.screen is palette:  # the list may be on its way, or nothing yet chosen
                 await pilot.press("enter")
             assert said(app).startswith(f"press {key}"), words
-            assert desk.presses == 0
+            assert watchers.presses == 0
             assert asked == []
             assert not isinstance(app.screen, RollbackScreen | AskScreen)
             await pilot.press("escape", "1")
@@ -58,13 +58,13 @@ async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
             climbs[0].result = lambda: failed
         return climbs[-1]
 
-    async with console(scene.failed(), run) as (app, pilot, desk):
-        desk.emergency = SimpleNamespace(press=desk.emergency.press, follow=follow)
+    async with console(scene.failed(), run) as (app, pilot, watchers):
+        watchers.emergency = SimpleNamespace(press=watchers.emergency.press, follow=follow)
         await pilot.press("f12")
         await settled(pilot, lambda: "FAILED" in app.screen.query_one("#head").text)
         await pilot.press("f12")
         await settled(pilot, lambda: "SERVES" in app.screen.query_one("#head").text)
-        assert desk.presses == 2
+        assert watchers.presses == 2
 
 
 async def test_an_untouched_form_sends_nothing_and_a_long_value_stays_whole(run: RunDir) -> None:
@@ -94,8 +94,8 @@ async def test_what_is_pasted_is_clean(run: RunDir, asked: Asked) -> None:
 
 async def test_a_hostile_word_to_confirm_is_drawn_clean(run: RunDir, asked: Asked) -> None:
     made = scene.approval()
-    desk = {**scene.desk_of(made), "confirm": HOSTILE}
-    async with console(made, run, desk=desk) as (app, pilot, _):
+    control = {**scene.control_of(made), "confirm": HOSTILE}
+    async with console(made, run, control=control) as (app, pilot, _):
         await pilot.press("y", "x", "enter")
         assert isinstance(app.screen, AskScreen)
         drawn = app.export_screenshot()
@@ -131,8 +131,8 @@ async def test_a_key_that_repeats_asks_the_baseline_once(run: RunDir) -> None:
         end.wait(60)
         return "serving: 8 tokens"
 
-    async with console(scene.failed(), run) as (app, pilot, desk):
-        desk.baseline = SimpleNamespace(verify=verify)
+    async with console(scene.failed(), run) as (app, pilot, watchers):
+        watchers.baseline = SimpleNamespace(verify=verify)
         await pilot.press(*"vvvvv")
         end.set()
         await settled(pilot, lambda: "serving: 8 tokens" in said(app))
@@ -147,9 +147,9 @@ async def test_a_run_whose_name_moves_in_the_list_stays_under_the_cursor(
 
     found = [row("run-b"), row("run-a")]
     monkeypatch.setattr(history, "rows", lambda: list(found))
-    async with console(scene.ended(), run) as (app, pilot, desk):
+    async with console(scene.ended(), run) as (app, pilot, watchers):
         shown: list[RunDir] = []
-        desk.watch = SimpleNamespace(show=shown.append, look=lambda: None)
+        watchers.watch = SimpleNamespace(show=shown.append, look=lambda: None)
         await pilot.press("3")
         picker = app.screen.query_one(PickList)
         await settled(pilot, lambda: picker.count == 2)

@@ -211,7 +211,7 @@ def test_an_app_that_an_error_ended_ends_with_1(
         return_code = code
         _exception = error
 
-        def __init__(self, desk: object) -> None:
+        def __init__(self, watchers: object) -> None:
             pass
 
         def run(self, mouse: bool) -> int | None:

@@ -44,7 +44,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 async def console(
     run: RunDir | None, guard: GuardView, size: tuple[int, int] = (80, 24),
     made: RunView | None = None,
-) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInDesk]]:  # fmt: skip
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInWatchers]]:  # fmt: skip
     """The app on a run, or on none, that is guarded like this."""
     made = None if run is None else made or scene.running()
     async with opened(made, run, size=size, guard=guard) as found:
@@ -83,12 +83,12 @@ async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(run, scene.guard(run, tte_s=48.0)) as (app, pilot, desk):
+    async with console(run, scene.guard(run, tte_s=48.0)) as (app, pilot, watchers):
         assert isinstance(app.screen, OperationsScreen)
         rows = app.screen.query_one("#guard", Rows)
         asked: list[tuple[Region, ...]] = []
         monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
-        desk.guard.latest = scene.guard(run, tte_s=47.0)
+        watchers.guard.latest = scene.guard(run, tte_s=47.0)
         app.screen.draw_guard()
         ((region,),) = asked
         assert rows.text[region.x : region.right] == "7"
@@ -116,11 +116,11 @@ async def test_the_lease_stands_in_the_header(
 async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
     guard_ring.record(run)
     found = guard_ring.breach(run)
-    async with console(run, scene.guard(run)) as (app, pilot, desk):
+    async with console(run, scene.guard(run)) as (app, pilot, watchers):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)
         fresh = {**found, "at": LATER, "wall": LATER}
-        desk.guard.latest = scene.guard(run, word="acted", breach=fresh)
+        watchers.guard.latest = scene.guard(run, word="acted", breach=fresh)
         screen.draw_guard()
         await settled(pilot, lambda: isinstance(app.screen, BreachScreen))
         await settled(pilot, lambda: "killed candidate" in shown(app))
@@ -170,7 +170,11 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
     guard_ring.record(run)
     found = guard_ring.breach(run)
     other = scene.run_dir(tmp_path / "other")
-    async with console(run, GuardView(run, "acted", breach=found), (120, 40)) as (app, pilot, desk):
+    async with console(run, GuardView(run, "acted", breach=found), (120, 40)) as (
+        app,
+        pilot,
+        watchers,
+    ):
         await pilot.press("b")
         await settled(pilot, lambda: "killed candidate" in shown(app))
         page = app.screen
@@ -178,7 +182,7 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
         head = page.query_one("#head", Rows)
         assert len(head.text.splitlines()) == 1
         app.snapshot = scene.snapshot(other, scene.running())
-        desk.guard.latest = scene.guard(other)
+        watchers.guard.latest = scene.guard(other)
         page._look()
         page._draw_head()
         first, second = head.text.splitlines()
@@ -188,7 +192,7 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
         assert page.run_dir is run
         guard_ring.record(other)
         later = guard_ring.breach(other, reason="the later one")
-        desk.guard.latest = GuardView(other, "acted", breach=later)
+        watchers.guard.latest = GuardView(other, "acted", breach=later)
         page._look()
         await settled(pilot, lambda: "the later one" in shown(app))
         assert len(head.text.splitlines()) == 1

@@ -210,14 +210,14 @@ async def test_keys_against_a_scene_never_hide_the_emergency_key(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     source, run, checked = random.Random(seed), scene.run_dir(tmp_path / "run"), 0
     while checked < checks:
-        async with console(scene.failed(), run) as (app, pilot, desk):
+        async with console(scene.failed(), run) as (app, pilot, watchers):
             while checked < checks and app.is_running:
                 await press_all(app, pilot, keys(source, CHECK))
                 if not app.is_running:
                     break
-                before = desk.presses
+                before = watchers.presses
                 await pilot.press("f12")
-                assert desk.presses == before + 1
+                assert watchers.presses == before + 1
                 assert isinstance(app.screen, RollbackScreen)
                 await pilot.press("escape")
                 checked += 1

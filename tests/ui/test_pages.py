@@ -79,13 +79,13 @@ def test_mount_points_are_found_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["s", "x", "r"])
 async def test_a_dialog_for_a_run_that_has_ended_goes(run: Path, asked: Asked, key: str) -> None:
-    async with console(scene.failed(), run) as (app, pilot, desk):  # type: ignore[arg-type]
+    async with console(scene.failed(), run) as (app, pilot, watchers):  # type: ignore[arg-type]
         await pilot.press(key)
         assert len(app.screen_stack) == 2
         await pilot.press("f12")
         assert len(app.screen_stack) == 3
         shot = scene.snapshot(run, scene.ended())  # type: ignore[arg-type]
-        desk.tell(shot)
+        watchers.tell(shot)
         await settled(pilot, lambda: app.snapshot is shot)
         await pilot.press("escape")
         await settled(pilot, lambda: len(app.screen_stack) == 1)
@@ -94,10 +94,10 @@ async def test_a_dialog_for_a_run_that_has_ended_goes(run: Path, asked: Asked, k
 
 async def test_no_key_is_offered_before_the_runner_has_said_where_it_stands(run: Path) -> None:
     shot = scene.snapshot(run, scene.failed())  # type: ignore[arg-type]
-    async with console(scene.failed(), run, desk={}) as (app, pilot, desk):  # type: ignore[arg-type]
+    async with console(scene.failed(), run, control={}) as (app, pilot, watchers):  # type: ignore[arg-type]
         keys = app.screen.query_one("#keys")
         assert "Retry" not in keys.text  # type: ignore[attr-defined]
-        desk.tell(replace(shot))
+        watchers.tell(replace(shot))
         await settled(pilot, lambda: "Retry" in keys.text)  # type: ignore[attr-defined]
 
 
@@ -186,8 +186,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalHub]:
 async def test_a_repository_is_asked_about_and_answered(
     hub: LocalHub, run: Path, repo: str, verdict: str
 ) -> None:
-    async with console(scene.ended(), run) as (app, pilot, desk):
-        desk.site = str(OMNI)
+    async with console(scene.ended(), run) as (app, pilot, watchers):
+        watchers.site = str(OMNI)
         await pilot.press("5")
         await settled(pilot, lambda: isinstance(app.screen, FormScreen))
         app.screen.query(Input).first().value = repo

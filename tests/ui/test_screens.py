@@ -51,9 +51,9 @@ async def test_plain_verbs_are_sent_and_forbidden_ones_say_why(run: RunDir, aske
 async def test_an_approval_is_answered_by_y_once_it_can_have_been_read(
     run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with console(scene.running(), run) as (app, pilot, desk):
+    async with console(scene.running(), run) as (app, pilot, watchers):
         monkeypatch.setattr("screens.actions.READ_S", 3600.0)
-        desk.tell(scene.snapshot(run, scene.approval()))
+        watchers.tell(scene.snapshot(run, scene.approval()))
         await settled(pilot, lambda: app.snapshot and app.snapshot.word == "waiting_approval")
         await pilot.press("y")
         assert said(app)
@@ -69,8 +69,8 @@ async def test_a_typed_word_confirms_and_neither_enter_nor_a_paste_does(
     run: RunDir, asked: Asked
 ) -> None:
     made = scene.approval()
-    desk = {**scene.desk_of(made), "confirm": "SWITCH"}
-    async with console(made, run, desk=desk) as (app, pilot, _):
+    control = {**scene.control_of(made), "confirm": "SWITCH"}
+    async with console(made, run, control=control) as (app, pilot, _):
         await pilot.press("y")
         entry = app.screen.query_one(Input)
         entry.post_message(Paste("SWITCH"))
@@ -148,7 +148,7 @@ async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
 
 @pytest.mark.parametrize("readonly", [True, False])
 async def test_readonly_changes_nothing(run: RunDir, asked: Asked, readonly: bool) -> None:
-    async with console(scene.failed(), run, readonly=readonly) as (app, pilot, desk):
+    async with console(scene.failed(), run, readonly=readonly) as (app, pilot, watchers):
         for key in ("r", "s", "x", "y", "n", "a", "N", "v", "f12", "ctrl+backslash", "u"):
             app.screen.query_one(KeyLine).untell()
             await pilot.press(key)
@@ -156,7 +156,7 @@ async def test_readonly_changes_nothing(run: RunDir, asked: Asked, readonly: boo
             assert not readonly or words in said(app), key
             if not isinstance(app.screen, OperationsScreen):
                 await pilot.press("escape")
-        assert (desk.presses > 0) is not readonly
+        assert (watchers.presses > 0) is not readonly
         assert asked == []
         if readonly:
             assert "READ-ONLY" in app.screen.query_one(BaselineBadge).text
@@ -170,11 +170,13 @@ PLACES = {
 }  # fmt: skip
 
 
-async def rolls_back(app: ConsoleApp, pilot: Pilot[int], desk: scene.StandInDesk, key: str) -> None:
+async def rolls_back(
+    app: ConsoleApp, pilot: Pilot[int], watchers: scene.StandInWatchers, key: str
+) -> None:
     """The key acts and its view comes, once however often it is pressed."""
-    before = desk.presses
+    before = watchers.presses
     await pilot.press(key)
-    assert desk.presses == before + 1
+    assert watchers.presses == before + 1
     page = app.screen
     assert isinstance(page, RollbackScreen)
     await settled(pilot, lambda: "THE BASELINE SERVES" in page.query_one("#head", Rows).text)
@@ -187,14 +189,14 @@ async def rolls_back(app: ConsoleApp, pilot: Pilot[int], desk: scene.StandInDesk
 async def test_the_emergency_key_works_in_every_place_and_escape_leads_back(
     run: RunDir, asked: Asked
 ) -> None:
-    async with console(scene.failed(), run) as (app, pilot, desk):
+    async with console(scene.failed(), run) as (app, pilot, watchers):
         for number, (place, keys) in enumerate(PLACES.items()):
             await pilot.press(*keys)
-            before, presses = app.screen, desk.presses
-            await rolls_back(app, pilot, desk, ("f12", "ctrl+backslash")[number % 2])
+            before, presses = app.screen, watchers.presses
+            await rolls_back(app, pilot, watchers, ("f12", "ctrl+backslash")[number % 2])
             await pilot.press("escape")
             assert app.screen is before, place
-            assert desk.presses == presses + 2
+            assert watchers.presses == presses + 2
             await pilot.press("escape", "escape", "escape")
             await settled(pilot, lambda: isinstance(app.screen, OperationsScreen), place)
             assert len(app.screen_stack) == 1
@@ -203,11 +205,11 @@ async def test_the_emergency_key_works_in_every_place_and_escape_leads_back(
 
 
 async def test_q_closes_the_console_and_sends_nothing(run: RunDir, asked: Asked) -> None:
-    async with console(scene.running(), run) as (app, pilot, desk):
+    async with console(scene.running(), run) as (app, pilot, watchers):
         await pilot.press("q")
         await settled(pilot, lambda: not app.is_running)
         assert asked == []
-        assert desk.presses == 0
+        assert watchers.presses == 0
 
 
 async def test_looking_at_another_step_does_not_move_the_run(run: RunDir, asked: Asked) -> None:
@@ -248,9 +250,9 @@ def test_every_action_of_the_registry_is_bound() -> None:
 
 
 async def test_an_app_that_is_asked_again_for_a_lost_run_goes_on(run: RunDir) -> None:
-    async with console(scene.running(), run) as (app, pilot, desk):
+    async with console(scene.running(), run) as (app, pilot, watchers):
         detail = app.screen.query_one("#detail", TextView)
-        desk.tell(scene.snapshot(run, RunView(), word="unreadable", trouble="disk I/O error"))
+        watchers.tell(scene.snapshot(run, RunView(), word="unreadable", trouble="disk I/O error"))
         await settled(pilot, lambda: "disk I/O error" in detail.text)
-        desk.tell(scene.nothing())
+        watchers.tell(scene.nothing())
         await settled(pilot, lambda: "no run" in app.screen.query_one(StatusLine).text)

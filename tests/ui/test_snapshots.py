@@ -72,9 +72,9 @@ def app_of(name: str, place: Path) -> ConsoleApp:
     if name != "none":
         shot = scene.snapshot(scene.run_dir(place), SCENES[name]())
         base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
-    desk = scene.StandInDesk(shot, base, scene.sample())
-    desk.guard.latest = guard_of(name, shot)
-    return ConsoleApp(desk)  # type: ignore[arg-type]
+    watchers = scene.StandInWatchers(shot, base, scene.sample())
+    watchers.guard.latest = guard_of(name, shot)
+    return ConsoleApp(watchers)  # type: ignore[arg-type]
 
 
 async def drawn(pilot: Any, keys: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
 from console.recovery.rollback import live, records, standby
-from console.runner.control import Desk, Server
+from console.runner.control import Control, Server
 from tests.rollback.conftest import Stage, stage
 from tests.run.e2e.conftest import bare, models, world
 from tests.run.e2e.world import World
@@ -40,7 +40,7 @@ class Hand:
         meta = RunMeta("", f"/x/{name}.yaml", "/x", "", "/x/site.yaml", "/x", owner="me")
         self.run: RunDir = create(name, meta, "", "")
         self.journal = Journal(self.run.journal)
-        self.desk = Desk()
+        self.watchers = Control()
         self.server: Server | None = None
         self.add(
             "run.created", run_id=self.run.id, title=title, playbook=name, owner="me",
@@ -75,10 +75,10 @@ class Hand:
             )
         )  # fmt: skip
 
-    def serve(self) -> Desk:
+    def serve(self) -> Control:
         """A control socket that answers."""
-        self.server = Server(self.run.socket, self.desk)
-        return self.desk
+        self.server = Server(self.run.socket, self.watchers)
+        return self.watchers
 
     def close(self) -> None:
         self.journal.close()

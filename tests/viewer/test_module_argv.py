@@ -12,7 +12,7 @@ from console.common import paths
 from console.common.paths import module_argv
 from console.config.demo_site import demo_site
 from console.config.site.load import load_site
-from console.frontends.tui.watch.watchers import Desk
+from console.frontends.tui.watch.watchers import Watchers
 from console.host.gpu.client import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline
 from console.runner.prepare.seal import sealed_plan
@@ -57,14 +57,14 @@ def test_a_module_is_ours(hostile: Path, module: str, argument: str, words: str)
 
 def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) -> None:
     point(stage)
-    desk = Desk()
+    control = Watchers()
     try:
-        press = desk.emergency.press()
+        press = control.emergency.press()
         assert press.how == "spawned"
-        progress = serves(desk.emergency.follow(press))
+        progress = serves(control.emergency.follow(press))
         assert progress.lines()[0]["rung"] == "fence"
     finally:
-        desk.close()
+        control.close()
 
 
 def test_what_is_written_down_for_later_is_ours_as_well() -> None:

@@ -61,13 +61,13 @@ def forge(made: Hand) -> None:
 def test_a_forged_journal_is_harmless(hand: Make) -> None:
     made = hand()
     made.runner()
-    desk = made.serve()
-    desk.set(reason=EVIL, step=EVIL, evidence=EVIL, mode=EVIL, confirm=EVIL)
+    control = made.serve()
+    control.set(reason=EVIL, step=EVIL, evidence=EVIL, mode=EVIL, confirm=EVIL)
     forge(made)
     watch = RunWatch(lambda snapshot: None, made.run, poll_s=0.02)
     watch.start()
     try:
-        now: Any = until(lambda: (s := watch.latest) and s.desk and s)
+        now: Any = until(lambda: (s := watch.latest) and s.control and s)
     finally:
         watch.close()
     [step] = now.view.steps
@@ -75,7 +75,7 @@ def test_a_forged_journal_is_harmless(hand: Make) -> None:
     assert (step.id, step.cause, step.detail) == (clean(EVIL),) * 3
     assert (len(step.lines), len(now.stages), len(now.view.verdicts)) == (2, 1, 1)
     assert now.view.services
-    found = [*strings(asdict(now.view)), *strings(now.desk), *strings(now.stages)]
+    found = [*strings(asdict(now.view)), *strings(now.control), *strings(now.stages)]
     found += [now.trouble, now.word, *(log.name for log in now.logs)]
     assert sum("boo" in s for s in found) > 40
     assert [s for s in found if s != clean(s)] == []

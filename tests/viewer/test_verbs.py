@@ -18,7 +18,7 @@ from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_view import RunView, StepView
 from console.journal.state import VERBS, RunState, possible_verbs
 from console.render.keymap import action
-from console.runner.control import Desk, Verb
+from console.runner.control import Control, Verb
 from tests.viewer.conftest import Hand
 from tests.waiting import until
 
@@ -26,73 +26,73 @@ Make = Callable[..., Hand]
 
 
 @pytest.fixture
-def waiting(hand: Make) -> Iterator[tuple[Hand, Desk, Snapshot]]:
+def waiting(hand: Make) -> Iterator[tuple[Hand, Control, Snapshot]]:
     """A run that waits for an approval of step two, as a watch sees it."""
     made = hand()
     made.runner()
-    desk = made.serve()
+    control = made.serve()
     made.state("running")
     made.step("two", "running")
     made.state("waiting_approval", detail="go on?")
-    desk.set(state=RunState.WAITING_APPROVAL, step="two", attempt=1, evidence="e1", confirm="")
+    control.set(state=RunState.WAITING_APPROVAL, step="two", attempt=1, evidence="e1", confirm="")
     watch = RunWatch(lambda snapshot: None, poll_s=0.02)
     watch.start()
-    until(lambda: watch.latest and watch.latest.desk.get("evidence") == "e1")
+    until(lambda: watch.latest and watch.latest.control.get("evidence") == "e1")
     assert watch.latest is not None
-    yield made, desk, watch.latest
+    yield made, control, watch.latest
     watch.close()
 
 
-def taken(desk: Desk) -> list[Verb]:
-    return [desk.inbox.get_nowait() for _ in range(desk.inbox.qsize())]
+def taken(control: Control) -> list[Verb]:
+    return [control.inbox.get_nowait() for _ in range(control.inbox.qsize())]
 
 
-Waiting = tuple[Hand, Desk, Snapshot]
+Waiting = tuple[Hand, Control, Snapshot]
 
 
 def test_an_approval_of_what_was_seen(waiting: Waiting) -> None:
-    _, desk, seen = waiting
+    _, control, seen = waiting
     assert why_not(seen, "approve") == ""
     assert ask(seen, "approve", why="looks good") == ""
-    verb = taken(desk)[0]
+    verb = taken(control)[0]
     assert (verb.verb, verb.why, verb.args["evidence"]) == ("approve", "looks good", "e1")
 
 
 @pytest.mark.parametrize("moved", [{"evidence": "e2"}, {"attempt": 2}, {"step": "three"}])
 def test_what_has_moved_on_is_not_approved(waiting: Waiting, moved: dict[str, object]) -> None:
-    _, desk, seen = waiting
-    desk.set(**moved)
+    _, control, seen = waiting
+    control.set(**moved)
     for verb in ("approve", "reject"):
         assert "the run has moved on" in ask(seen, verb)
-    assert taken(desk) == []
+    assert taken(control) == []
     assert ask(seen, "abort", why="enough") == "", "the whole run: it means the same now"
-    assert desk.cancelled.is_set()
+    assert control.cancelled.is_set()
 
 
 def test_a_typed_word_is_passed_on(waiting: Waiting) -> None:
-    _, desk, seen = waiting
-    desk.set(confirm="delete")
+    _, control, seen = waiting
+    control.set(confirm="delete")
     assert ask(seen, "approve") == "type the word delete to approve"
     assert ask(seen, "approve", confirm="delete") == ""
 
 
 def test_without_the_runners_word_nothing_is_answered(waiting: Waiting) -> None:
-    _, desk, seen = waiting
-    blind = replace(seen, desk={})
+    _, control, seen = waiting
+    blind = replace(seen, control={})
     assert ask(blind, "approve")
     assert why_not(blind, "approve")
-    assert taken(desk) == []
+    assert taken(control) == []
     assert why_not(blind, "abort") == ""
 
 
 def test_changed_inputs_go_with_a_retry(waiting: Waiting) -> None:
-    _, desk, seen = waiting
-    desk.check_inputs = lambda changes, why: "" if changes == {"n": "5"} else f"not {changes}"
-    desk.set(state=RunState.PAUSED, reason="step_failed")
-    now = replace(seen, desk={**desk.status()})
+    _, control, seen = waiting
+    control.check_inputs = lambda changes, why: "" if changes == {"n": "5"} else f"not {changes}"
+    control.set(state=RunState.PAUSED, reason="step_failed")
+    now = replace(seen, control={**control.status()})
     assert ask(now, "retry", inputs={"n": "6"}) == "not {'n': '6'}"
     assert ask(now, "retry", inputs={"n": "5"}) == ""
-    assert taken(desk)[0].args["inputs"] == {"n": "5"}
+    assert taken(control)[0].args["inputs"] == {"n": "5"}
     assert ask(now, "skip")
 
 
@@ -103,7 +103,7 @@ def snapshot(hand: Hand, state: RunState, reason: str = "", **more: object) -> S
     )  # fmt: skip
     values: dict[str, object] = {
         "run": hand.run, "view": view, "word": str(state), "alive": True,
-        "desk": {"state": str(state), "step": "bench", "attempt": 1, "evidence": ""}, **more,
+        "control": {"state": str(state), "step": "bench", "attempt": 1, "evidence": ""}, **more,
     }  # fmt: skip
     return Snapshot(**values)  # type: ignore[arg-type]
 
@@ -151,26 +151,26 @@ def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:
 
 
 def test_a_verb_that_is_typed_is_for_the_lines_above_it(waiting: Waiting) -> None:
-    made, desk, _ = waiting
+    made, control, _ = waiting
     out = io.StringIO()
     follow = Follow(made.run, out, interactive=False)
     follow.interactive = True
     follow._read()
-    desk.set(evidence="e2")
+    control.set(evidence="e2")
     follow._verb("approve")
-    assert (taken(desk), "the run has moved on" in out.getvalue()) == ([], True)
+    assert (taken(control), "the run has moved on" in out.getvalue()) == ([], True)
     made.state("waiting_approval", detail="and now?")
     follow._read()
     follow._verb("approve")
     follow.reader.close()
-    assert [verb.args["evidence"] for verb in taken(desk)] == ["e2"]
+    assert [verb.args["evidence"] for verb in taken(control)] == ["e2"]
 
 
 def test_tell_is_for_what_its_operator_saw(waiting: Waiting) -> None:
-    made, desk, _ = waiting
+    made, control, _ = waiting
     seen = ["tell", made.run.id, "approve", "--step", "two", "--attempt", "1", "--evidence"]
-    desk.set(evidence="e2")
+    control.set(evidence="e2")
     assert cli.main([*seen, "e1"]) == Exit.FAILED
-    assert taken(desk) == []
+    assert taken(control) == []
     assert cli.main([*seen, "e2"]) == Exit.OK
-    assert [verb.args["evidence"] for verb in taken(desk)] == ["e2"]
+    assert [verb.args["evidence"] for verb in taken(control)] == ["e2"]

@@ -141,15 +141,17 @@ def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, begin: Be
 def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:
     made = hand()
     made.runner()
-    desk = made.serve()
+    control = made.serve()
     made.state("running")
-    desk.set(state=RunState.RUNNING, step="one")
+    control.set(state=RunState.RUNNING, step="one")
     seen = see()
-    seen.until(lambda s: s.desk.get("step") == "one")
+    seen.until(lambda s: s.control.get("step") == "one")
     made.state("waiting_approval", detail="go on?")
-    desk.set(state=RunState.WAITING_APPROVAL, step="two", attempt=2, evidence="e1", confirm="yes")
-    found = seen.until(lambda s: s.desk.get("state") == "waiting_approval")
-    assert found.desk == {
+    control.set(
+        state=RunState.WAITING_APPROVAL, step="two", attempt=2, evidence="e1", confirm="yes"
+    )
+    found = seen.until(lambda s: s.control.get("state") == "waiting_approval")
+    assert found.control == {
         "state": "waiting_approval", "reason": "", "step": "two", "attempt": 2, "evidence": "e1",
         "mode": "all", "confirm": "yes",
     }  # fmt: skip
@@ -157,14 +159,14 @@ def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:
     # the next question of the same kind: the old evidence must not stay on show
     made.state("running")
     made.state("waiting_approval", detail="and now?")
-    desk.set(evidence="e2", step="three")
-    seen.until(lambda s: s.desk.get("evidence") == "e2")
+    control.set(evidence="e2", step="three")
+    seen.until(lambda s: s.control.get("evidence") == "e2")
 
 
 def test_a_runner_that_hangs_does_not_stop_the_journal(
     see: See, hand: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.frontends.tui.watch.run.DESK_LIMIT_S", 0.05)
+    monkeypatch.setattr("console.frontends.tui.watch.run.CONTROL_LIMIT_S", 0.05)
     monkeypatch.setattr("console.frontends.tui.watch.run.DESK_S", 0.05)
     made = hand().live()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
@@ -178,7 +180,7 @@ def test_a_runner_that_hangs_does_not_stop_the_journal(
             made.step("one", "running")
             made.add("step.say", "one", 1, text=f"line {number_}")
             found = seen.until(lambda s, n=number_: s.view.steps[0].said == f"line {n}")  # type: ignore[misc]
-            assert found.desk == {}
+            assert found.control == {}
     seen.until(lambda s: s.view.steps[0].said == "line 2")
 
 

@@ -37,13 +37,13 @@ def watch(inside: World) -> Iterator[RunWatch]:
 
 
 def seen(watch: RunWatch, *words: str) -> Snapshot:
-    """Wait until the run on show is in one of these states and its desk agrees."""
+    """Wait until the run on show is in one of these states and its runner agrees."""
 
     def there() -> Snapshot | None:
         now = watch.latest
         if now is None or now.word not in words:
             return None
-        return now if not now.alive or now.desk.get("state") == str(now.view.state) else None
+        return now if not now.alive or now.control.get("state") == str(now.view.state) else None
 
     found: Snapshot = until(there, f"{words}: {watch.latest}", 60.0)
     return found
@@ -69,10 +69,10 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
     assert not proven.degraded
     until(lambda: watch.latest and watch.latest.live, "its pointer is seen")
     now = seen(watch, "paused")
-    assert (now.live, now.view.reason, now.desk["step"]) == (True, "operator", "one")
+    assert (now.live, now.view.reason, now.control["step"]) == (True, "operator", "one")
     assert why_not(now, "approve")
     assert ask(now, "next") == ""
-    until(lambda: watch.latest and watch.latest.desk.get("step") == "ask", str(watch.latest))
+    until(lambda: watch.latest and watch.latest.control.get("step") == "ask", str(watch.latest))
     now = seen(watch, "paused")
     assert ask(now, "auto") == ""
     now = seen(watch, "waiting_approval")

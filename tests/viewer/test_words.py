@@ -98,9 +98,10 @@ def test_why_a_verb_cannot_be(hand: Callable[..., Hand], snapshot: SnapshotAsser
     views = {
         "no run": Snapshot(), "ended": seen_as(made, RunState.SUCCEEDED),
         "gone": (gone := replace(running, word="interrupted", alive=False)),
-        "climbing": replace(gone, is_rolling_back=True), "blind": replace(paused, desk={}),
+        "climbing": replace(gone, is_rolling_back=True), "blind": replace(paused, control={}),
         "unread": replace(running, word="unreadable", trouble="no journal file"),
-        "silent": replace(paused, silent=True), "late": replace(paused, desk={"state": "running"}),
+        "silent": replace(paused, silent=True),
+        "late": replace(paused, control={"state": "running"}),
         **{f"{state} {reason}": seen_as(made, state, reason) for state, reason in product(
             (RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL),
             ("", "operator", "hold", "step_failed"),

@@ -25,7 +25,7 @@ from console.render.cutover import BACK, cut_over
 from console.render.keymap import ACTIONS, of_scope
 
 if TYPE_CHECKING:
-    from console.frontends.tui.watch.watchers import Desk
+    from console.frontends.tui.watch.watchers import Watchers
 
 
 RUN_S = 2.0
@@ -123,27 +123,27 @@ def open_console(args: Namespace) -> int:
         args.site = join()
     if not can_draw():
         return _plain(args)
-    from console.frontends.tui.watch.watchers import Desk
+    from console.frontends.tui.watch.watchers import Watchers
     from console.journal.run_dir import find_run
 
     run = find_run(args.run) if getattr(args, "run", None) else None
-    desk = Desk(site=args.site, readonly=args.readonly, run=run)
+    watchers = Watchers(site=args.site, readonly=args.readonly, run=run)
     try:
-        code = _screens(desk)
+        code = _screens(watchers)
     finally:
-        desk.close()
-    _finish_start(desk)
-    _goodbye(desk)
+        watchers.close()
+    _finish_start(watchers)
+    _goodbye(watchers)
     return code
 
 
-def _finish_start(desk: Desk) -> None:
+def _finish_start(watchers: Watchers) -> None:
     """A run that was being started when the console was closed is not dropped half way."""
-    if desk.starting is None or not desk.starting.is_alive():
+    if watchers.starting is None or not watchers.starting.is_alive():
         return
     _tell("a run is being started: the baseline is asked first; Ctrl-C does not wait")
-    desk.starting.join()
-    for line in desk.started.splitlines():
+    watchers.starting.join()
+    for line in watchers.started.splitlines():
         _tell(clean(line, 400))
 
 
@@ -153,16 +153,16 @@ def _tell(line: str) -> None:
         print(line, flush=True)
 
 
-def _goodbye(desk: Desk) -> None:
+def _goodbye(watchers: Watchers) -> None:
     """What goes on without the screens, and how to see it again."""
-    snapshot = desk.watch.latest
+    snapshot = watchers.watch.latest
     if snapshot is not None and snapshot.alive and snapshot.run is not None:
         short = snapshot.run.id[-4:]
         with contextlib.suppress(OSError):
             print(f"run {snapshot.run.id} goes on; omni-console, or omni-console attach {short}")
 
 
-def _screens(desk: Desk) -> int:
+def _screens(watchers: Watchers) -> int:
     # an eighth of the time to the first frame went into collecting what is all still in use;
     # the app turns it on again when it stands
     gc.disable()
@@ -174,7 +174,7 @@ def _screens(desk: Desk) -> int:
     ascii_only = not _utf8()
     ConsoleDriver.ascii_only = ascii_only
     use_ascii(ascii_only)
-    app = ConsoleApp(desk)
+    app = ConsoleApp(watchers)
     result = app.run(mouse=False)
     code = app.return_code
     # an app that has no code did not leave: an error has ended it

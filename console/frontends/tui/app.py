@@ -38,7 +38,7 @@ from screens.operations import OperationsScreen
 from widgets.bars import KeyLine, binding
 
 if TYPE_CHECKING:
-    from console.frontends.tui.watch.watchers import Desk
+    from console.frontends.tui.watch.watchers import Watchers
 
 THEME = Theme(
     name="omni", primary="#5f87af", secondary="#5f8787", accent="#87afd7", warning="#d7af5f",
@@ -92,7 +92,7 @@ class Sampled(Message):
 
 
 class ConsoleApp(App[int]):
-    """The operator console. `desk` holds the watchers; the app only passes on what they say."""
+    """The operator console. `watchers` read everything; the app only passes on what they say."""
 
     TITLE = "omni-console"
     ENABLE_COMMAND_PALETTE = True
@@ -108,10 +108,10 @@ class ConsoleApp(App[int]):
     SearchIcon { display: none; }
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, watchers: Watchers) -> None:
         super().__init__(driver_class=ConsoleDriver)
-        self.desk = desk
-        self.snapshot = desk.first()
+        self.watchers = watchers
+        self.snapshot = watchers.first()
         self.baseline: BaselineView | None = None
         self.sample: Sample | None = None
         self.run_changed: Signal[Snapshot] = Signal(self, "run changed")
@@ -147,7 +147,7 @@ class ConsoleApp(App[int]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._leave_by_signal, number)
         self.set_timer(SETTLED_S, _collect)
-        self.desk.start(
+        self.watchers.start(
             lambda snapshot: self._post(RunChanged(snapshot)),
             lambda view: self._post(BaselineChanged(view)),
             lambda sample: self._post(Sampled(sample)),
@@ -172,13 +172,13 @@ class ConsoleApp(App[int]):
 
     def on_run_changed(self, message: RunChanged) -> None:
         self.snapshot = message.snapshot
-        self.desk.aim(message.snapshot)
+        self.watchers.aim(message.snapshot)
         self.run_changed.publish(message.snapshot)
 
     def on_baseline_changed(self, message: BaselineChanged) -> None:
         self.baseline = message.view
         if self.snapshot is not None:
-            self.desk.aim(self.snapshot)
+            self.watchers.aim(self.snapshot)
         self.baseline_changed.publish(message.view)
 
     def on_sampled(self, message: Sampled) -> None:
@@ -189,14 +189,14 @@ class ConsoleApp(App[int]):
 
     def press_emergency(self) -> None:
         """Wake the ladder. Called from the input thread: acts at once, touches no widget."""
-        if self.desk.readonly:
+        if self.watchers.readonly:
             return
         self.pressed_at = time.monotonic()
-        self.press = self.desk.emergency.press()
+        self.press = self.watchers.emergency.press()
 
     def action_emergency(self) -> None:
         """Show the rungs; press, where the key did not come through the input thread."""
-        if self.desk.readonly:
+        if self.watchers.readonly:
             self.say("read-only: `omni-console rollback` from a shell restores the baseline")
             return
         if not isinstance(self._driver, ConsoleDriver):
@@ -207,7 +207,7 @@ class ConsoleApp(App[int]):
         """The rungs of the latest press, in the view that is open where there is one."""
         if self.press is None:
             return
-        climb = self.desk.emergency.follow(self.press)
+        climb = self.watchers.emergency.follow(self.press)
         for screen in self.screen_stack:
             if isinstance(screen, RollbackScreen):
                 screen.follow(climb)
@@ -324,7 +324,7 @@ class ConsoleApp(App[int]):
         self.say("mouse on" if self.mouse_on else "mouse off", "information")
 
     def action_prove(self) -> None:
-        if self.desk.readonly:
+        if self.watchers.readonly:
             self.say("read-only: nothing is asked of the baseline")
             return
         if self.proving:
@@ -335,7 +335,7 @@ class ConsoleApp(App[int]):
 
     def _prove(self) -> None:
         try:
-            words = self.desk.baseline.verify()
+            words = self.watchers.baseline.verify()
         finally:
             self.proving = False
         self.call_later(self.say, words, "information")

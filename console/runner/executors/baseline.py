@@ -19,10 +19,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     if _for_cutover(context, planned):
         cutover.answers(context, planned.service)
     else:
-        context.fleet.can_start(planned.service)  # no outage for what could be known before
+        context.services.can_start(planned.service)  # no outage for what could be known before
     context.record("outage", planned.id, attempt.number, down=True)
     begun = context.clock.monotonic()
-    stopped = context.fleet.stop("baseline", attempt)
+    stopped = context.services.stop("baseline", attempt)
     point("baseline_stopped")
     url = context.plan.site.model.baseline.url
     if not stopped and health(url, context.plan.site.model.baseline.ready.http)[0] is SERVING:

@@ -31,7 +31,7 @@ MOST_SAMPLES = 400
 def surroundings(context: Context, service: str) -> Surroundings:
     """For one benchmark of a service: who is measured, and who should be quiet meanwhile; itself
     and every other server that is up, as processes of this host."""
-    others = sorted(({"baseline"} | set(context.fleet.handles)) - {service})
+    others = sorted(({"baseline"} | set(context.services.handles)) - {service})
     return Surroundings(engine(context, service), [engine(context, name) for name in others])
 
 
@@ -39,7 +39,7 @@ def engine(context: Context, name: str) -> Engine:
     """A service of the run as far as it can be known; never raises for what cannot."""
     try:
         # not `find`: that forgets a service that has died, and with it why
-        handle = context.fleet.handles.get(name) or context.fleet.driver(name).find()
+        handle = context.services.handles.get(name) or context.services.driver(name).find()
         if handle is None:
             return Engine(name)
         if handle.container:
@@ -53,7 +53,7 @@ def engine(context: Context, name: str) -> Engine:
 def _of_container(context: Context, name: str, handle: Handle) -> Engine:
     from console.runtime.docker.client import image_info, inspect
 
-    client = context.fleet.client
+    client = context.services.client
     found = inspect(client, handle.container) or {}
     image = str(found.get("Image") or "")
     facts: dict[str, Any] = {
@@ -92,13 +92,13 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     assert step is not None
     assert step.benchmark is not None
     service = step.benchmark.service
-    if service != "baseline" and context.fleet.find(service) is None:
+    if service != "baseline" and context.services.find(service) is None:
         raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
     result = _measure(context, service, step.benchmark, attempt)
     try:
         return _keep(context, result, attempt, step.id, step.id)
     except StepFailed as failed:
-        raise context.fleet.explain(service) or failed from failed
+        raise context.services.explain(service) or failed from failed
 
 
 def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -126,7 +126,7 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
 def _measure(
     context: Context, service: str, bench: BenchmarkStep, attempt: Attempt
 ) -> BenchmarkResult:
-    spec = context.fleet.spec(service)
+    spec = context.services.spec(service)
     protocol = Protocol(
         prompts=tuple(bench.prompts) or PROMPTS,
         max_tokens=bench.max_tokens,

@@ -118,7 +118,7 @@ def _port(port: int) -> str:
 def _image(context: Context, ref: str, platform: str | None) -> str:
     from console.runtime.docker.client import image_info, pull_hint
 
-    info = image_info(context.fleet.client, ref)
+    info = image_info(context.services.client, ref)
     if info is None:
         what = fitting(context.plan, pull_hint(ref))
         raise _no(f"image {one_line(ref)} is not on this machine; {what}")

@@ -206,11 +206,11 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
     argv = list(step.run) if step.run is not None else ["sh", "-eu", "-c", step.script or ""]
     env = {**env, COOKIE: context.run.id}
     if where.service is not None:
-        handle = context.fleet.find(where.service)
+        handle = context.services.find(where.service)
         if handle is None or not handle.container:
             raise StepFailed(Cause.PRECONDITION, f"{where.service} is not a running container")
         return run_in(
-            context.fleet.client, handle.container, argv, env=env, workdir=step.cwd,
+            context.services.client, handle.container, argv, env=env, workdir=step.cwd,
             timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
         )  # fmt: skip
     spec = ContainerSpec(
@@ -224,7 +224,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
         workdir=step.cwd,
     )
     return run_oneoff(
-        context.fleet.client, spec, service=step.id,
+        context.services.client, spec, service=step.id,
         launch=Launch(context.run.id, attempt.path, context.alive, context.plan.site.name),
         timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
     )  # fmt: skip

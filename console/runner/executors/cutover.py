@@ -35,7 +35,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     _take_the_port(context, cut, attempt)
     _record(context, attempt, cut, "switched")
     point("cut_over", step.id)
-    context.fleet.wait(proxy.NAME, attempt)
+    context.services.wait(proxy.NAME, attempt)
     proof = _prove(context, cut)
     _record(context, attempt, cut, "proven", tok_s=proof.decode_tok_s)
     attempt.say(f"clients reach {cut.to}: {proof.detail}", always=True)
@@ -46,16 +46,16 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     if cut.stays:
         _record(context, attempt, cut, "stays")
         return Done(f"clients stay at {cut.to}, not promoted; {words}")
-    context.fleet.stop(proxy.NAME, attempt)
+    context.services.stop(proxy.NAME, attempt)
     _record(context, attempt, cut, "back")
     return Done(f"{words}; the relay ended, the baseline is next")
 
 
 def answers(context: Context, name: str) -> None:
     """No client is given what does not answer at its own address. Raises StepFailed."""
-    if context.fleet.find(name) is None:
+    if context.services.find(name) is None:
         raise StepFailed(Cause.PRECONDITION, f"{name} does not run: nothing to cut over to")
-    spec = context.fleet.spec(name)
+    spec = context.services.spec(name)
     done = _ask(context, spec.url)
     if not done.ok:
         raise StepFailed(
@@ -65,12 +65,12 @@ def answers(context: Context, name: str) -> None:
 
 def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None:
     """The relay listens where the baseline did; one of a dead runner is taken over."""
-    fleet, site = context.fleet, context.plan.site
-    fleet.use(cutover.relay_spec(site, cut, fleet.spec(cut.to)))
-    found = fleet.find(proxy.NAME)
+    services, site = context.services, context.plan.site
+    services.use(cutover.relay_spec(site, cut, services.spec(cut.to)))
+    found = services.find(proxy.NAME)
     if found is not None:
         context.alive(found)
-        fleet.adopt(proxy.NAME, found)
+        services.adopt(proxy.NAME, found)
         attempt.say("the relay is there already", always=True)
         return
     url = site.model.baseline.url
@@ -81,7 +81,7 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
         raise StepFailed(
             Cause.PRECONDITION, f"{what} holds the production port {url}: {one_line(detail)}"
         )
-    fleet.start(proxy.NAME, attempt)
+    services.start(proxy.NAME, attempt)
 
 
 def _prove(context: Context, cut: CutoverStep) -> Completion:
@@ -103,7 +103,7 @@ def _record(
     context: Context, attempt: Attempt, cut: CutoverStep, what: str, **more: object
 ) -> None:
     site = context.plan.site
-    to = context.fleet.spec(cut.to).url
+    to = context.services.spec(cut.to).url
     if what == "back":
         context.run.switched.unlink(missing_ok=True)
     else:
@@ -153,9 +153,9 @@ class _Watch:
             self._take(self.answers.get())
 
     def _look(self) -> None:
-        fleet, base = self.context.fleet, self.context.plan.site.model.baseline
+        services, base = self.context.services, self.context.plan.site.model.baseline
         self._all_live()
-        state, detail = health(base.url, fleet.spec(self.cut.to).ready.path)
+        state, detail = health(base.url, services.spec(self.cut.to).ready.path)
         self.seen += 1
         self.missed = 0 if state is Health.SERVING else self.missed + 1
         if self.missed:
@@ -167,7 +167,7 @@ class _Watch:
 
     def _all_live(self) -> None:
         for name in (self.cut.to, proxy.NAME):
-            failed = self.context.fleet.explain(name)
+            failed = self.context.services.explain(name)
             if failed is not None:
                 raise failed
 

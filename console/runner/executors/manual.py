@@ -56,10 +56,12 @@ def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
 
 def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
     """Ask, and wait for approve or reject; `confirm` has to be typed where it is not empty."""
-    desk, clock = context.desk, context.clock
+    control, clock = context.control, context.clock
     deadline = clock.monotonic() + expires_s
     # before the journal says so: whoever reads the question there may answer it at once
-    desk.set(state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm)
+    control.set(
+        state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm
+    )
     try:
         context.record(
             "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
@@ -69,7 +71,7 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
         while True:
             attempt.remaining()
             try:
-                verb = desk.inbox.get(timeout=POLL_S)
+                verb = control.inbox.get(timeout=POLL_S)
             except queue.Empty:
                 if clock.monotonic() >= deadline:
                     text = f"nobody answered within {format_duration(expires_s)}"
@@ -82,5 +84,5 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
             if verb.verb in ("abort", "rollback"):
                 raise Cancelled(attempt.step)
     finally:
-        desk.set(evidence="", confirm="", state=RunState.RUNNING)
+        control.set(evidence="", confirm="", state=RunState.RUNNING)
         context.record("run.state", state=str(RunState.RUNNING))

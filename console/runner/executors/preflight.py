@@ -97,7 +97,7 @@ def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
     def work() -> check.Answer:
         engine = build_of(
-            _specs(context), lambda: context.fleet.client, service=asked.service or "baseline",
+            _specs(context), lambda: context.services.client, service=asked.service or "baseline",
             image=asked.image, labels={RUN_LABEL: context.run.id},
             binary=str(context.path(asked.binary)) if "/" in asked.binary else asked.binary,
         )  # fmt: skip
@@ -128,7 +128,7 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     )  # fmt: skip
     return _found(
         context, step, attempt,
-        lambda: list(findings(ask, machine_for(site, disk), lambda: context.fleet.client)),
+        lambda: list(findings(ask, machine_for(site, disk), lambda: context.services.client)),
     )  # fmt: skip
 
 
@@ -142,11 +142,11 @@ def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Do
         image = asked.image or _command(context, asked.service).image
         if not image:
             raise StepFailed(Cause.PRECONDITION, f"{asked.service} runs in no container")
-        found = check_image(context.fleet.client, image)
+        found = check_image(context.services.client, image)
         if worst(found) is Level.FAIL:
             return found
         return check_imports(
-            context.fleet.client, image, asked.modules, python=asked.python,
+            context.services.client, image, asked.modules, python=asked.python,
             cancelled=attempt.cancelled, labels={RUN_LABEL: context.run.id},
         )  # fmt: skip
 
@@ -187,7 +187,7 @@ def _loader(context: Context, asked: CheckpointStep) -> Loader:
 
 
 def _command(context: Context, service: str) -> Command:
-    return check.command_of(_specs(context)[service], lambda: context.fleet.client)
+    return check.command_of(_specs(context)[service], lambda: context.services.client)
 
 
 def _specs(context: Context) -> dict[str, ServiceSpec]:

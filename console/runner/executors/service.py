@@ -17,26 +17,26 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     assert step.service is not None
     name, verb = step.service.target, step.service.verb
     if verb == "stop":
-        stopped = context.fleet.stop(name, attempt)
+        stopped = context.services.stop(name, attempt)
         return Done(f"{name} stopped" if stopped else f"{name} was not running")
     if verb == "start":
-        found = context.fleet.find(name)
+        found = context.services.find(name)
         if found is not None:
             context.alive(found)
-            context.fleet.adopt(name, found)
+            context.services.adopt(name, found)
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
             _nobody_there(context, name)
             _warn_unlimited(context, name, attempt)
-            context.fleet.start(name, attempt)
-    waited = context.fleet.wait(name, attempt)
+            context.services.start(name, attempt)
+    waited = context.services.wait(name, attempt)
     return Done(f"{name} ready after {format_duration(waited)}")
 
 
 def _nobody_there(context: Context, name: str) -> None:
     """Whoever answers at the candidate's address before it starts is somebody else, and would be
     measured in its place."""
-    spec = context.fleet.spec(name)
+    spec = context.services.spec(name)
     state, _ = health(spec.url, spec.ready.path)
     if state is not Health.REFUSED:
         raise StepFailed(
@@ -45,6 +45,6 @@ def _nobody_there(context: Context, name: str) -> None:
 
 
 def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:
-    runs = context.fleet.spec(name).runs
+    runs = context.services.spec(name).runs
     if isinstance(runs, ContainerSpec) and memory_limit(runs.memory_bytes) is None:
         attempt.say(f"{name} has no memory limit: set `memory:` to protect the host", always=True)

@@ -65,7 +65,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> None:
     """Up to the duration. Raises StepFailed for any other end."""
     service, tally = soak.service, file.tally
-    handle = context.fleet.find(service)
+    handle = context.services.find(service)
     if handle is None:
         if file.resumed:
             gone = {"t": tally.t, "event": "gone", "at": context.clock.now(), "what": LOST}
@@ -85,7 +85,7 @@ def _soak(
 ) -> End:
     """The loop, from where the file stands."""
     service, tally = soak.service, file.tally
-    url = context.fleet.spec(service).url
+    url = context.services.spec(service).url
     model = soak.model or (
         context.plan.site.model.baseline.completion.model if service == "baseline" else ""
     )
@@ -144,7 +144,11 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
         from console.runtime.service_logs import Tailer
 
         tailer = Tailer(
-            context.fleet.client, handle, path, since=context.clock.now(), known=context.plan.known
+            context.services.client,
+            handle,
+            path,
+            since=context.clock.now(),
+            known=context.plan.known,
         )
         tailer.start()
         try:
@@ -156,9 +160,9 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
 def _watch(context: Context, soak: SoakStep, handle: Handle, log: Path, tally: Tally) -> SoakWatch:
     eyes: ProcessEyes | ContainerEyes = ProcessEyes(handle, tally.start.get("process", ""))
     if handle.container:
-        eyes = ContainerEyes(context.fleet.client, handle)
+        eyes = ContainerEyes(context.services.client, handle)
     return SoakWatch(
-        context.fleet.spec(soak.service).url, context.fleet.driver(soak.service), handle,
+        context.services.spec(soak.service).url, context.services.driver(soak.service), handle,
         CriticalLog(log, soak.critical), eyes=eyes, clock=context.clock,
         every_s=min(SLOWEST_S, max(FASTEST_S, soak.duration / LOOKS)),
     )  # fmt: skip
@@ -183,10 +187,10 @@ def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, en
 def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepFailed:
     """The crash with its time, the cause as the service's driver tells it, its last lines."""
     when = f"after {format_duration(tally.observed)} of the soak"
-    told = context.fleet.explain(service)
+    told = context.services.explain(service)
     if told is not None:
         return StepFailed(told.cause, f"{told.detail}, {when}", lines=told.lines)
-    lines = context.fleet.driver(service).last_lines(handle, LAST_LINES)
+    lines = context.services.driver(service).last_lines(handle, LAST_LINES)
     return StepFailed(Cause.NOT_READY, f"{service} died: {tally.gone}, {when}", lines=lines)
 
 

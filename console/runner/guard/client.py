@@ -173,12 +173,12 @@ class Guard:
             self.tell(do="beat")
             if self._advising:
                 self.tell(do="advisory", on=True)  # it is forgotten where nobody repeats it
-            if self.context.desk.is_attended(now, ATTACHED_S):
+            if self.context.control.is_attended(now, ATTACHED_S):
                 self.tell(do="attended")
         with self._lock:
             seen = self._look(now)
         if seen is not None:
-            self.context.desk.set(lease=seen.lease_s)
+            self.context.control.set(lease=seen.lease_s)
             self._levels(seen)
         self._breach(now)
 
@@ -231,7 +231,7 @@ class Guard:
 
     def _halt(self, cause: Cause, words: str, who: str = WHO) -> None:
         if self.context.view.state in HALTABLE:
-            self.context.desk.halt(Verb("rollback", who, words, cause=str(cause)))
+            self.context.control.halt(Verb("rollback", who, words, cause=str(cause)))
 
     def _levels(self, seen: Seen) -> None:
         """A change of level is an event; a level that stays is not."""

@@ -12,7 +12,7 @@ from console.host.process import ProcessSpec
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.guard.config import Limit
-from console.runner.control import Desk
+from console.runner.control import Control
 from console.runner.promote import first, site_lines
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 from tests.run.unit.conftest import TWO
@@ -179,9 +179,9 @@ def soaks() -> Iterator[tuple[str, Tally]]:
     yield "faster and smaller", made
 
 
-def desk(**where: Any) -> Desk:
-    """A desk where a run stands at that place."""
-    made = Desk()
+def control(**where: Any) -> Control:
+    """The control of a run that stands at that place."""
+    made = Control()
     made.set(**{"state": R.RUNNING, "step": "bench", "attempt": 1, **where})
     return made
 

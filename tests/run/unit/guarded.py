@@ -18,7 +18,7 @@ from console.journal.store import Journal
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runner.context import Context
-from console.runner.control import Desk
+from console.runner.control import Control
 from console.runner.guard import client as guards
 from console.runner.guard.client import Guard
 from console.runner.prepare.plan import Plan
@@ -63,9 +63,11 @@ class Bench:
         run.guard.mkdir()
         sealed.write(SealedPlan(run.id, str(run.path), BASE), run.sealed)
         self.clock = FakeClock()
-        desk = Desk()
-        self.context = Context(run, META, plan, Journal(run.journal), self.clock, desk, RunView())
-        desk.on_verb = lambda verb, step, attempt: self.context.record(
+        control = Control()
+        self.context = Context(
+            run, META, plan, Journal(run.journal), self.clock, control, RunView()
+        )
+        control.on_verb = lambda verb, step, attempt: self.context.record(
             "verb", verb=verb.verb, who=verb.who, why=verb.why
         )
         self.context.enter(RunState.RUNNING)
@@ -98,7 +100,7 @@ class Bench:
 
     @property
     def halted(self) -> str:
-        verb = self.context.desk.stop_verb
+        verb = self.context.control.stop_verb
         return f"{verb.verb}:{verb.cause}" if verb is not None else ""
 
     def close(self) -> None:

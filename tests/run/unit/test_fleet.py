@@ -15,7 +15,7 @@ from console.host import process
 from console.host.cgroups import cgroup, scope
 from console.host.process import ProcessSpec
 from console.runner.context import Attempt
-from console.runner.services import Fleet
+from console.runner.services import RunServices
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.services.test_enclosure import ESCAPE
@@ -23,12 +23,12 @@ from tests.waiting import until
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunServices]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
     bench.context.clock = SystemClock()
     (bench.context.run.path / "logs").mkdir()
-    made = bench.context.fleet = Fleet(bench.context)
+    made = bench.context.services = RunServices(bench.context)
     yield made
     for name in list(made.handles):
         made.stop(name)
@@ -38,11 +38,11 @@ def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_who_left_the_session_ends_with_a_service_of_another_login(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    services: RunServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = ProcessSpec((sys.executable, "-S", "-c", ESCAPE))
-    fleet.use(replace(fleet.specs["cand"], runs=runs))
-    handle = fleet.start("cand", Attempt(fleet.context, "up", 1, 60.0))
+    services.use(replace(services.specs["cand"], runs=runs))
+    handle = services.start("cand", Attempt(services.context, "up", 1, 60.0))
     group = scope.of_process(handle.pid, handle.start)
 
     def away() -> set[int]:
@@ -52,5 +52,5 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
     until(away, "one of them is away")
     # a `resume` from a second login: its own group is another one
     monkeypatch.setattr(scope, "_home", lambda: "/sys/fs/cgroup/elsewhere")
-    assert fleet.stop("cand")
+    assert services.stop("cand")
     until(lambda: not cgroup.pids(group), "nobody is left")

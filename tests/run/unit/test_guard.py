@@ -82,7 +82,7 @@ def test_one_that_was_stopped_in_the_middle_of_a_kill(bench: Bench) -> None:
     bench.tick(12, fresh=False)
     assert bench.sentinel.starts == 1
     assert bench.halted == "rollback:guard"
-    verb = bench.context.desk.stop_verb
+    verb = bench.context.control.stop_verb
     assert verb is not None
     assert verb.why == "RAM available 1.0 GiB, below 2.0 GiB"
 
@@ -174,7 +174,7 @@ def test_what_loads_waits_and_then_refuses(bench: Bench, step: str) -> None:
 
 def test_an_abort_does_not_wait_for_a_sentinel(bench: Bench) -> None:
     bench.sentinel.watches = False
-    bench.context.desk.cancelled.set()
+    bench.context.control.cancelled.set()
     with pytest.raises(Cancelled):
         bench.guard.require(bench.context.plan.at("cmd"), Attempt(bench.context, "cmd", 1, 60.0))
 
@@ -210,10 +210,10 @@ def test_a_breach_of_before_is_old(
 
 
 def test_it_beats_once_a_second_and_tells_of_an_operator_for_a_while(bench: Bench) -> None:
-    bench.context.desk.attended_at = bench.clock.time
+    bench.context.control.attended_at = bench.clock.time
     bench.says("ok", lease_s=41.0)
     bench.guard.tick()
-    assert bench.context.desk.status()["lease"] == 41.0
+    assert bench.context.control.status()["lease"] == 41.0
     bench.told.clear()
     bench.tick(40)
     assert bench.told.count({"do": "beat"}) == 10
@@ -245,7 +245,7 @@ def test_none_for_five_seconds_with_something_up_rolls_back(bench: Bench, up: st
         live.append(bench.context.run.live, live.Live("step", "cmd", *mine()))
     gone_for_good(bench)
     assert (bench.kinds, bench.halted) == (["restarted", "gone"], "rollback:guard")
-    assert bench.context.desk.cancelled.is_set()
+    assert bench.context.control.cancelled.is_set()
     verb = bench.context.view.verbs[-1]
     assert verb["who"] == "the runner", "a sentinel that is not there stops nothing"
 

@@ -145,18 +145,18 @@ def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: Clim
 def test_who_reads_a_state_in_the_journal_may_answer_it_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context, desk, append = bench.context, bench.context.desk, bench.context.journal.append
+    context, control, append = bench.context, bench.context.control, bench.context.journal.append
     stood: list[tuple[str, RunState]] = []
 
     def appended(at: float, kind: str, step: str, attempt: int, data: dict[str, Any]) -> int:
         seq = append(at, kind, step, attempt, data)
-        stood.append((data.get("state", ""), desk.state))
+        stood.append((data.get("state", ""), control.state))
         if data.get("state") == "waiting_approval":
-            assert desk.ask(Verb("approve", "op"), {n: desk.status()[n] for n in BINDS}) == ""
+            assert control.ask(Verb("approve", "op"), {n: control.status()[n] for n in BINDS}) == ""
         return seq
 
     monkeypatch.setattr(context.journal, "append", appended)
-    desk.set(step="up", attempt=1)
+    control.set(step="up", attempt=1)
     attempt: Any = SimpleNamespace(step="up", remaining=lambda: 1.0)
     assert manual.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
     context.enter(RunState.PAUSED, "operator")

@@ -44,7 +44,7 @@ class Warm:
     def __init__(self, bench: Bench, child: subprocess.Popen[bytes]) -> None:
         self.context = bench.context
         self.context.guard = None
-        self.context.fleet = SimpleNamespace(handles={})  # type: ignore[assignment]
+        self.context.services = SimpleNamespace(handles={})  # type: ignore[assignment]
         self.context.clock = self.clock = Ticking()
         self.child = child
         self.own: list[float] = []

@@ -18,15 +18,14 @@ import pytest
 
 from console.common.errors import ControlError, Exit
 from console.journal.state import RunState
-from console.runner import control
-from console.runner.control import LIMIT, Desk, Server, send, short_address
+from console.runner.control import LIMIT, Control, Server, send, short_address
 
 
 @pytest.fixture
-def desk() -> Desk:
-    desk = Desk()
-    desk.set(state=RunState.RUNNING, step="bench", attempt=1)
-    return desk
+def control() -> Control:
+    control = Control()
+    control.set(state=RunState.RUNNING, step="bench", attempt=1)
+    return control
 
 
 @pytest.fixture
@@ -35,8 +34,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(path: Path, desk: Desk) -> Iterator[Server]:
-    server = Server(path, desk)
+def server(path: Path, control: Control) -> Iterator[Server]:
+    server = Server(path, control)
     yield server
     server.close()
 
@@ -62,18 +61,18 @@ def raw(path: Path, *parts: bytes) -> Any:
      ({"verb": "status", "attached": "yes"}, False), ({"verb": "pause"}, True)],
 )  # fmt: skip
 def test_who_sits_in_front_of_a_run_says_so(
-    server: Server, path: Path, desk: Desk, message: dict[str, Any], there: bool
+    server: Server, path: Path, control: Control, message: dict[str, Any], there: bool
 ) -> None:
     send(path, message)
-    assert desk.is_attended(time.monotonic(), 3600.0) is there
+    assert control.is_attended(time.monotonic(), 3600.0) is there
 
 
 def test_what_was_seen_and_who_asks_are_not_taken_from_the_arguments(
-    server: Server, path: Path, desk: Desk
+    server: Server, path: Path, control: Control
 ) -> None:
     seen: list[str] = []
-    desk.on_verb = lambda verb, step, attempt: seen.append(verb.who)
-    desk.set(state=RunState.WAITING_APPROVAL, evidence="e1")
+    control.on_verb = lambda verb, step, attempt: seen.append(verb.who)
+    control.set(state=RunState.WAITING_APPROVAL, evidence="e1")
     assert send(path, {"verb": "approve", "args": {"evidence": "e0"}})["ok"] is False
     answer = send(path, {"verb": "approve", "evidence": "e1", "who": "x", "args": {"who": "me"}})
     assert (answer["ok"], answer["error"], answer["step"]) == (True, "", "bench")
@@ -81,11 +80,11 @@ def test_what_was_seen_and_who_asks_are_not_taken_from_the_arguments(
 
 
 def test_somebody_else_is_refused(
-    server: Server, path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    server: Server, path: Path, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "_who", lambda peer: None)
     assert raw(path, b'{"verb": "pause"}\n') == {"ok": False, "error": "not permitted"}
-    assert not desk.pause_asked
+    assert not control.pause_asked
 
 
 GARBAGE = (
@@ -96,15 +95,17 @@ GARBAGE = (
 
 
 def test_garbage_is_answered_and_the_next_client_served(
-    server: Server, path: Path, desk: Desk
+    server: Server, path: Path, control: Control
 ) -> None:
     for garbage in GARBAGE:
         assert raw(path, garbage) == {"ok": False, "error": "not a message"}, garbage[:20]
-        assert not desk.pause_asked
+        assert not control.pause_asked
         assert send(path, {"verb": "status"})["ok"] is True
 
 
-def test_a_message_that_makes_no_sense_is_refused(server: Server, path: Path, desk: Desk) -> None:
+def test_a_message_that_makes_no_sense_is_refused(
+    server: Server, path: Path, control: Control
+) -> None:
     messages: tuple[dict[str, Any], ...] = (
         {}, {"verb": None}, {"verb": ["pause"]}, {"verb": {"a": 1}}, {"verb": "\x1b[31m" * 99},
         {"verb": "explode"}, {"verb": "pause", "step": {"a": [1]}}, {"verb": "skip", "args": "x"},
@@ -114,7 +115,7 @@ def test_a_message_that_makes_no_sense_is_refused(server: Server, path: Path, de
         answer = send(path, message)
         assert (answer["ok"], bool(answer["error"])) == (False, True), message
         assert answer["error"].isprintable()
-        assert not desk.pause_asked
+        assert not control.pause_asked
 
 
 def test_a_client_that_leaves_at_once_costs_nothing(server: Server, path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_moment_without_descriptors_or_threads_ends_no_control(
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(control.threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", start)
     assert send(path, {"verb": "status"})["ok"] is True
     assert send(path, {"verb": "pause"})["ok"] is True
 
@@ -159,7 +160,7 @@ def test_no_runner_is_a_message_with_a_way_out(path: Path, kind: str) -> None:
     if kind == "file":
         path.write_text("x")
     if kind == "nobody listens":
-        dead = Server(path, Desk())
+        dead = Server(path, Control())
         dead._socket.shutdown(socket.SHUT_RDWR)
         dead._socket.close()
     with pytest.raises(ControlError) as caught:
@@ -188,22 +189,24 @@ def test_an_answer_that_is_garbled(path: Path, answer: bytes) -> None:
         thread.join(60)
 
 
-def test_a_refusal_comes_with_where_the_run_is(server: Server, path: Path, desk: Desk) -> None:
+def test_a_refusal_comes_with_where_the_run_is(
+    server: Server, path: Path, control: Control
+) -> None:
     answer = send(path, {"verb": "pause", "step": "build"})
-    assert (answer["ok"], answer["step"], desk.pause_asked) == (False, "bench", False)
+    assert (answer["ok"], answer["step"], control.pause_asked) == (False, "bench", False)
     assert raw(path, b'{"ver', b'b": "pa', b'use"}', b"\n")["ok"] is True, "in pieces"
-    assert desk.pause_asked
+    assert control.pause_asked
 
 
 def test_a_stale_socket_is_replaced_whatever_the_length_of_its_path(
-    tmp_path: Path, desk: Desk
+    tmp_path: Path, control: Control
 ) -> None:
     path = tmp_path.joinpath(*["d" * 50] * 8, "control.sock")
     path.parent.mkdir(parents=True)
-    old = Server(path, Desk())
+    old = Server(path, Control())
     old._socket.close()
     assert path.exists()
-    server = Server(path, desk)
+    server = Server(path, control)
     mode = path.stat().st_mode
     assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
     assert send(path, {"verb": "status"})["step"] == "bench"

@@ -365,11 +365,11 @@ def test_what_the_desk_refuses(snapshot: SnapshotAssertion) -> None:
     for name, where in cases.DESKS.items():
         for verb in ("approve", "skip", "retry", "abort", "pause", "explode"):
             for why in ("", "because"):
-                made = cases.desk(**where)
+                made = cases.control(**where)
                 told[f"{name}: {verb} {why}"] = made.ask(Verb(verb, "op", why, {}), {})
         seen = {"step": "x", "attempt": "1", "evidence": None}
         told[f"{name}: seen"] = [
-            cases.desk(**where).ask(Verb("approve", "op", "why", {}), {key: value})
+            cases.control(**where).ask(Verb("approve", "op", "why", {}), {key: value})
             for key, value in seen.items()
         ]
     assert told == snapshot

@@ -38,9 +38,9 @@ from console.recovery.rollback import standby
 from console.runner import claim, cutover, fault, launch
 from console.runner import main as runner
 from console.runner.context import Attempt, Context
-from console.runner.control import Desk, Server
+from console.runner.control import Control, Server
 from console.runner.executors import benchmark
-from console.runner.services import Fleet
+from console.runner.services import RunServices
 from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
 
@@ -160,8 +160,8 @@ class ScriptedWorld(WorldBase):
         patch.setattr(claim, "HostLock", self._owned(HostLock, "release"))
         patch.setattr(runner, "Server", self._owned(Server, "close"))
         patch.setattr(runner, "Journal", self._owned(Journal, "close"))
-        patch.setattr(runner, "Fleet", self._owned(Fleet, "close"))
-        patch.setattr(runner, "Desk", self._desk)
+        patch.setattr(runner, "RunServices", self._owned(RunServices, "close"))
+        patch.setattr(runner, "Control", self._control)
         for kind, name in ((Context, "record"), (Attempt, "remaining")):
             patch.setattr(kind, name, self._checked(getattr(kind, name)))
         patch.setattr(scope, "popen", self._child)
@@ -237,10 +237,10 @@ class ScriptedWorld(WorldBase):
             self.machine.me.own(take_over)
         return child
 
-    def _desk(self) -> Desk:
-        desk = Desk()
-        desk.inbox = KillableQueue(self.machine)
-        return desk
+    def _control(self) -> Control:
+        control = Control()
+        control.inbox = KillableQueue(self.machine)
+        return control
 
     def _checked(self, method: Any) -> Any:
         def checked(*args: Any, **named: Any) -> Any:

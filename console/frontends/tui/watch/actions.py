@@ -41,7 +41,7 @@ def ask(
         "verb": verb, "why": why, "args": {"inputs": dict(inputs or {}), "confirm": confirm},
     }  # fmt: skip
     try:
-        message |= bound(verb, snapshot.view.state, snapshot.desk)
+        message |= bound(verb, snapshot.view.state, snapshot.control)
         answer = control.send(snapshot.run.socket, message)
     except (ConsoleError, OSError, TypeError, ValueError) as error:
         return one_line(str(error), 300)
@@ -78,7 +78,7 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
         return "the runner lives but does not answer; " + (
             f"{action('emergency').first} restores the baseline whatever it does"
         )
-    if state is not RunState.RUNNING and snapshot.desk.get("state") != str(state):
+    if state is not RunState.RUNNING and snapshot.control.get("state") != str(state):
         return "one moment: the runner has not said yet what it waits for"
     return ""
 
@@ -94,7 +94,7 @@ def resume(run: RunDir, from_step: str = "") -> str:
     return go_on(run, from_step).warning
 
 
-def bound(verb: str, state: RunState, desk: Mapping[str, Any]) -> dict[str, Any]:
+def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
     """What a verb names of what its operator saw: the run's `state` and the runner's own word.
 
     Nothing for a verb that means the same at the next step. Raises ControlError where the runner
@@ -102,9 +102,9 @@ def bound(verb: str, state: RunState, desk: Mapping[str, Any]) -> dict[str, Any]
     """
     if _for_the_whole(state, verb):
         return {}
-    if not all(name in desk for name in BINDS):
+    if not all(name in control for name in BINDS):
         raise ControlError("the runner has not said yet where it stands; try again")
-    return {name: desk[name] for name in BINDS}
+    return {name: control[name] for name in BINDS}
 
 
 def _for_the_whole(state: RunState, verb: str) -> bool:

@@ -28,12 +28,12 @@ from console.journal.state import RunState
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback.progress import is_runners
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runner import control
+from console.runner.control import send
 
 NONE, UNREADABLE = "none", "unreadable"
 POINTER_S = 1.0
 DESK_S = 2.0
-DESK_LIMIT_S = 1.0
+CONTROL_LIMIT_S = 1.0
 AGAIN_S = 0.05
 SELDOM = 4
 STANDS = (RunState.PAUSED, RunState.WAITING_APPROVAL)
@@ -44,7 +44,7 @@ class Snapshot:
     """The run on show at one moment; nobody changes it any more.
 
     `word`: the state, or `interrupted` (the runner is gone and it is not over), `unreadable`, or
-    `none`. `live`: it is this user's live run. `desk`: the runner's own word on where it stands
+    `none`. `live`: it is this user's live run. `control`: the runner's own word on where it stands
     (state, reason, step, attempt, evidence, mode, confirm), {} when it gave none; `silent`: it
     lives and gave none. `rungs`: the newest emergency's lines. `trouble`: why the journal cannot
     be read. `logs`: the log files there are, the most interesting first. All text is clean.
@@ -55,7 +55,7 @@ class Snapshot:
     word: str = NONE
     alive: bool = False
     live: bool = False
-    desk: dict[str, Any] = field(default_factory=dict)
+    control: dict[str, Any] = field(default_factory=dict)
     stages: tuple[dict[str, Any], ...] = ()
     is_rolling_back: bool = False
     restore_s: float | None = None
@@ -166,11 +166,11 @@ class RunWatch:
         unread = source.trouble and not source.view.seq
         word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
         live = source.alive and self._choice.is_live(source.run)
-        desk, silent = self._asker.answer(source)
+        control, silent = self._asker.answer(source)
         back_at = served_since(source.view, source.alive)
         relay_is = relay_state(source.view, source.alive)
         key = (
-            source.run.path, source.view.seq, word, source.alive, live, str(desk), silent,
+            source.run.path, source.view.seq, word, source.alive, live, str(control), silent,
             source.stages, source.is_rolling_back, source.restore_s, source.trouble,
             id(source.sealed), source.logs, back_at, relay_is,
         )  # fmt: skip
@@ -180,7 +180,7 @@ class RunWatch:
         settle(view, back_at, relay_is)
         snapshot = Snapshot(
             run=source.run, view=view, word=word, alive=source.alive, live=live,
-            desk=desk, stages=source.stages, is_rolling_back=source.is_rolling_back,
+            control=control, stages=source.stages, is_rolling_back=source.is_rolling_back,
             restore_s=source.restore_s, sealed=source.sealed, trouble=source.trouble, silent=silent,
             logs=source.logs,
         )  # fmt: skip
@@ -269,7 +269,7 @@ class _Asker:
         self._seq = -1
         self._busy = False
         self._of: Path | None = None
-        self._desk: dict[str, Any] = {}
+        self._control: dict[str, Any] = {}
         self._silent = False
 
     def forget(self) -> None:
@@ -295,11 +295,11 @@ class _Asker:
         """The newest answer of this run's runner, and whether it lives but did not answer."""
         if not source.alive or self._of != source.run.path:
             return {}, False
-        return self._desk, self._silent
+        return self._control, self._silent
 
     def _behind(self, source: Source) -> bool:
-        """The journal is written first, the desk just after: an answer between the two is old."""
-        said = self._desk.get("state") if self._of == source.run.path else None
+        """The journal is written first, its answer just after: an answer between the two is old."""
+        said = self._control.get("state") if self._of == source.run.path else None
         return self._seq != source.view.seq or said != str(source.view.state)
 
     def _attend(self, run: RunDir) -> None:
@@ -308,15 +308,15 @@ class _Asker:
         self._busy = False
 
     def _ask(self, run: RunDir) -> None:
-        desk: dict[str, Any] = {}
+        control: dict[str, Any] = {}
         with contextlib.suppress(ConsoleError, OSError):
             asked = {"verb": "status", "attached": self._attended()}
-            desk = dict(control.send(run.socket, asked, DESK_LIMIT_S))
-        good = desk.pop("ok", False) is True
-        desk.pop("error", None)
-        desk.pop("lease", None)  # it counts down: the guard's page says it, and redraws one line
-        desk = cleaned(desk) if good else {}
-        self._desk, self._silent, self._of = desk, not good, run.path
+            control = dict(send(run.socket, asked, CONTROL_LIMIT_S))
+        good = control.pop("ok", False) is True
+        control.pop("error", None)
+        control.pop("lease", None)  # it counts down: the guard's page says it, and redraws one line
+        control = cleaned(control) if good else {}
+        self._control, self._silent, self._of = control, not good, run.path
         self._busy = False
         self._answered()
 

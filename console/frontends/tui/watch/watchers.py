@@ -86,7 +86,7 @@ def _said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
         return ""
 
 
-class Desk:
+class Watchers:
     """What the app starts, aims and ends: the watchers. Begins to read before a screen is there, so
     that the first frame is full."""
 

@@ -1,4 +1,4 @@
-"""The desk: a verb is taken only for what the operator has seen, and only once."""
+"""Control of a run: a verb is taken only for what the operator has seen, and only once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 
 from console.journal.state import RunState
 from console.journal.store import JournalError
-from console.runner.control import Desk, Verb
-from tests.run.unit.cases import WAITING, desk
+from console.runner.control import Control, Verb
+from tests.run.unit.cases import WAITING, control
 
 R = RunState
 
 
-def waiting(confirm: str = "") -> Desk:
-    return desk(**WAITING, confirm=confirm)
+def waiting(confirm: str = "") -> Control:
+    return control(**WAITING, confirm=confirm)
 
 
-def ask(desk: Desk, verb: str, why: str = "", seen: Any = (), **args: Any) -> str:
-    return desk.ask(Verb(verb, "op", why, args), dict(seen))
+def ask(control: Control, verb: str, why: str = "", seen: Any = (), **args: Any) -> str:
+    return control.ask(Verb(verb, "op", why, args), dict(seen))
 
 
-def taken(desk: Desk) -> list[str]:
+def taken(control: Control) -> list[str]:
     found = []
     while True:
         try:
-            found.append(desk.inbox.get_nowait().verb)
+            found.append(control.inbox.get_nowait().verb)
         except queue.Empty:
             return found
 
@@ -58,7 +58,7 @@ def test_a_late_approval_does_not_reach_the_next_one() -> None:
 
 @pytest.mark.parametrize("verb", ["abort", "rollback", "halt", "pause", "approve"])
 def test_what_stops_the_run_needs_no_journal_and_everything_else_does(verb: str) -> None:
-    one = waiting() if verb == "approve" else desk(state=R.RUNNING)
+    one = waiting() if verb == "approve" else control(state=R.RUNNING)
 
     def full(*_: Any) -> None:
         raise JournalError("the journal cannot be written", "disk full")
@@ -90,7 +90,7 @@ def test_a_second_press_does_not_answer_the_next_question() -> None:
 
 
 def test_a_retry_pressed_twice_retries_once() -> None:
-    one = desk(state=R.PAUSED, reason="step_failed")
+    one = control(state=R.PAUSED, reason="step_failed")
     assert [ask(one, "retry"), ask(one, "retry")] == ["", ""]
     assert one.inbox.get_nowait().verb == "retry"
     one.set(state=R.RUNNING)
@@ -100,7 +100,7 @@ def test_a_retry_pressed_twice_retries_once() -> None:
 
 @pytest.mark.parametrize("verb", ["abort", "rollback"])
 def test_what_stops_the_run_is_never_forgotten(verb: str) -> None:
-    one = desk()
+    one = control()
     assert ask(one, verb) == ""
     one.set(state=R.PAUSED, step="next")
     assert taken(one) == [verb]
@@ -112,7 +112,7 @@ def test_what_stops_the_run_is_never_forgotten(verb: str) -> None:
 
 
 def test_modes() -> None:
-    one = desk()
+    one = control()
     assert ask(one, "pause") == ""
     assert (one.pause_asked, taken(one)) == (True, [])
     assert ask(one, "auto") == ""
@@ -150,4 +150,4 @@ def test_the_word_is_asked_for_as_it_is_and_is_clean_on_a_terminal() -> None:
         assert "cutover" in ask(waiting("cutover"), "approve", seen=SEEN, confirm=wrong)
     assert ask(waiting("cutover"), "approve", seen=SEEN, confirm="cutover") == ""
     assert "\x1b" not in ask(waiting("\x1b[31mred"), "approve", seen=SEEN)
-    assert "reason" in ask(desk(state=R.PAUSED, reason="step_failed"), "skip", " \n\t")
+    assert "reason" in ask(control(state=R.PAUSED, reason="step_failed"), "skip", " \n\t")
