@@ -118,7 +118,7 @@ def _above(found: Found) -> Iterable[Words]:
     for text in each(found.breach.get("refused")):
         yield f"spared: {text}", "dim"
     if not killed and found.breach.get("cause") == "lease":
-        yield "the lease ran out: the ladder stops what runs and brings the baseline back", "bold"
+        yield "the lease ran out: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
         yield "nothing is written of what was killed", "warn"
     yield from _since(found, at)
@@ -135,7 +135,7 @@ def _since(found: Found, at: float | None) -> Iterable[Words]:
         took = format_duration(found.serving_at - at)
         yield f"{back}the baseline served again after {took}", "good"
     else:
-        yield f"{back}no ladder has said yet that the baseline serves: F12", "warn"
+        yield f"{back}no rollback has said yet that the baseline serves: F12", "warn"
 
 
 def _below(found: Found, view: GuardView) -> Iterable[Words]:

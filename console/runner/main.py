@@ -350,7 +350,7 @@ def _warm_up(context: Context) -> None:
     while not standby.is_standing_by(directory):
         if child.poll() is not None or clock.monotonic() > deadline:
             raise ConsoleError(
-                "the rollback ladder did not start", f"see {directory / 'standby.log'}",
+                "the standby for the rollback did not start", f"see {directory / 'standby.log'}",
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)

@@ -128,11 +128,11 @@ def oom(facts: Facts, check: Check) -> Iterator[Finding]:
     code, _, _ = children.run(argv, ASK_S, env=os.environ)
     if code:
         yield check.note(
-            "the waiting ladder may be killed when memory runs out (oom_score_adj is not writable)",
+            "the standby may be killed when memory runs out (oom_score_adj is not writable)",
             "with CAP_SYS_RESOURCE it is protected; omni-console rollback works without it too",
         )
     else:
-        yield check.ok("the waiting ladder is protected (oom_score_adj is writable)")
+        yield check.ok("the standby is protected (oom_score_adj is writable)")
 
 
 def kernel(facts: Facts, check: Check) -> Iterator[Finding]:

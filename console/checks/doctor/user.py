@@ -305,7 +305,7 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
         words = f"none of the newest {len(seen)} was interrupted" if seen else "none yet"
         yield check.ok(words)
     elif len(seen) == RUNS:
-        yield check.note("older ones were not looked at", "omni-console runs lists all")
+        yield check.note("older ones were not checked", "omni-console runs lists all")
 
 
 def ladder(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -321,7 +321,7 @@ def ladder(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok(f"waits for {live.run_id}; a rollback begins at once")
     else:
         yield check.warning(
-            f"none waits for {live.run_id}", "omni-console rollback climbs itself, a second later"
+            f"none waits for {live.run_id}", "omni-console rollback does it itself, a second later"
         )
 
 

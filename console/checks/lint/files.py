@@ -45,7 +45,7 @@ def read(path: Path) -> str:
         if not stat.S_ISREG(info.st_mode):
             raise Unreadable("not a regular file")
         if info.st_size > MOST_BYTES:
-            raise Unreadable(f"{info.st_size} bytes; at most {MOST_BYTES} are looked at")
+            raise Unreadable(f"{info.st_size} bytes; at most {MOST_BYTES} are read")
         data = os.read(fd, MOST_BYTES + 1)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error

@@ -233,14 +233,14 @@ class BreachHandler:
         self._ladder = _size(directory / PROGRESS_FILE)
         self._woken_at = now
         if trigger.is_standing_by(directory) and trigger.trigger(directory, trigger.SENTINEL):
-            self._say("ladder", "the warm ladder was woken")
+            self._say("ladder", "the standby was triggered")
             return
-        self._start("no warm ladder", now)
+        self._start("no standby waits", now)
 
     def _heard(self, now: float) -> None:
         if _size(self._config.rollback_dir / PROGRESS_FILE) != self._ladder:
             self._under_way = True
-            self._say("ladder", "it climbs")
+            self._say("ladder", "the rollback is under way")
         elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
             self._start(self._failed or "it says nothing", now)
 
@@ -271,7 +271,7 @@ class BreachHandler:
         if any(line.get("rung") == "done" for line in lines):
             return True
         if not trigger.is_standing_by(directory, running=True):
-            self._start("the ladder died, or was stopped, while it climbed", now)
+            self._start("the standby died, or was stopped, during the rollback", now)
         return self._alone
 
 

@@ -165,7 +165,7 @@ def read(path: Path) -> GuardConfig:
     """The sheet in a file. Raises OSError, and ValueError with what is wrong."""
     data = json.loads(path.read_bytes())
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise ValueError("not a guard sheet of this version")
+        raise ValueError("not a guard configuration of this version")
     try:
         data["limits"] = tuple(Limit.from_json(one) for one in data["limits"])
         data["envelope"] = Envelope.from_json(data["envelope"])
@@ -175,7 +175,7 @@ def read(path: Path) -> GuardConfig:
         pid, start = data["runner"]
         return GuardConfig(**{**data, "runner": (int(pid), int(start))})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"not a guard sheet: {error}") from None
+        raise ValueError(f"not a guard configuration: {error}") from None
 
 
 GIB = 1 << 30

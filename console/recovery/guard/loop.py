@@ -217,7 +217,7 @@ class GuardLoop:
         deps.collector.second()
         if self._policy.advised and now - self._advised_at > ADVISED_S:
             self._policy.advisory(False)
-            deps.ring.event("acting", "nobody says any more that a rollback climbs")
+            deps.ring.event("acting", "nobody says any more that a rollback is under way")
         if self._lease.expired(now) and not (self._policy.advised or self._handler):
             self._begin(what := lease_record(self.config.lease_s, now, self._clock.now()))
             deps.ring.event("lease", one_line(what.reason))
@@ -334,7 +334,7 @@ class GuardLoop:
         try:
             fresh = guard_config.read(self.config.directory / CONFIG_FILE)
             if fresh.run_id != self.config.run_id:
-                raise ValueError("the sheet is another run's")
+                raise ValueError("the configuration is another run's")
             same = (fresh.limits, fresh.envelope, fresh.gpus) == (
                 self.config.limits, self.config.envelope, self.config.gpus,
             )  # fmt: skip
@@ -343,7 +343,7 @@ class GuardLoop:
                 made = policy_of(fresh, self._deps.collector.machine, self._clock.monotonic())
                 policy = carry_over(made, self._policy, self._deps.collector.snapshot())
         except (OSError, ValueError) as error:
-            self._deps.ring.event("refused", one_line(f"a new sheet: {error}"))
+            self._deps.ring.event("refused", one_line(f"a new configuration: {error}"))
             return
         self.config, self._policy = fresh, policy
         self._limits = limits_of(self._policy, self.config)

@@ -196,7 +196,7 @@ def _verdict(
     if rise is None and load_step(view, step) is None:
         return "No service was started after it: there is nothing to hold it against."
     if rise is None:
-        return "Nobody looked at the machine while the load ran: not compared."
+        return "Nobody sampled the machine while the load ran: not compared."
     outside = above(envelope, rise, names)
     lead = "Measured is what was in use above the moment before the start."
     if outside:

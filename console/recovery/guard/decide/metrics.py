@@ -170,7 +170,7 @@ def _disk(path: str) -> Reader:
     def read(metrics: Metrics) -> Reading:
         disks = [disk for disk in metrics.look.disks if not path or disk.path == path]
         if not disks:
-            return Reading(None, why=f"{path or 'no disk'} was not looked at")
+            return Reading(None, why=f"{path or 'no disk'} was not read")
         known = [disk for disk in disks if disk.free is not None]
         if len(known) < len(disks):
             lost = next(disk for disk in disks if disk.free is None)
@@ -237,7 +237,7 @@ def _gpu(free: bool, limit: Limit) -> Reader:
             else:
                 found.append((size, card.at, card.uuid))
         if not found:
-            return Reading(None, why=lost or snapshot.gpu_trouble or "no GPU was looked at")
+            return Reading(None, why=lost or snapshot.gpu_trouble or "no GPU was read")
         if limit.of in ("max", "min"):
             size, at, uuid = (max if limit.of == "max" else min)(found)
             worst = Reading(size, at, of=uuid)

@@ -97,7 +97,7 @@ class Tail:
         """Why a line may have been missed, in words."""
         if not self.skipped:
             return self.lost
-        return f"{format_bytes(self.skipped)} of its log were not looked at: too much at once"
+        return f"{format_bytes(self.skipped)} of its log were not read: too much at once"
 
     def close(self) -> None:
         if self._file >= 0:

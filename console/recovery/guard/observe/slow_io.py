@@ -18,7 +18,7 @@ from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 SILENT_S = 5.0
 MEETING_S = 3.0
 """How long the first look at a new process may take before that is worth a word."""
-NOT_YET = "its processes have not been looked at yet"
+NOT_YET = "its processes have not been read yet"
 
 
 class SlowIo:
@@ -80,7 +80,7 @@ class SlowIo:
         if now - self._heard <= SILENT_S:
             return self._troubles
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        words = f"disks and logs have not been looked at for {now - self._heard:.0f} s{how}"
+        words = f"disks and logs have not been read for {now - self._heard:.0f} s{how}"
         return (words, *self._troubles)
 
     @property
