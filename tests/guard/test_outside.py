@@ -86,8 +86,9 @@ def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_pat
     outside.tell(ring=str(ring), copy=str(copy))
     report = outside.hear(lambda r: r["copy"] and r["copy"]["why"])
     assert (report["copy"]["age"], report["copy"]["why"]) == (None, "No such file or directory")
-    ring.write_bytes(os.urandom(20_000))
     copy.write_text("an earlier one")
+    (tmp_path / "whole").write_bytes(os.urandom(20_000))
+    (tmp_path / "whole").rename(ring)
     outside.hear(lambda r: r["copy"] and r["copy"]["age"] is not None)
     assert copy.read_bytes() == ring.read_bytes()
     assert (tmp_path / "copy.before").read_text() == "an earlier one"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import time
 from sys import getsizeof
 
@@ -176,18 +178,54 @@ def test_any_words_and_any_text_work(words: str, text: str) -> None:
         assert all(0 <= a < b <= len(text) for a, b in found.spans(text))
 
 
+def spin(cpu_s: float) -> None:
+    end = time.process_time() + cpu_s
+    while time.process_time() < end:
+        pass
+
+
 def test_the_guard_ends_what_does_not_end_and_leaves_nothing_behind() -> None:
     def burn(guard_s: float, cpu_s: float) -> None:
         with at_most(guard_s):
-            end = time.process_time() + cpu_s
-            while time.process_time() < end:
-                pass
+            spin(cpu_s)
 
     with pytest.raises(TooSlow):
         burn(0.05, 60.0)
     burn(30.0, 0.01)
     with at_most(0.05):
         pass
-    end = time.process_time() + 0.2
-    while time.process_time() < end:
-        pass
+    spin(0.2)
+
+
+def test_an_alarm_that_a_destructor_swallows_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    class Slow:
+        def __del__(self) -> None:
+            spin(60.0)
+
+    def body() -> None:
+        Slow()  # it is gone at once, and with it the first alarm
+        spin(60.0)
+
+    with pytest.raises(TooSlow), at_most(0.05):
+        body()
+    assert len(lost) == 1
+
+
+def test_what_collects_garbage_waits_for_a_match() -> None:
+    called: list[str] = []
+
+    def callback(phase: str, _: dict[str, int]) -> None:
+        called.append(phase)
+
+    gc.callbacks.append(callback)
+    try:
+        with at_most(30.0):
+            kept = [[number] for number in range(100_000)]
+            meanwhile = list(called)
+        assert (len(kept), meanwhile) == (100_000, [])
+        assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(callback)

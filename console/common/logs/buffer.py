@@ -5,6 +5,7 @@ What an operator searches or filters for is a `Pattern`; one that would never en
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import threading
@@ -92,6 +93,8 @@ def _compile(words: str, *, inverse: bool, plain: bool) -> Pattern:
 
 _armed = False
 _installed = False
+_AGAIN_S = 0.1
+"""After this much more CPU time the alarm rings again: far longer than it takes to disarm it."""
 
 
 def _ring(_number: int, _frame: Any) -> None:
@@ -105,6 +108,8 @@ def at_most(cpu_s: float) -> Iterator[None]:
 
     `re` looks for signals while it matches, and nothing else can end a match that would take
     years. It works in the main thread, where the screen is drawn; elsewhere it does nothing.
+    An exception that is raised in a destructor is lost, so the alarm rings again; one that is
+    raised in a callback of the garbage collector would be reported, so that waits.
     """
     global _armed, _installed
     if threading.current_thread() is not threading.main_thread():
@@ -113,13 +118,17 @@ def at_most(cpu_s: float) -> Iterator[None]:
     if not _installed:
         signal.signal(signal.SIGVTALRM, _ring)
         _installed = True
+    collecting = gc.isenabled()
     try:
+        gc.disable()
         _armed = True
-        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
+        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s, _AGAIN_S)
         yield
     finally:
         _armed = False
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        if collecting:
+            gc.enable()
 
 
 class Numbers:
