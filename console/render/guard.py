@@ -87,7 +87,7 @@ def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
         text += f" ({clean(str(row['kind']), 40)})"
     held = held_words(row.get("held"))
     text += f", {held}" if held else ""
-    text += f"{',' if held else ''} by {clean(str(row['stage']), 80)}" if row.get("rung") else ""
+    text += f"{',' if held else ''} by {clean(str(row['rung']), 80)}" if row.get("rung") else ""
     wrote, empty = row.get("write_s"), row.get("empty_s")
     if isinstance(wrote, int | float):
         text += f" {soon(wrote)} after {since_words(for_s)}"

@@ -140,10 +140,8 @@ def _asked_to_end(context: Context) -> None:
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
     lets go of the host when it is through: the closer that it starts then needs it."""
-    called = standby.is_standing_by(run.rollback, running=True) and standby.trigger(
-        run.rollback, standby.EMERGENCY
-    )
-    if not called:
+    waits = standby.is_standing_by(run.rollback, running=True)
+    if not (waits and standby.trigger(run.rollback, standby.EMERGENCY)):
         plan = context.way_back() if context is not None else of_run(run.path)
         Procedure(plan, settle=lock.release).run()
 
@@ -350,7 +348,7 @@ def _warm_up(context: Context) -> None:
     while not standby.is_standing_by(directory):
         if child.poll() is not None or clock.monotonic() > deadline:
             raise ConsoleError(
-                "the standby for the rollback did not start", f"see {directory / 'standby.log'}",
+                "the standby for the rollback did not start", f"see {directory / 'warm.log'}",
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -161,6 +162,15 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.seal()
     yield stage
     stage.close()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory that another user may walk to. Pytest closes its own to others whenever a
+    session starts, and with it that of every session beside."""
+    with tempfile.TemporaryDirectory(prefix="omni-rollback-", ignore_cleanup_errors=True) as place:
+        os.chmod(place, 0o755)
+        yield Path(place)
 
 
 @pytest.fixture(autouse=True)

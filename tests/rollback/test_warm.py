@@ -344,14 +344,14 @@ def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
     assert done.stderr
 
 
-CLIMB = """
+ROLLBACK = """
 import sys
 from pathlib import Path
 from console.recovery.rollback.standby import Standby
-warm = Standby(Path(sys.argv[1]))
-warm.prepare()
+standby = Standby(Path(sys.argv[1]))
+standby.prepare()
 before = set(sys.modules)
-warm._climb("warm")
+standby._run("warm")
 print(*sorted(set(sys.modules) - before))
 """
 
@@ -362,7 +362,7 @@ def test_a_climb_loads_nothing_any_more(stage: Stage, scheme: str) -> None:
     candidate = stage.recorded("process", "candidate", stage.plan.run_id)
     url = stage.plan.baseline.url.replace("http", scheme, 1)
     stage.base(url=url, ready_timeout_s=30.0 if scheme == "http" else 4.0)
-    argv = [sys.executable, "-P", "-c", CLIMB, str(stage.plan.rollback_dir)]
+    argv = [sys.executable, "-P", "-c", ROLLBACK, str(stage.plan.rollback_dir)]
     late = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     assert late.split() == []
     assert not process.alive(*candidate)

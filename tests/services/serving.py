@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -56,7 +57,11 @@ def in_child(act: Callable[[], object]) -> Any:
         try:
             os.write(writer, json.dumps(act()).encode())
         except BaseException as error:
-            os.write(writer, json.dumps(repr(error)).encode())
+            places = [
+                f"{one.name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)
+            ]
+            words = f"{error!r} {getattr(error, 'filename', '')} at {' '.join(places)}"
+            os.write(writer, json.dumps(words).encode())
         finally:
             os._exit(0)
     os.close(writer)

@@ -236,7 +236,7 @@ class Follow:
         data = event.data
         if data.get("state") != "begin":
             self._line(
-                f"        {data.get('t', 0):6.2f} s  {data.get('stage', ''):<10} "
+                f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
                 f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}"
             )
 

@@ -36,7 +36,7 @@ def rollback(args: Namespace) -> int:
         if line.get("state") == "begin" or line.get("rung") == "done":
             return
         printer.say(
-            f"{line.get('t', 0):7.2f} s  {line.get('stage', ''):<10} {line.get('state', ''):<8}"
+            f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
             f"{clean(str(line.get('detail', '')), 300)}"
         )
 

@@ -278,17 +278,15 @@ class GuardLoop:
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
         """The first blow. Before it only what costs some 50 µs and no disk: what is about to
         happen, since whoever is killed a moment later says nothing any more."""
-        deps, wall = self._deps, self._clock.now()
+        deps, quick, wall = self._deps, self._deps.collector.quick, self._clock.now()
         what = record_of(breach, wall)
         handler = self._begin(what)
         try:
             deps.ring.event("breach", one_line(what.reason))
-            what.held = held(
-                deps.alive.targets, snapshot.loads, snapshot.at, deps.collector.quick.held
-            )
+            what.held = held(deps.alive.targets, snapshot.loads, snapshot.at, quick.held)
         finally:
             handler.kill(deps.killer, deps.alive.targets)
-        more = deps.collector.quick.points(breach.limit, breach.of)
+        more = quick.points(breach.limit, breach.of)
         what.data["curve"] = self._feed.curves.of(breach, self._policy.metrics, more, wall)
         what.data["gap_s"] = round(gap_s(more, breach), 4)
 

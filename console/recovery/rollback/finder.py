@@ -77,10 +77,8 @@ class Finder:
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether a run of one's own is on now that this choice did not know."""
-        mine, known = (
-            pointers.read(os.getuid()),
-            {*self._had, selected.plan.run_id if selected else ""},
-        )
+        mine = pointers.read(os.getuid())
+        known = {*self._had, selected.plan.run_id if selected else ""}
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> SelectedPlan | None:
@@ -243,9 +241,7 @@ class Finder:
         found = found or next(self._plans(paths.runs_dir()), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
-            return SelectedPlan(
-                replace(found.plan, run_id=pointer.run_id, run_dir=there), found.source
-            )
+            return replace(found, plan=replace(found.plan, run_id=pointer.run_id, run_dir=there))
         for who in process.by_cookie(pointer.run_id):
             with contextlib.suppress(ConsoleError):
                 process.stop_group(*who, grace_s=RUNNER_S)
@@ -257,11 +253,8 @@ class Finder:
         )
 
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
-        for path in sealed.copies():
-            selected = self._plan(path, "the copy of its plan")
-            if selected is not None and selected.plan.run_id == pointer.run_id:
-                return selected
-        return None
+        plans = (self._plan(path, "the copy of its plan") for path in sealed.copies())
+        return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
 
     def _of_its_site(self, pointer: Pointer) -> SelectedPlan | None:
         seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []

@@ -18,6 +18,7 @@ import pytest
 
 from console.common.errors import ControlError, Exit
 from console.journal.state import RunState
+from console.runner import control as module
 from console.runner.control import LIMIT, Control, Server, send, short_address
 
 
@@ -82,7 +83,7 @@ def test_what_was_seen_and_who_asks_are_not_taken_from_the_arguments(
 def test_somebody_else_is_refused(
     server: Server, path: Path, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_who", lambda peer: None)
+    monkeypatch.setattr(module, "_who", lambda peer: None)
     assert raw(path, b'{"verb": "pause"}\n') == {"ok": False, "error": "not permitted"}
     assert not control.pause_asked
 
@@ -139,7 +140,7 @@ def test_a_moment_without_descriptors_or_threads_ends_no_control(
             refused.set()
             raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(control, "AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
     monkeypatch.setattr(server, "_socket", Full())
     assert send(path, {"verb": "status"})["ok"] is True
     assert send(path, {"verb": "status"})["ok"] is True

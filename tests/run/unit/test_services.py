@@ -23,7 +23,9 @@ from tests.waiting import until
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunServices]:
+def services(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunServices]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     bench = Bench(tmp_path, plan("{id: up, service: {start: cand}}"), monkeypatch)
     bench.context.clock = SystemClock()
