@@ -88,7 +88,8 @@ class PlaybooksScreen(Page):
         if not self.entries or cursor is None:
             words = (
                 "No playbook found. Put one into ~/.config/omni-console/playbooks/, or start "
-                "the console in a directory that has one; docs/playbooks.md has the format."
+                "the console in a directory that has one; "
+                "docs/reference/playbooks.md has the format."
             )
             return [((line, ""),) for line in wrapped(words, width)]
         return entry_rows(self.entries[cursor], width)

@@ -1,4 +1,4 @@
-"""The one registry of keys: bindings, footer, help, palette and docs/keys.md come from here.
+"""The one registry of keys for bindings, footer, help, palette and docs/reference/keys.md.
 
 A scope is where a key works. `app` keys work everywhere; the others where their screen or widget
 has the focus. `changes` marks what alters the world (refused under --readonly); `dangerous` what

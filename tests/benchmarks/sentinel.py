@@ -1,7 +1,7 @@
 """The sentinel beside Debian's earlyoom on the same hogs, and what it costs while nothing happens.
 
 `python -m tests.benchmarks.sentinel --trials 200` runs the hog that often against the sentinel
-alone and writes what was seen into docs/sentinel.md.
+alone and writes what was seen into docs/measurements/sentinel.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RATIO = Bar(most_ratio=1.1)
 FAST_US, SLOW_US, CPU_PERCENT, RSS_MB = 20.0, 150.0, 0.5, 20.0
 LOOKS, SECONDS, WATCH_S = 20_000, 2_000, 30.0
 LOG, LINE_EVERY_S = "cand.log", 0.1
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sentinel.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "sentinel.md"
 BEGIN, END = "<!-- trials: written by the benchmark -->\n", "<!-- end of trials -->"
 
 
@@ -266,7 +266,7 @@ def many(count: int, say: Callable[[str], None]) -> list[Trial]:
 
 
 def told(trials: list[Trial]) -> str:
-    """The section of docs/sentinel.md."""
+    """The section of docs/measurements/sentinel.md."""
     about = surroundings.machine()
     rows = [
         ("crossing → kill written", [t.kill_s for t in trials]),

@@ -1,7 +1,7 @@
 """The incident, its kin and recorded loads, held against the very judge of the sentinel.
 
-python -m tests.guard.replay            the figures of docs/replay.md, as text
-python -m tests.guard.replay --write    and put them into docs/replay.md
+python -m tests.guard.replay            the figures of docs/measurements/replay.md, as text
+python -m tests.guard.replay --write    and put them into docs/measurements/replay.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures of docs/replay.md."""
+"""The figures of docs/measurements/replay.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.guard.replay_machine import (
 from tests.guard.replay_others import others
 from tests.guard.replay_record import all_curves
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "measurements" / "replay.md"
 MARK = "<!-- python -m tests.guard.replay --write -->"
 RATES = tuple(rate * GB for rate in (0.2, 1.0, 3.0, 6.0))
 SHARES = (0.60, 0.90, 0.95, 1.005, 1.10, 1.40)

@@ -108,7 +108,7 @@ def test_every_version_of_the_log_is_a_date_of_some_status(registry: Registry) -
         if "of the log" in change.words
     ]  # fmt: skip
     told = {int(n) for text in words for n in re.findall(r"version v1\.(\d+)", text)}
-    assert told == set(range(1, 16))  # v1.0 is the day the log began: docs/lessons.md
+    assert told == set(range(1, 16))  # v1.0 is the day the log began: docs/reference/lessons.md
 
 
 def test_what_the_log_calls_blocked_is_blocked(registry: Registry) -> None:

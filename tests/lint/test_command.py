@@ -114,7 +114,7 @@ def test_what_ships_has_no_findings() -> None:
 
 def test_the_document_is_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "--rules"]) == Exit.OK
-    assert capsys.readouterr().out == (ROOT / "docs" / "lint.md").read_text("utf-8")
+    assert capsys.readouterr().out == (ROOT / "docs" / "reference" / "lint.md").read_text("utf-8")
 
 
 def test_a_dockerfile_needs_none_of_the_heavy_libraries(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_a_cutover_may_do(book: Book) -> None:
 def test_what_cannot_be_used_says_where_the_format_is(book: Book) -> None:
     with pytest.raises(InvalidFile) as caught:
         book.load("", head="")
-    assert "docs/playbooks.md" in caught.value.hint
+    assert "docs/reference/playbooks.md" in caught.value.hint
 
 
 def test_planning_refuses_everything_else(book: Book) -> None:

@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_file_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "--markdown"]) == 0
-    assert capsys.readouterr().out == (DOCS / "format.md").read_text(), (
-        "omni-console schema --markdown > docs/format.md"
+    assert capsys.readouterr().out == (DOCS / "reference" / "format.md").read_text(), (
+        "omni-console schema --markdown > docs/reference/format.md"
     )
 
 
@@ -33,7 +33,7 @@ def test_every_kind_and_every_link_leads_somewhere() -> None:
 
 
 def test_the_walked_playbook_loads(tmp_path: Path) -> None:
-    text = (DOCS / "write-a-playbook.md").read_text()
+    text = (DOCS / "tutorial" / "write-a-playbook.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "my-trial.yaml"
     path.write_text(blocks[0])

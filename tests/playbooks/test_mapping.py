@@ -13,7 +13,7 @@ import pytest
 from console.config.locate import shipped
 from console.config.yaml import parse
 
-MAPPING = Path(__file__).parents[2] / "docs/playbooks/mapping.md"
+MAPPING = Path(__file__).parents[2] / "docs/reference/mapping.md"
 CELL = re.compile(r"(?<!\\)\|")
 HEAD = ("Seed", "It says", "Where", "Value")
 LEAST = {"000": 45, "001": 45, "002": 40, "004": 80}

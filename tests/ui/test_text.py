@@ -56,8 +56,8 @@ def test_every_sign_is_one_cell_and_ascii_where_it_has_to_be() -> None:
 
 
 def test_the_key_table_is_the_registry() -> None:
-    kept = (Path(__file__).parents[2] / "docs/keys.md").read_text("utf-8")
-    assert kept == markdown(), "omni-console keys > docs/keys.md"
+    kept = (Path(__file__).parents[2] / "docs/reference/keys.md").read_text("utf-8")
+    assert kept == markdown(), "omni-console keys > docs/reference/keys.md"
 
 
 def test_no_key_is_taken_twice_in_a_scope() -> None:

@@ -82,7 +82,7 @@ def signals(facts: Facts, check: Check) -> Iterator[Finding]:
     words += ": docker group only" if in_docker_group() else ""
     yield check.warning(
         f"{words}; kernel limits set at creation and the engine's API are used",
-        "a small root helper makes it direct: docs/root-helper.md",
+        "a small root helper makes it direct: docs/how-to/root-helper.md",
     )
 
 
@@ -111,7 +111,8 @@ def cgroup(facts: Facts, check: Check) -> Iterator[Finding]:
     elif not any(os.access(file, os.W_OK) for file in files):
         yield check.warning(
             f"{kind}; cgroup.kill is not writable for this login",
-            "kernel limits and the engine's API are used; the root helper: docs/root-helper.md",
+            "kernel limits and the engine's API are used; "
+            "the root helper: docs/how-to/root-helper.md",
         )
     else:
         yield check.ok(f"{kind}; cgroup.kill ends a container in one write")

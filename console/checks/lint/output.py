@@ -80,7 +80,7 @@ def count(found: list[Finding]) -> str:
 
 
 def document() -> str:
-    """docs/lint.md, from the rules themselves."""
+    """docs/reference/lint.md, from the rules themselves."""
     return "\n".join([*_HEAD, "", *_rules(), *_TAIL, *_not_rules(), ""])
 
 

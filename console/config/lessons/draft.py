@@ -44,7 +44,8 @@ def drafted(lesson_id: str, found: Found) -> str:
     ]
     return "\n".join([
         "# Drafted from a run. Write the cause, what was done and the lesson; then set the status:",
-        "# blocked, deferred, rejected, resolved, stands, worked. docs/lessons.md has the format.",
+        "# blocked, deferred, rejected, resolved, stands, worked. "
+        "docs/reference/lessons.md has the format.",
         "schema: omni.lesson/v1",
         f"id: {lesson_id}",
         f"title: {_text(found.title, 100)}",

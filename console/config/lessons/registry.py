@@ -29,7 +29,7 @@ Severity = Literal[
 ]  # fmt: skip
 
 TITLE = "the lesson cannot be used"
-HINT = "docs/lessons.md describes the format"
+HINT = "docs/reference/lessons.md describes the format"
 
 
 def _day(value: object) -> str:

@@ -40,7 +40,9 @@ _HARMLESS = {"metric": "host.ram_available", "below": "1GiB"}
 _STAND_IN = {"process": {"argv": ["x"]}, "url": "http://127.0.0.1:1"}
 
 TITLE = "the playbook cannot be used"
-HINT = "docs/playbooks.md describes the format; `omni-console schema` prints the JSON Schema"
+HINT = (
+    "docs/reference/playbooks.md describes the format; `omni-console schema` prints the JSON Schema"
+)
 
 _PLACEHOLDER: dict[str, InputValue] = {
     "string": "x", "int": 1, "float": 1.0, "bool": True, "path": "x", "duration": "1s",

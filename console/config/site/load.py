@@ -38,7 +38,7 @@ def load_site(path: Path) -> Site:
     known = Known.of(document.data)
     if model is None or problems:
         told = [one.told(known.text) for one in problems]
-        raise InvalidFile(TITLE, told, "docs/site.md describes the file")
+        raise InvalidFile(TITLE, told, "docs/reference/site.md describes the file")
     return Site(model, path, text, guards, known)
 
 

@@ -144,7 +144,9 @@ def _look_commands(commands: Any) -> None:
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
     lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to mend it")
     schema = _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
-    schema.add_argument("--markdown", action="store_true", help="as docs/format.md has it")
+    schema.add_argument(
+        "--markdown", action="store_true", help="as docs/reference/format.md has it"
+    )
     _add(commands, "runs", "show:runs", "every run, newest first")
     show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
     show.add_argument("run", nargs="?", metavar="RUN")

@@ -224,7 +224,7 @@ def _plain(args: Namespace) -> int:
 
 
 def keys(args: Namespace) -> int:
-    """Print every key of the screens, as Markdown; docs/keys.md is this very output."""
+    """Print every key of the screens, as Markdown; docs/reference/keys.md is this very output."""
     if args.json:
         print(json.dumps({"actions": [asdict(action) for action in ACTIONS]}))
     else:

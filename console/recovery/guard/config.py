@@ -7,9 +7,9 @@ One limit of a guard, as the sheet carries it from site and playbook to the sent
 
 What the guard watches for when nobody said anything, scaled with the machine.
 
-Calibrated by the replay (docs/replay.md). Two wishes pull apart: a load that goes past the machine
-has to be stopped well before the end, and one that preflight calls GO may end with no more left
-than preflight's margin. Only the prediction tells them apart, so the forecast asks it.
+Calibrated by the replay (docs/measurements/replay.md). Two wishes pull apart: a load that goes past
+the machine has to be stopped well before the end, and one that preflight calls GO may end with no
+more left than preflight's margin. Only the prediction tells them apart, so the forecast asks it.
 
 The sentinel's ear: a FIFO with one JSON line a message, at most PIPE_BUF bytes each.
 """

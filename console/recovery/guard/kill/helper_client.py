@@ -1,5 +1,5 @@
 """What the root helper is asked and how it answers; see
-`console.recovery.guard.kill.root_helper` and docs/root-helper.md."""
+`console.recovery.guard.kill.root_helper` and docs/how-to/root-helper.md."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 
 One verb, `kill CONTAINER_ID`, one JSON line as answer. The kernel says who asks (SO_PEERCRED,
 SO_PEERGROUPS); what dies is the control group of a container, by its full id, never anything else.
-Off unless an administrator installs the unit; docs/root-helper.md.
+Off unless an administrator installs the unit; docs/how-to/root-helper.md.
 """
 
 from __future__ import annotations
