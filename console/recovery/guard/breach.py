@@ -1,9 +1,11 @@
-"""A breach from the first blow to the ladder: kill, say it, wake, and write what became of it.
+"""A breach, from the first kill signal to the rollback, and the recorder feed.
 
-Each call goes a step and returns: samples go on meanwhile. Files are written in a thread that is
-waited for a moment at most, since a disk may be as stuck as the rest.
+`BreachHandler` kills the targets, triggers the standby and writes breach.json. Each call does one
+step and returns, so that sampling goes on meanwhile. Files are written in a thread that is waited
+for only briefly, because the disk may be as stuck as the rest of the machine.
 
-What a sentinel puts into the recorder: samples, seconds, the page, a level that changed.
+`RecorderFeed` gives the recorder its samples, the records of each second, the status page, and
+changes of level.
 """
 
 from __future__ import annotations
@@ -35,14 +37,16 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 PAGE_S, CALM_PAGE_S = 0.5, 0.7
-"""Less than the second in which everything is judged: a look that came a moment short of it would
-write no page, and the next one is a second away."""
+"""How often the status page is written: CALM_PAGE_S at level ok, PAGE_S otherwise, in seconds. Both
+are below the second in which a decision is due, because a decision that came a moment before the
+page is due would write none, and the next decision may be a second away."""
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
 
 class RecorderFeed:
-    """`window` and `curves` are the last samples, `own` what the sentinel itself takes."""
+    """Writes to the recorder. `window` and `curves` keep the last samples; `own` is what the
+    sentinel itself uses."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
         self.window, self.curves = Window(), Curves()
@@ -55,7 +59,8 @@ class RecorderFeed:
     def record(
         self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
     ) -> None:
-        """One tick; the page is asked for when it is due."""
+        """Record one tick. `shown` makes the status page and is called only when the page is
+        due."""
         self.sample(snapshot.memory, decision.level)
         changed = decision.level != self._level
         if changed:
@@ -67,14 +72,14 @@ class RecorderFeed:
             self._ring.status(shown())
 
     def sample(self, memory: Memory | None, level: str = "") -> None:
-        """One sample of the recorder; without a level that of before."""
+        """Record one sample of memory. Without `level` the last level is used."""
         if memory is not None:
             some, full = self._pressure.update(memory)
             self._ring.tick(memory, some, full, level or self._level)
             self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
     def second(self, snapshot: Snapshot) -> None:
-        """The record of a second."""
+        """Write the record of one second."""
         self.own = self._upkeep.read()
         self.curves.add(snapshot)
         self._ring.second({**status.parts(snapshot), "own": self.own})
@@ -83,7 +88,8 @@ class RecorderFeed:
         self._upkeep.close()
 
     def _say_level(self, decision: Decision, now: float) -> None:
-        """A level that comes and goes must not push everything else out of the recorder."""
+        """Record a change of level. A level that keeps changing must not push all other events out
+        of the recorder."""
         if decision.level != "act" and now - self._said_at < QUIET_S:
             return
         self._said_at = now
@@ -92,20 +98,22 @@ class RecorderFeed:
 
 
 WAKE_S = 0.5
-"""The ladder is woken when all are dead, or this long after the first blow: it fences the runner,
-and waits itself until the memory is back."""
+"""The rollback is triggered when all targets are dead, or this long after the first kill signal.
+The rollback then fences the runner and waits itself until the memory is free."""
 WRITE_S = 1.0
 WORD_S = 3.0
-"""A ladder that has said nothing for this long is not there: the command climbs instead."""
+"""A standby that has reported nothing for this long is taken for dead, and the command is started
+instead."""
 FOLLOW_S = 0.5
-"""How often the ladder that was woken is looked after while it climbs."""
+"""How often the triggered rollback is checked while it runs."""
 WINDOW = 1500
 Say = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
 class BreachRecord:
-    """breach.json: see `BreachHandler`. `crossed`: monotonic seconds, where a kill counts from."""
+    """What breach.json says; see `BreachHandler.to_json`. `crossed` is the monotonic second from
+    which the time to the kill is counted."""
 
     cause: str
     reason: str
@@ -114,12 +122,12 @@ class BreachRecord:
     data: dict[str, Any]
     crossed: float = 0.0
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Identity of a target → `ram`, `swap` (bytes without page cache) and `age_s` before the
-    blow."""
+    """Maps the identity of each target to what it held before the kill: `ram` and `swap` in bytes
+    without page cache, and `age_s`."""
 
 
 class Window:
-    """The last samples, for the file: [wall, available, swap used, full %]."""
+    """The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
 
     def __init__(self) -> None:
         self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
@@ -132,7 +140,7 @@ class Window:
 
 
 class BreachHandler:
-    """One breach, or a lease that ran out. `look()` at every tick until `over`."""
+    """Handles one breach, or a lease that expired. Call `advance` at every tick until `over`."""
 
     def __init__(
         self, config: GuardConfig, page: BreachRecord, window: Window, clock: Clock, say: Say,
@@ -151,12 +159,12 @@ class BreachHandler:
         self.over = False
 
     def kill(self, killer: Killer, targets: Sequence[Target]) -> None:
-        """The first blow, before anything else."""
+        """Send the first kill signals, before anything else."""
         self._operation = killer.kill(targets, self._page.crossed)
         self._begun = self._clock.monotonic()
 
     def advance(self) -> None:
-        """Go on as far as it goes without waiting."""
+        """Advance as far as possible without waiting."""
         now, operation = self._clock.monotonic(), self._operation
         ended = operation is None or operation.over
         if operation is not None and not operation.over:
@@ -190,7 +198,8 @@ class BreachHandler:
             self._say("spared", one_line(refused))
 
     def _write(self) -> None:
-        """breach.json, within WRITE_S or later: nothing waits longer for a disk."""
+        """Write breach.json in a thread and wait for it WRITE_S at most: nothing waits longer for a
+        disk."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
         path = self._config.directory / BREACH
 
@@ -207,10 +216,11 @@ class BreachHandler:
         thread.join(WRITE_S)
 
     def to_json(self) -> dict[str, Any]:
-        """`at` and `wall`: Unix seconds, `mono` the same moment, `crossed` when the limit was
-        passed (see `Breach`), `gap_s`; `killed` as in `Killed`, with `rung`, `write_s` and what it
-        `held`; `curve`: see `Curves`; `window`: rows of [wall, RAM available, swap used, full %].
-        """
+        """Return the content of breach.json. `at` and `wall` are Unix seconds and `mono` is the
+        same moment; `crossed` is when the limit was passed and `gap_s` for how long nothing had
+        been read before (see `Breach`). `killed` is as in `Killed`, with `rung`, `write_s` and what
+        each target `held`. For `curve` see `Curves`. `window` has rows of [wall, RAM available,
+        swap used, full %]."""
         page = self._page
         report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
@@ -245,8 +255,8 @@ class BreachHandler:
             self._start(self._failed or "it says nothing", now)
 
     def _start(self, why: str, now: float) -> None:
-        """`omni-console rollback`, once: it follows a ladder that climbs after all. Where no
-        process can be had now it is tried again."""
+        """Start `omni-console rollback` once. If the standby's rollback runs after all, the command
+        follows it. If no process can be started now, this is tried again later."""
         if now < self._retry_at:
             return
         if self._spawn():
@@ -259,8 +269,9 @@ class BreachHandler:
         self._failed = why
 
     def _settled(self, now: float) -> bool:
-        """Whether nobody has to be watched any more: the ladder that was woken said how it ended,
-        or another one was started. One that dies half way would leave the baseline down."""
+        """Return whether the rollback needs no more watching: the triggered standby reported its
+        end, or the command was started. A rollback that dies half way would leave the baseline
+        down."""
         if self._alone or self.over:
             return True
         if now < self._next:
@@ -276,7 +287,7 @@ class BreachHandler:
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:
-    """What the judge found, as a page."""
+    """Return the breach that the policy found as a record."""
     return BreachRecord("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
         "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,
@@ -289,7 +300,8 @@ def held(
     now: float,
     read: Callable[[Target], tuple[float, int] | None] = lambda target: None,
 ) -> dict[str, dict[str, Any]]:
-    """What each target held when it was read last; `read`: what is known of it since the loads."""
+    """Return what each target held when it was last read. `loads` are the readings of the last
+    second, and `read` returns a newer (time, bytes) of a target, or None."""
     found = {}
     for target in targets:
         load = next((x for x in loads if (x.kind, x.name) == (target.kind, target.name)), None)
@@ -302,14 +314,15 @@ def held(
 
 
 def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
-    """A lease that ran out: nobody is killed here, the ladder stops what runs."""
+    """Return the record of an expired lease. The guard kills nothing then: the rollback stops what
+    runs."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
     return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
 def start_rollback(lower_priority: Callable[[int], None]) -> bool:
-    """`omni-console rollback` in a session of its own, with an ordinary priority; whether there was
-    room for it."""
+    """Start `omni-console rollback` in a session of its own, with an ordinary priority. Returns
+    whether the process could be started."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
     try:
         child = subprocess.Popen(
@@ -326,7 +339,8 @@ def start_rollback(lower_priority: Callable[[int], None]) -> bool:
 
 
 def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
-    """Take note of started commands that have ended, and of the child that frees memory."""
+    """Reap the started commands that have ended, and restart the child that frees memory if it
+    died."""
     if killer.reaper is not None and (words := killer.reaper.tend()):
         say("reaper", one_line(words))
     _spawned[:] = [one for one in _spawned if one.poll() is None]

@@ -1,4 +1,4 @@
-"""What the sentinel does between its first tick and its last; time and waiting are handed in."""
+"""The sentinel's main loop, from its first tick to its last. Clock and waiting are passed in."""
 
 from __future__ import annotations
 
@@ -38,16 +38,20 @@ from console.recovery.rollback import trigger
 SECOND_S = 1.0
 COLLECT_S = 60.0
 ADVISED_S = 5.0
-"""A rollback says once a second that it climbs; a word that nobody repeats disarms nothing."""
+"""A rollback repeats the advisory message once a second. After this time without it the guard may
+kill again."""
 LEFT_S = 60.0
-"""With runner and ladder gone and nothing alive it watches for this long, and then ends."""
+"""The sentinel ends once runner and standby are gone and nothing of the run has been alive for this
+long."""
 Wait = Callable[[list[int], float], bool]
-"""Wait for something to read, so many seconds at most; whether there is something."""
+"""Waits until one of the descriptors can be read, at most this many seconds. Returns whether one
+can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a sentinel works with; `spawn` starts `omni-console rollback` for a sheet, if it can."""
+    """Everything that a sentinel works with. `spawn` starts `omni-console rollback` for a guard
+    config and returns whether that worked."""
 
     inbox: Inbox
     collector: Collector
@@ -59,12 +63,13 @@ class Dependencies:
 
 
 def poll(descriptors: list[int], seconds: float) -> bool:
-    """See `Wait`."""
+    """Wait with select(2); see `Wait`."""
     return bool(select.select(descriptors, [], [], max(0.0, seconds))[0])
 
 
 def policy_of(config: GuardConfig, machine: MemoryCollector, now: float) -> Policy:
-    """Raises OSError where memory is not known, ValueError for a limit that is none."""
+    """Return the policy for a guard config on this machine. Raises OSError if memory cannot be
+    read, and ValueError for an invalid limit."""
     memory = machine.read(now)
     if memory is None:
         raise OSError(machine.why)
@@ -73,12 +78,12 @@ def policy_of(config: GuardConfig, machine: MemoryCollector, now: float) -> Poli
 
 
 def limits_of(policy: Policy, config: GuardConfig) -> list[dict[str, Any]]:
-    """Everything that is judged, for the page."""
+    """Return all limits, defaults first, for the status page."""
     return [one.to_json() for one in (*policy.defaults.limits, *config.limits)]
 
 
 def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
-    """A new judge goes on where the one before stood."""
+    """Let a new policy continue where the one before it stopped."""
     policy.advisory(before.advised)
     if before.armed:
         policy.metrics.grown_from = before.metrics.grown_from
@@ -90,7 +95,8 @@ def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
 
 
 def standby_gone(directory: Path) -> bool:
-    """Whether no ladder waits; one that does is asked to go, and goes if the baseline serves."""
+    """Return whether no standby waits. A standby that does wait is asked to leave, which it does
+    once the baseline serves."""
     if not trigger.is_standing_by(directory):
         return True
     trigger.trigger(directory, trigger.LEAVE)
@@ -98,10 +104,10 @@ def standby_gone(directory: Path) -> bool:
 
 
 class GuardLoop:
-    """One sentinel at work; `run` returns when it is over."""
+    """The work of one sentinel. `run` returns when it is over."""
 
     def __init__(self, config: GuardConfig, deps: Dependencies, wait: Wait = poll) -> None:
-        """Raises ValueError for limits that cannot be judged, OSError without figures of memory."""
+        """Raises ValueError for invalid limits, and OSError if memory cannot be read."""
         self.config = config
         self.protections = Protections()
         self.over = False
@@ -120,7 +126,7 @@ class GuardLoop:
         self._collect_at = self._left_at = self._clock.monotonic()
 
     def run(self) -> None:
-        """Until it is over; a tick that came late is not made up for."""
+        """Run until the sentinel is over. A tick that came late is not made up for."""
         due = self._clock.monotonic()
         while not self.over:
             self._go_on_after(self.tick)
@@ -134,11 +140,14 @@ class GuardLoop:
             self._listen()
 
     def close(self) -> None:
-        """Let go of what it opened itself; its means are their owner's."""
+        """Close what this object opened. The dependencies stay open: whoever made them closes
+        them."""
         self._feed.close()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
-        """A guard that stumbles goes on. Its page grows old meanwhile, which others see."""
+        """Run one action and record its exception instead of raising it: a guard goes on after an
+        error. The status page ages meanwhile, which other processes notice. Returns whether the
+        action succeeded."""
         try:
             act(*given)
         except Exception as error:
@@ -151,7 +160,8 @@ class GuardLoop:
         return True
 
     def rehearse(self) -> None:
-        """Walk every ordinary path once, so that its pages are there when memory is locked."""
+        """Run every ordinary code path once, so that its pages are in memory when memory is
+        locked."""
         self._reread()
         self._listen()
         self.tick()
@@ -159,7 +169,7 @@ class GuardLoop:
     # -- one tick --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Snapshot, judge, record; act where it has to."""
+        """Take a snapshot, decide, record it, and kill if the decision says so."""
         deps, now = self._deps, self._clock.monotonic()
         if deps.alive.tick(now):
             self._targets_changed()
@@ -224,11 +234,12 @@ class GuardLoop:
         self._feed.second(deps.collector.snapshot())
         if now - self._collect_at >= COLLECT_S:
             self._collect_at = now
-            gc.collect()  # what was there at the start is frozen: little is left to look at
+            gc.collect()  # objects from the start are frozen, so that few are left to visit
         self._maybe_end(now)
 
     def _maybe_end(self, now: float) -> None:
-        """Nobody needs it any more: no runner, nothing alive, no lease, and no ladder."""
+        """End the sentinel once nobody has needed it for LEFT_S: no runner, nothing alive, no lease
+        that counts down, no breach under way and no standby."""
         deps, runner = self._deps, self.config.runner
         counting = self._lease.left(now) is not None and not self._handler
         busy = self._handler is not None and not self._handler.over
@@ -244,7 +255,7 @@ class GuardLoop:
     # -- what is alive ---------------------------------------------------------------------------
 
     def _reread(self) -> None:
-        """The records anew."""
+        """Read the records of what is alive again."""
         alive, killer = self._deps.alive, self._deps.killer
         killer.deny = alive.read(lambda all: deny_of(self.config, all), self._clock.monotonic())
         self._targets_changed()
@@ -256,8 +267,9 @@ class GuardLoop:
         deps.collector.second()
 
     def _arm(self, snapshot: Snapshot) -> None:
-        """One kill an arming; a new arming begins when something new of the run lives, and after
-        a breach only when the runner says so and the ladder has been called."""
+        """Arm the policy when something new of the run comes alive. Each arming allows one kill.
+        After a breach a new arming also needs the runner's word, and the rollback must have been
+        called."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
             struck = self._policy.breach and self._handler and not self._handler.over
@@ -276,8 +288,9 @@ class GuardLoop:
         self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
 
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
-        """The first blow. Before it only what costs some 50 µs and no disk: what is about to
-        happen, since whoever is killed a moment later says nothing any more."""
+        """Send the first kill signals. Before that, only work that costs some 50 µs and touches no
+        disk is done: recording what is about to happen, because a killed service cannot report it
+        any more."""
         deps, wall = self._deps, self._clock.now()
         what = record_of(breach, wall)
         handler = self._begin(what)
@@ -308,12 +321,12 @@ class GuardLoop:
 
     def _take(self, message: dict[str, Any]) -> None:
         now, word, on = self._clock.monotonic(), message["do"], message.get("on") is True
-        if word == "beat":  # the one word that nothing has to be judged for
+        if word == "beat":  # the only message that no decision depends on
             self._deps.collector.beat_at = now
             return
         self._idle.forget()
         if word == "arm":
-            # what begins while a ladder is being called is the ladder's to end
+            # what starts while a rollback is being called is left to that rollback to end
             self._asked_to_arm = self._handler is None or self._handler.over
             self._reread()
         elif word == "sheet":
@@ -330,7 +343,8 @@ class GuardLoop:
             self._end("the run is over")
 
     def _take_config(self) -> None:
-        """A sheet that cannot be used is said, and the one of before goes on."""
+        """Take a new guard config. An unusable one is recorded, and the current one stays in
+        use."""
         try:
             fresh = guard_config.read(self.config.directory / CONFIG_FILE)
             if fresh.run_id != self.config.run_id:
