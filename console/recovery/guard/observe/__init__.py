@@ -1,1 +1,2 @@
-"""What the guard sees: memory, GPUs, disks, logs and what is alive of a run."""
+"""What the guard observes of the machine and of a run: memory, GPUs, disks, logs and live
+targets."""

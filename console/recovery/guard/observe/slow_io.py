@@ -1,4 +1,5 @@
-"""What the child `slow_io_child` says, as values; and what it is told."""
+"""The client of the process `slow_io_child`: sends what to watch, and keeps the reports as
+values."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 
 SILENT_S = 5.0
 MEETING_S = 3.0
-"""How long the first look at a new process may take before that is worth a word."""
+"""How long the first reading of a new process may take before the delay is reported."""
 NOT_YET = "its processes have not been read yet"
 
 
 class SlowIo:
-    """`tell` what to watch; `tend` at every tick; the rest is what is known, with its age."""
+    """`tell` sets what to watch; call `tend` at every tick. The attributes are what is known, with
+    its age."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         self.child = Child(
@@ -39,12 +41,12 @@ class SlowIo:
         self._hits: tuple[LogHit, ...] = ()
         self._patterns: list[tuple[int, str, str]] = []
         self.copied_at: float | None = None
-        """When the ring was last on disk, monotonic."""
+        """When the ring buffer was last copied to disk, monotonic."""
         self._troubles: tuple[str, ...] = ()
 
     def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
-        """What is to be watched from now on. A service counts its fatal lines from when it was
-        alive first."""
+        """Set what is to be watched. The fatal lines of a service are counted from the moment it
+        was first alive."""
         self._processes = tuple(one for one in targets if one.pid)
         now = self._clock.monotonic()
         self._met = {key: self._met.get(key, now) for key in map(_key, self._processes)}
@@ -54,7 +56,7 @@ class SlowIo:
             self._armed[name] = self._next
         patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
-            self._patterns, self._hits = patterns, ()  # what was counted is another limit's now
+            self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
         told = {
             "ring": str(ring), "copy": str(config.directory / RING), "disks": list(config.disks),
             "logs": config.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
@@ -85,8 +87,8 @@ class SlowIo:
 
     @property
     def hits(self) -> tuple[LogHit, ...]:
-        """Fatal lines of each limit whose service is alive; of one that was not told yet none, as
-        of its arming: it grows old like any other figure."""
+        """The fatal lines for each limit whose service is alive. A limit that has no report yet
+        counts none as of its arming, and this count ages like any other reading."""
         told = {hit.limit: hit for hit in self._hits}
         return tuple(
             told.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
@@ -94,7 +96,7 @@ class SlowIo:
         )  # fmt: skip
 
     def tend(self) -> bool:
-        """Take what the child wrote; whether it wrote anything."""
+        """Take the child's output. Returns whether there was any."""
         lines = self.child.tend()
         if self.child.fresh and self._told and self.child.send(self._told):
             self.child.fresh = False
@@ -103,7 +105,7 @@ class SlowIo:
         return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
-        """One report; one that is not whole changes nothing."""
+        """Take one report. An incomplete one changes nothing."""
         try:
             found = json.loads(line)
             disks = tuple(_disk(one, now) for one in found["disks"])
@@ -131,15 +133,15 @@ class SlowIo:
             self.copied_at = now - float(copy["age"])
 
     def members(self) -> Iterator[tuple[int, list[int], int, int, int]]:
-        """Of each process group: its leader, its largest members, bytes and number of all, and
-        what of it is shared memory."""
+        """Yield for each process group its leader, its largest members, the bytes and the number of
+        all members, and how many of the bytes are shared memory."""
         for pid, group in self._groups.items():
             shared = int(group.get("shared", 0))
             yield pid, group["largest"], int(group["ram"]), int(group["pids"]), shared
 
     def loads(self) -> tuple[Load, ...]:
-        """The process groups of the targets, as they were when they were looked at; without those
-        that are so new that they were not yet."""
+        """Return the loads of the targets' process groups as last read. A target that is too new to
+        have been read is left out."""
         young = self._clock.monotonic() - MEETING_S
         return tuple(
             self._load(one) for one in self._processes
@@ -155,7 +157,7 @@ class SlowIo:
         )
 
     def close(self, wait_s: float) -> None:
-        """Let it copy the ring for the last time and end."""
+        """End the child, which copies the ring buffer one last time."""
         self.child.close(wait_s)
 
 
