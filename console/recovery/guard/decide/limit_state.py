@@ -1,4 +1,4 @@
-"""One limit over time: since when it is passed, whether it still holds, what is not known."""
+"""One limit over time: since when it has been passed, whether it still holds, what is not known."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from console.recovery.guard.config import NAMES, Limit, figure, rate
 from console.recovery.guard.decide.metrics import Metrics, Reading, reader
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
-"""A limit that was passed is clear again after this long on the right side of this much."""
+"""A breached limit is clear again after CLEAR_S on the right side of the level, with CLEAR_FACTOR
+as a distance."""
 
 
 class LimitState:
-    """`fired`: passed for as long as the limit says, now. `shown`: that, or not clear yet."""
+    """The state of one limit. `fired`: it is passed now, for as long as the limit says. `shown`: it
+    fired, and is not clear again yet."""
 
     def __init__(self, limit: Limit, index: int) -> None:
-        """`index` is the limit's place in the sheet, -1 for a default. Raises ValueError."""
+        """`index` is the limit's place in the guard config, -1 for a default. Raises ValueError for
+        an invalid limit."""
         self.limit, self.index = limit, index
         self.read, self.grace_s, self.fast = reader(limit, index)
         self.kills = limit.act == "kill"
@@ -33,23 +36,25 @@ class LimitState:
         self.of = ""
         self.unknown = ""
         self.blind = False
-        """Not known, although it was, or for longer than its grace: at first nothing is."""
+        """True if the metric is not known although it was before, or for longer than its grace; at
+        the start nothing is known yet."""
         self._ever = False
         self._good_at: float | None = None
         self._before_at: float | None = None
         self.crossed_at, self.gap_s = 0.0, 0.0
-        """When the figure was read that passed the limit first, monotonic, and how long before it
-        nobody had looked."""
+        """When the first reading past the limit was taken, monotonic, and how long before it
+        nothing was read."""
         self.forget()
 
     def forget(self) -> None:
-        """A new arming: what was passed before is not counted; what is known stays known."""
+        """Start a new arming: what was passed before no longer counts, and what is known stays
+        known."""
         self.since: float | None = None
         self.fired = self.shown = False
         self._clear_since: float | None = None
 
     def update(self, metrics: Metrics) -> None:
-        """Judge one look; nothing there to judge clears it."""
+        """Take one snapshot. If nothing exists that the limit is about, the state is cleared."""
         quick = metrics.fast.get(self.limit.metric) if self.fast else None
         if quick is not None:
             self.value, self.unknown, self.blind = quick, "", False
@@ -69,7 +74,7 @@ class LimitState:
                 self._before_at = self._good_at
             self.value, self.of, self._good_at = found.value, found.of, found.at
         elif self._good_at is None:
-            self._good_at = now  # the grace begins with the first look
+            self._good_at = now  # the grace begins with the first snapshot
         age = now - (self._good_at or 0.0)
         self.unknown = ""
         if age > self.grace_s or (found.value is None and not self.fast):
@@ -81,8 +86,8 @@ class LimitState:
         self._judge(now, self._passed(metrics))
 
     def due(self, now: float) -> float:
-        """The next moment, monotonic, at which this may say something else although nothing new
-        was seen; inf for none."""
+        """Return the next monotonic moment at which the state may change without a new reading; inf
+        if there is none."""
         moments = []
         if self.since is not None and not self.fired:
             moments.append(self.since + self.limit.for_s)
@@ -99,7 +104,7 @@ class LimitState:
                 return False
             return self._good_at is not None and metrics.look.at - self._good_at > self.grace_s
         if self._excused and metrics.forecast.on_course:
-            return False  # no more is taken than was predicted: only cold pages made room
+            return False  # the load took no more than predicted: only cold pages were swapped out
         if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
             return False
         return value < self._below or value > self._above
@@ -109,7 +114,8 @@ class LimitState:
             if self.since is None:
                 self.since = now
                 self._crosses(now)
-            # A gap between two looks is bridged: on a machine that thrashes they come late.
+            # The time between two snapshots counts as passed: on a machine that thrashes they come
+            # late.
             self.fired = now - self.since >= self.limit.for_s
             self.shown = self.shown or self.fired
             self._clear_since = None
@@ -131,7 +137,8 @@ class LimitState:
         self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:
-        """Within the quarter that hysteresis asks for."""
+        """Return whether the value is within the quarter around the level that hysteresis
+        requires."""
         value = self.value
         if value is None:
             return False
@@ -145,7 +152,7 @@ class LimitState:
 
     @property
     def name(self) -> str:
-        """What it is on: `VRAM used (sum)`, `OOM kills of candidate`."""
+        """The limit's metric and subject in words: `VRAM used (sum)`, `OOM kills of candidate`."""
         limit = self.limit
         if limit.log:
             return f"log of {limit.log}"
@@ -155,7 +162,7 @@ class LimitState:
         return f"{name} ({of})" if of else name
 
     def words(self, metrics: Metrics) -> str:
-        """Why, with the figure and where the limit is from."""
+        """Return the reason in words, with the value and the source of the limit."""
         limit, value = self.limit, self.value
         if limit.log and value is not None:
             line = f": {one_line(self.of, 120)}" if self.of else ""
@@ -166,7 +173,7 @@ class LimitState:
         if limit.metric == "host.time_to_full":
             return f"{self._filling(metrics, value)} ({limit.source})"
         now, level = figure(limit.metric, value), figure(limit.metric, self._level)
-        if now == level and limit.unit == "B":  # so near that they look alike
+        if now == level and limit.unit == "B":  # rounded, both look the same
             now, level = f"{value / 2**20:,.0f} MiB", f"{self._level / 2**20:,.0f} MiB"
         side = "below" if limit.below is not None else "above"
         held = f" for {format_number(limit.for_s, 's')}" if limit.for_s else ""

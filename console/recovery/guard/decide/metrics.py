@@ -1,5 +1,5 @@
-"""The figure that a limit is about, out of a look: its value, when it was read, or why it is not
-known. Pure."""
+"""The reading that a limit is about, taken from a snapshot: its value, when it was read, or why it
+is not known. The code is pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from console.recovery.guard.decide.forecast import Countdown, Forecast, Stall
 from console.recovery.guard.observe.snapshot import GpuMemory, Load, Memory, Snapshot
 
 FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0
-"""How old a figure may be: memory and pressure; swap rates, services and the runner; cards and
-disks."""
+"""How many seconds old a reading may be: FAST for memory and pressure, SLOW for swap rates,
+services and the runner, FAR for GPUs and disks."""
 
 
 class Reading(NamedTuple):
-    """`value` as of the monotonic second `at`; None is "not known", then `why` says it. `of` is
-    the card or service that it belongs to, where the limit does not name it."""
+    """`value` as of the monotonic second `at`. None means "not known", and `why` then says why.
+    `of` is the GPU or service that the value belongs to, if the limit does not name one."""
 
     value: float | None
     at: float = 0.0
@@ -26,7 +26,8 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """What figures are taken from: the look, and what was worked out of those before it."""
+    """The current snapshot, and what was computed from those before it. Readings are taken from
+    here."""
 
     def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
         self.forecast = forecast
@@ -35,14 +36,15 @@ class Metrics:
         self.some, self.full = Stall(), Stall()
         self.look = Snapshot(0.0, None)
         self.fast: dict[str, float | None] = {}
-        """What is read at every tick, as of this look; nothing where memory is not known now."""
+        """The metrics that are read at every tick, as of this snapshot; empty if memory is not
+        known now."""
         self.read_at = 0.0
         self.before_at: float | None = None
-        """When memory was read last, and the time before."""
+        """When memory was read last, and the time before that."""
         self.memory: Memory | None = None
-        """The last one known; its age tells whether it still is."""
+        """The last known memory; its age tells whether it still holds."""
         self.grown_from: int | None = None
-        """Swap used when something of the run came alive."""
+        """Swap in use when something of the run came alive, in bytes."""
 
     def take(self, snapshot: Snapshot) -> None:
         self.look = snapshot
@@ -54,7 +56,7 @@ class Metrics:
         self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._figures(memory)
 
     def feed(self, memory: Memory) -> None:
-        """A sample for forecast and pressure; the same one again changes nothing."""
+        """Feed a sample to the forecast and the pressure. The same sample again changes nothing."""
         if self.memory is None or memory.at != self.memory.at:
             self.before_at = None if self.memory is None else self.read_at
             self.memory, self.read_at = memory, memory.at
@@ -78,12 +80,14 @@ class Metrics:
 
 
 Reader = Callable[[Metrics], Reading | None]
-"""None: nothing that the limit is about is there, so there is nothing to say."""
+"""Takes a reading from the metrics. None means that nothing exists that the limit could be
+about."""
 
 
 def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
-    """How to read the figure of a limit, its grace in seconds, and whether it is to be read at
-    every tick. `index` is the limit's place in the sheet. Raises ValueError."""
+    """Return how to read the metric of a limit, its grace in seconds, and whether it is read at
+    every tick. `index` is the limit's place in the guard config. Raises ValueError for an unknown
+    metric."""
     if limit.log:
         return _hits(index, limit.count), SLOW_GRACE_S, False
     kind, _, what = limit.metric.partition(".")
@@ -105,7 +109,7 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
 
 
 def _at_once(metric: str) -> Reader:
-    """Memory, swap and pressure, as of the last time they were known."""
+    """Return a reader for memory, swap and pressure, as of the last time that they were known."""
 
     def read(metrics: Metrics) -> Reading | None:
         memory = metrics.memory
@@ -183,7 +187,8 @@ def _disk(path: str) -> Reader:
 
 def _service(what: str, limit: Limit) -> Reader:
     counted = what == "ram_used"
-    """OOM kills and restarts are of containers: a process has no group of its own to count in."""
+    """OOM kills and restarts are counted for containers only, because a process has no control
+    group of its own to count in."""
 
     def value(load: Load) -> int | None:
         if what == "ram_used":
@@ -216,7 +221,8 @@ def _worse(limit: Limit, one: float, other: float) -> bool:
 
 
 def _decisive(limit: Limit, worst: Reading | None, unknown: Reading | None) -> Reading | None:
-    """One that is known to be over decides; otherwise one that is not known leaves it open."""
+    """Return the reading that decides: a known one that breaches the limit; otherwise an unknown
+    one, which leaves the result open."""
     if worst is not None and worst.value is not None and limit.passed(worst.value):
         return worst
     return unknown or worst
@@ -244,16 +250,16 @@ def _gpu(free: bool, limit: Limit) -> Reader:
             return _decisive(limit, worst, Reading(None, why=lost) if lost else None) or worst
         part = sum(size for size, _, _ in found)
         if lost and (limit.above is None or part <= limit.above):
-            return Reading(None, why=lost)  # what is not known would only add to it
+            return Reading(None, why=lost)  # the unknown part could only add to the sum
         return Reading(part, min(at for _, at, _ in found))
 
     return read
 
 
 def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
-    """The cards that a limit is about: those of the sheet, else those seen. One that was not seen
-    is there as not known: a sum over the rest is the least that it may be, told only where that is
-    too much already."""
+    """Return the GPUs that a limit is about: those of the guard config, or those seen if it names
+    none. A GPU that was not seen is included with unknown memory. The sum over the others is then
+    only a lower bound, which counts only if it breaches the limit already."""
     seen = {card.uuid: card for card in metrics.look.cards}
     wanted = metrics.gpus or tuple(seen)
     if of and of not in OF_CARD:
