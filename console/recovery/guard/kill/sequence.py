@@ -1,8 +1,9 @@
-"""One target being killed: what is tried, in which order, and whether it is dead.
+"""The kill of one target: what is tried, in which order, and whether the target is dead.
 
-A container: cgroup.kill, else signals to all in its group; the engine is told as well, at once (it
-also keeps it from being restarted), and the root helper where this user may not signal it.
-A process: its group, then its session, descendants and strays with the run's cookie.
+A container is killed by cgroup.kill, or else by signals to everything in its group. The engine is
+told at the same time, which also keeps it from restarting the container, and the root helper is
+asked if this user may not signal it. Of a process, its group is killed first, and then its session,
+its descendants, and strays with the run's cookie.
 """
 
 from __future__ import annotations
@@ -20,21 +21,24 @@ from console.recovery.guard.kill.signals import UnixRequest, kill_request, statu
 from console.recovery.guard.kill.targets import Target, look_again
 
 AGAIN_S = 0.02
-"""Between two rounds of signals: a fork bomb must not outrun them."""
+"""Seconds between two rounds of signals: a fork bomb must not outrun them."""
 SWEEP_S = 0.1
 SOON_S = 0.02
-"""Between two looks at all of /proc: while those who are known still live, and when they do not."""
+"""Seconds between two listings of /proc: SWEEP_S while known processes still live, SOON_S when none
+does."""
 WATCHED = 32
 STUCK_S = 3.0
-"""Who is not dead after this is told again, and named."""
+"""What is not dead after this is signalled again, and named."""
 PENDING_S = 1.0
-"""How long a container without a group is looked for; most of these ended long ago."""
+"""How long the control group of a pending container is looked for; most of these containers ended
+long ago."""
 ASK_S = 2.0
 
 
 class TargetKill:
-    """What both kinds share; `told` names each rung that reached it, in order, `why` what did
-    not work. Times are the caller's monotonic ones; None: not yet."""
+    """What all kinds of kill share. `reached_by` names each stage that reached the target, in
+    order, and `why` says what did not work. Times are monotonic ones of the caller; None means not
+    yet."""
 
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         self.target = target
@@ -62,7 +66,7 @@ class TargetKill:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """What reached it, in order, and whether its memory was freed from outside."""
+        """What reached the target, in order, and whether its memory was freed from outside."""
         return (*self.told, *(("process_mrelease",) if self.freed else ()))
 
     def _note(self, words: str) -> None:
@@ -74,7 +78,7 @@ class TargetKill:
 
 
 class ContainerKill(TargetKill):
-    """A container, by its groups."""
+    """The kill of a container, by its control groups."""
 
     def __init__(
         self,
@@ -93,11 +97,12 @@ class ContainerKill(TargetKill):
         self._signals = False
 
     def begin(self, now: float) -> None:
-        """The first blow."""
+        """Send the first kill."""
         self._begun = now
         self._send_kill(now)
         if self._engine:
-            # Also after cgroup.kill: it must neither restart it nor start it a moment later.
+            # The engine is told even after cgroup.kill: it must neither restart the container nor
+            # start it a moment later.
             self.requests["engine"] = UnixRequest(
                 self._engine, kill_request(self.target.container), now, ASK_S
             )
@@ -107,7 +112,7 @@ class ContainerKill(TargetKill):
             self._note("no engine socket is known")
 
     def advance(self, now: float) -> bool:
-        """Go on without waiting; True when it is dead, or was not there."""
+        """Advance without waiting. Returns True when the container is dead, or was not there."""
         if self.over:
             return True
         for name, request in self.requests.items():
@@ -138,7 +143,8 @@ class ContainerKill(TargetKill):
         return self.over
 
     def _send_kill(self, now: float) -> None:
-        """cgroup.kill, or one round of signals, or the helper; memory is freed the first time."""
+        """Try cgroup.kill, then one round of signals, then the helper. Memory is freed the first
+        time only."""
         if self.target.pending:
             return
         self.found = True
@@ -174,7 +180,8 @@ class ContainerKill(TargetKill):
         return False
 
     def _group(self) -> Cgroup:
-        """The first that stands, version 2's if it does: every process is in each of them."""
+        """Return the first control group that still exists, of version 2 if it does: every process
+        is in each of them."""
         groups = self.target.cgroups
         return next((one for one in groups if one.stands), groups[0])
 
@@ -190,17 +197,17 @@ class ContainerKill(TargetKill):
         code = status(request.answer)
         if request.why:
             self._note(f"engine: {request.why}")
-        elif code >= 300 and code not in (404, 409):  # gone or ended already
+        elif code >= 300 and code not in (404, 409):  # 404, 409: gone or ended already
             self._note(f"engine: HTTP {code}")
 
 
 class ProcessKill(TargetKill):
-    """A process or step that leads a session of its own."""
+    """The kill of a process or step that leads a session of its own."""
 
     _known: Sequence[tuple[int, int]] = ()
 
     def begin(self, now: float) -> None:
-        """The group in one call; everything else comes with the first look."""
+        """Kill the process group in one call; everything else follows with the first sweep."""
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
         if code == 0:
@@ -210,7 +217,8 @@ class ProcessKill(TargetKill):
         self._end_group()
 
     def _end_group(self) -> list[int]:
-        """Whoever is in the group it was started in, also those that shed everything else."""
+        """Kill everything in the control group that the process was started in, including processes
+        that left its session and group. Returns who was in there."""
         left: list[int] = []
         for group in self.target.cgroups:
             found = cgroup.pids(group.path) if group.stands else []
@@ -221,15 +229,17 @@ class ProcessKill(TargetKill):
 
     @property
     def lives(self) -> bool:
-        """Whether one who was found the last time still does: then it need not be looked for."""
+        """Whether a process that was found the last time still lives; no new sweep is needed
+        then."""
         return any(process.alive(pid, start) for pid, start in self._known[:WATCHED])
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
-        """Kill whoever is left of session, group and descendants; True when nobody is."""
+        """Kill what is left of session, group and descendants. Returns True when nothing is."""
         if self.over:
             return True
         left = signals.group_members(self.target.pid, self.target.start, stats, spared)
-        # All at once, if it goes: forks come between signals that are sent one by one.
+        # The whole group at once if possible: forks slip in between signals that are sent one by
+        # one.
         if not any(one.group == self.target.pid and one.pid in spared for one in stats):
             signals.signal_whole_group(self.target.pid, left)
         known = {one.pid for one in left}
@@ -243,7 +253,7 @@ class ProcessKill(TargetKill):
             self.empty_at, self.stuck = now, ""
             return True
         self.rounds += 1
-        if self.rounds <= 2:  # once for all who came to light after the leader
+        if self.rounds <= 2:  # once for everything that was found after the leader
             self._free([one.pid for one in left])
         done = signals.signal_processes(left, self._clock)
         if done.reached:
@@ -257,7 +267,8 @@ class ProcessKill(TargetKill):
 
 
 class StrayKill(ProcessKill):
-    """Whoever carries the run's cookie and is in no record: double-forked, in another session."""
+    """The kill of strays: processes that carry the run's cookie and are in no record, for example
+    after a double fork, in another session."""
 
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         super().__init__(Target("stray", "strays by the mark of the run"), reaper, clock)
@@ -265,7 +276,7 @@ class StrayKill(ProcessKill):
         self.found = 0
 
     def begin(self, now: float) -> None:
-        """They are found by looking, not told at once."""
+        """Do nothing: strays are found by the sweep."""
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
         if self.over:
