@@ -1,7 +1,7 @@
-"""The incident, its kin and recorded loads, held against the very judge of the sentinel.
+"""The incident, its variants and recorded loads, replayed with the sentinel's own policy.
 
-python -m tests.guard.replay            the figures of docs/replay.md, as text
-python -m tests.guard.replay --write    and put them into docs/replay.md
+python -m tests.guard.replay            the numbers of docs/replay.md, as text
+python -m tests.guard.replay --write    write them into docs/replay.md
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 
 KILL_S = 0.25
-"""From the decision to the last page taken; killing was measured at less."""
+"""Seconds from the decision to the last page that the load takes; killing was measured to be
+faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Seconds since the start of the load; None: it did not. `lowest`: RAM available, bytes, until
-    the kill took hold. `looks`: how many there were."""
+    """What the replay of one curve gave, in seconds since the start of the load; None if it did not
+    happen. `lowest`: the least RAM available until the kill took effect, in bytes. `looks`: how
+    many snapshots there were."""
 
     warned_at: float | None = None
     acted_at: float | None = None
@@ -33,7 +35,7 @@ class Outcome:
 
 
 def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) -> Outcome:
-    """The curve on the machine of the incident, armed at its start."""
+    """Replay a curve on the machine of the incident, armed at its start."""
     policy = Policy((), defaults(TOTAL, SWAP), envelope)
     filling = Filling(curve, seed)
     policy.arm(_look(filling.memory()))
@@ -55,7 +57,8 @@ def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) 
 
 
 def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> Outcome:
-    """What a machine really told, with nothing predicted; seconds since the first look."""
+    """Replay what a machine really reported, with nothing predicted, in seconds since the first
+    sample."""
     policy = Policy((), defaults(total, swap_total))
     start: float | None = None
     warned: float | None = None

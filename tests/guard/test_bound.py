@@ -1,4 +1,4 @@
-"""A sentinel in a control group with a limit: the machine is judged, and that limit beside it."""
+"""A sentinel in a control group with a limit checks the machine, and that limit beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = "sys/fs/cgroup/user.slice/"
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Site]:
-    """A machine of 64 GiB, and 32 of them for this user."""
+    """A machine of 64 GiB, of which this user may use 32."""
     machine = tmp_path / "machine"
     put(machine, "proc/self/mountinfo", "29 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
     put(machine, "proc/self/cgroup", "0::/user.slice\n")

@@ -1,4 +1,4 @@
-"""What is written of a breach, and in which order: recorder, blow, breach.json."""
+"""What is written about a breach, and in which order: recorder, kill, breach.json."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     child.kill()
     child.wait(60)
     one.pass_time(2)
-    one.available(7)  # what the ladder started
+    one.available(7)  # what the rollback started
     one.pass_time(2)
     assert (one.breach()["cause"], one.woken(), one.events("breach")) == ("lease", b"", [])
     assert len(one.events("disarmed")) == 1

@@ -1,4 +1,4 @@
-"""Which looks are not judged: none that could have been judged otherwise."""
+"""Which ticks are skipped: only those whose decision would have been the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLENTY = 200 * GIB
 
 
 class Pair:
-    """The same snapshots for a policy that sees all and one that is spared the idle ones."""
+    """Gives the same snapshots to a policy that sees all and to one that skips the idle ones."""
 
     def __init__(self, *limits: Limit, **parts: object) -> None:
         self.every, self.some = (Policy(limits, defaults(TOTAL, SWAP)) for _ in range(2))
@@ -26,7 +26,7 @@ class Pair:
         self.armed = False
 
     def see(self, available: float, swap: int = 0, some_us: int = 0, full_us: int = 0) -> None:
-        """One look; whoever is spared must have missed nothing."""
+        """Give one snapshot to both; the policy that skips must not miss anything."""
         memory = Memory(self.at, TOTAL, int(available), SWAP, swap, some_us, full_us)
         snapshot = dataclasses.replace(Snapshot(self.at, memory, beat_at=self.at), **self.parts)  # type: ignore[arg-type]
         if not self.armed:

@@ -1,4 +1,5 @@
-"""The sentinel's work with time handed in: arming, one kill, the ladder, the lease, the end."""
+"""The guard loop with its time set by the test: arming, one kill, the rollback, the lease, the
+end."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_a_rollback_that_climbs_is_only_warned_of(make: Make) -> None:
     assert one.page()["advisory"] is True
     one.pass_time(ADVISED_S - 3)
     assert child.poll() is None
-    one.pass_time(3.5)  # nobody repeats it
+    one.pass_time(3.5)  # no message repeats it
     one.pass_time(0.2)
     assert child.wait(60) == -9
 
@@ -75,7 +76,7 @@ def test_one_kill_an_arming(make: Make) -> None:
     one.pass_time(0.1)
     assert first.wait(60) == -9
     one.pass_time(0.3)
-    # the ladder has not answered yet: whatever starts now is its business
+    # the rollback has not answered yet: what starts now is left to it
     second = one.load("second")
     one.pass_time(1)
     assert second.poll() is None
@@ -182,7 +183,7 @@ def test_a_lease_does_not_run_out_while_the_runner_rolls_back(make: Make) -> Non
         one.tell(do="advisory", on=True)
         one.pass_time(1)
     assert (one.page()["lease"], one.woken(), one.breach()) == (None, b"", {})
-    one.pass_time(ADVISED_S + 1)  # nobody says any more that it climbs
+    one.pass_time(ADVISED_S + 1)  # no message says any more that a rollback runs
     assert one.woken() == trigger.SENTINEL
     assert one.breach()["cause"] == "lease"
 

@@ -1,4 +1,4 @@
-"""Fatal lines in logs: what is counted, what is skipped, and what is said of it."""
+"""Fatal lines in logs: what is counted, what is skipped, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def logs(log: Path) -> Iterator[Logs]:
-    """One fatal pattern on the log of a service that is armed."""
+    """Count one fatal pattern in the log of an armed service."""
     before = signal.signal(signal.SIGALRM, on_alarm)
     one = Logs()
     watch(one, log)
@@ -103,7 +103,7 @@ def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
     add(log, "padding " * 50 + "\nFATAL one\nmore\n")
     assert counts(logs) == [1]
     log.write_text("--- 400 bytes of older log dropped ---\nFATAL one\nmore\n")
-    # what is left of the old lines is shorter than what was remembered: counted again, said once
+    # the rest of the old lines is shorter than what was remembered: counted again, reported once
     assert counts(logs) == [2]
     kept = "x" * 5000 + "\nFATAL two\n" + "y" * 5000 + "\n"
     add(log, kept)
@@ -182,7 +182,7 @@ def test_a_catastrophic_pattern_is_given_up(
     assert told[1] == (4, "")
     assert told[0] == (0, log_patterns.TOO_LONG)
     assert told[2][1]
-    # another limit is added: one that was given up is not tried again
+    # another limit is added: a pattern that was given up is not tried again
     logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
     assert logs.hits()[0]["why"] == log_patterns.TOO_LONG
 

@@ -1,4 +1,4 @@
-"""Killing, on real processes and on control groups made of files: every rung, and who is left."""
+"""Killing real processes, and control groups made of files: every stage, and what is left."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
 
 
 def struck(killer: Killer, found: Sequence[Target]) -> KillOperation:
-    """A strike that ended well."""
+    """Run a kill operation to its end, which has to be a good one."""
     operation = killer.kill(found)
     finish(operation)
     assert operation.empty
@@ -87,7 +87,8 @@ time.sleep(600)
 
 
 def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None:
-    """Its group, a child in a session of its own, and a double-forked one with the cookie."""
+    """The kill reaches its group, a child in a session of its own, and a double-forked one with the
+    cookie."""
     leader, bystander = lair.spawn(FAMILY), lair.sleeper(cookie="another-run")
     words = ("group", "session", "daemon")
     until(lambda: all(lair.said(word) for word in words), "it has said so")
@@ -134,7 +135,7 @@ while True:
 
 
 def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
-    """It keeps some forty alive, each in a process group of its own."""
+    """The bomb keeps some forty processes alive, each in a process group of its own."""
     leader = lair.spawn(BOMB)
     until(lambda: len(process.members(*leader)) > 20, "its processes are there")
     struck(killer, targets(lair, leader))
@@ -142,7 +143,7 @@ def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
 
 
 def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
-    """Denied at the kill again, whatever was found before; strays with the cookie too."""
+    """What is denied is refused again at the kill, also among strays with the cookie."""
     base, runner, candidate = lair.sleeper("none"), lair.sleeper(), lair.sleeper()
     killer = Killer(lair.run_id, Deny((), (base, runner)), helper="/nowhere", release=False)
     operation = killer.kill(targets(lair, base, candidate))
@@ -238,7 +239,7 @@ def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mute(tmp_path: Path) -> Iterator[str]:
-    """A socket that takes everything and never answers, as a stopped daemon's."""
+    """A socket that accepts everything and never answers, as a stopped daemon's."""
     with unix_listener(str(tmp_path / "mute")):
         yield str(tmp_path / "mute")
 

@@ -1,4 +1,4 @@
-"""The child that may hang: disks, logs, process groups and the recorder's copy; and its reader."""
+"""The child for slow I/O (disks, logs, process groups and the recorder's copy), and its client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 
 
 class Outside:
-    """The real child, told and heard by hand."""
+    """The real child, with its input and output handled by the test."""
 
     def __init__(self) -> None:
         child = subprocess.Popen(
@@ -47,7 +47,7 @@ class Outside:
         self.ear.flush()
 
     def hear(self, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """The first report that fits."""
+        """Return the first report that matches."""
         while True:
             line = self.mouth.readline()
             assert line
@@ -69,7 +69,7 @@ def outside() -> Iterator[Outside]:
 
 
 def test_disks_with_their_age(outside: Outside, tmp_path: Path) -> None:
-    """Garbage before it changes nothing."""
+    """Garbage in the input changes nothing."""
     outside.tell(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
     outside.tell(disks=[str(tmp_path), "/no/such/place"])
     report = outside.hear(
@@ -95,7 +95,7 @@ def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_pat
     with open(ring, "r+b") as file:
         file.seek(9000)
         file.write(b"changed")
-    outside.ear.close()  # whoever wrote the ring has died
+    outside.ear.close()  # the sentinel that wrote the ring buffer has died
     assert outside.child.wait(60) == 0
     assert copy.read_bytes() == ring.read_bytes()
 

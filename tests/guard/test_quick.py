@@ -34,7 +34,7 @@ FORKS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[
 
 
 class Hog:
-    """A process in a session of its own that takes as many MiB as it is told to."""
+    """A process in a session of its own that takes as many MiB as the test asks for."""
 
     def __init__(self, *argv: str) -> None:
         self.child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Loads that were run for real: none of them is killed, and nothing is in an hour of idle."""
+"""Recordings of real loads: none of them is killed, and nothing is killed in an hour of idle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_there_are_recordings() -> None:
     curves = all_curves()
     assert len(curves) >= 12
     assert sum(path.stat().st_size for path in CURVES.iterdir()) < 400 << 10
-    # they are loads, not lines: half of them took at least a gibibyte
+    # they are real loads, not straight lines: half of them took at least a gibibyte
     took = [max(row[1] for row in one.rows) * 1024 - one.lowest() for one in curves]
     assert sum(size > GIB for size in took) >= len(curves) / 2
 
@@ -36,7 +36,7 @@ def test_a_real_load_is_let_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_on_a_smaller_machine_the_same_load_is_stopped(name: str) -> None:
-    """The recordings can be killed: with the RAM taken away that they used, they are."""
+    """The recordings can lead to a kill: they do once the RAM that they used is taken away."""
     curve = read(CURVES / name)
     less = (curve.lowest() - GIB) // 1024
     rows = [(row[0], row[1] - less, row[2], row[3], row[4]) for row in curve.rows]

@@ -1,4 +1,5 @@
-"""Who may be killed: recorded identities, and never the baseline, a protected one or ourselves."""
+"""Who may be killed: recorded identities, and never the baseline, a protected service or
+ourselves."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
 
 @pytest.mark.parametrize("cookie", ["", "OMNI_RUN"])
 def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str, sleeper: Sleeper) -> None:
-    """A wrong line in the records must not cost somebody else's process."""
+    """A wrong record must not cost somebody else's process."""
     env = {"PATH": os.environ["PATH"]} | ({cookie: "of before"} if cookie else {})
     pid, start = sleeper(env=env)
     until(Path(f"/proc/{pid}/environ").read_bytes, "the kernel has set its environment")
@@ -111,7 +112,7 @@ def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path) ->
 
 
 def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path, lair: Den) -> None:
-    """Only the container is protected: the service is another thing, and has to be stoppable."""
+    """Only the container is protected: the service is something else, and has to be stoppable."""
     entries = [container(ID, "qdrant"), line("process", "qdrant", lair.sleeper())]
     targets, refused = sort_out(entries, Deny(("qdrant", OTHER)), made_up(tmp_path))
     assert (len(targets), refused) == (2, ())
@@ -152,7 +153,7 @@ def test_a_pid_of_the_deny_list_that_is_anothers_by_now_denies_nobody(lair: Den)
 def test_a_group_in_which_a_spared_one_runs_is_denied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container in a container: whoever kills the outer one kills the inner one as well."""
+    """A container in a container: killing the outer one kills the inner one as well."""
     trees = made_up(tmp_path)
     inner = f"/docker/{ID}/docker/{OTHER}"
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: [("", inner)])

@@ -1,4 +1,5 @@
-"""What the guard says: of limits and breaches, of what it cannot see, and of whom it refuses."""
+"""What the guard says about limits and breaches, about what it cannot see, and about what it
+refuses to kill."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ A, B = "GPU-aaaa", "GPU-bbbb"
 
 
 def lines(found: Decision) -> list[str]:
-    """All that a judgement says."""
+    """Return everything that a decision says."""
     breach = found.breach
     return [
         f"level: {found.level}",
