@@ -48,7 +48,7 @@ class Site:
         killer = Killer("", deny_of(self.config), clock=self.clock.monotonic, release=False)
         self.deps = Dependencies(
             Inbox(self.run / DIRECTORY / INBOX),
-            Collector(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
+            Collector(self.clock, root=self.machine, gpu_argv=QUIET, slow_io_argv=QUIET),
             Recorder(root / "ring", self.config.run_id, self.clock), killer,
             LiveTargets(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
             self._spawn,

@@ -23,37 +23,37 @@ faster."""
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the replay of one curve gave, in seconds since the start of the load; None if it did not
-    happen. `lowest`: the least RAM available until the kill took effect, in bytes. `looks`: how
-    many snapshots there were."""
+    happen. `lowest`: the least RAM available until the kill took effect, in bytes. `snapshots`:
+    how many there were."""
 
     warned_at: float | None = None
     acted_at: float | None = None
     reason: str = ""
     used: float = 0.0
     lowest: float = 0.0
-    looks: int = 0
+    snapshots: int = 0
 
 
 def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) -> Outcome:
     """Replay a curve on the machine of the incident, armed at its start."""
     policy = Policy((), defaults(TOTAL, SWAP), envelope)
     filling = Filling(curve, seed)
-    policy.arm(_look(filling.memory()))
+    policy.arm(_snapshot(filling.memory()))
     warned: float | None = None
-    lowest, looks = float(TOTAL), 0
+    lowest, snapshots = float(TOTAL), 0
     while not filling.ended:
-        judgement = policy.decide(_look(filling.memory()))
-        looks += 1
+        decision = policy.decide(_snapshot(filling.memory()))
+        snapshots += 1
         lowest = min(lowest, TOTAL - filling.ram)
-        if warned is None and judgement.level != "ok":
+        if warned is None and decision.level != "ok":
             warned = filling.t
-        if judgement.breach is not None:
+        if decision.breach is not None:
             acted, used = filling.t, filling.ram
             filling.step(KILL_S)
-            reason = judgement.breach.reason
-            return Outcome(warned, acted, reason, used, min(lowest, TOTAL - filling.ram), looks)
-        filling.step(judgement.wait_s)
-    return Outcome(warned, None, "", filling.ram, lowest, looks)
+            reason = decision.breach.reason
+            return Outcome(warned, acted, reason, used, min(lowest, TOTAL - filling.ram), snapshots)
+        filling.step(decision.wait_s)
+    return Outcome(warned, None, "", filling.ram, lowest, snapshots)
 
 
 def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> Outcome:
@@ -62,25 +62,25 @@ def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> 
     policy = Policy((), defaults(total, swap_total))
     start: float | None = None
     warned: float | None = None
-    lowest, looks = total, 0
+    lowest, snapshots = total, 0
     for memory in memories:
-        snapshot = _look(memory)
+        snapshot = _snapshot(memory)
         if start is None:
             start = memory.at
             policy.arm(snapshot)
-        judgement = policy.decide(snapshot)
-        looks += 1
+        decision = policy.decide(snapshot)
+        snapshots += 1
         lowest = min(lowest, memory.available)
-        if warned is None and judgement.level != "ok":
+        if warned is None and decision.level != "ok":
             warned = memory.at - start
-        if judgement.breach is not None:
+        if decision.breach is not None:
             used = total - memory.available
-            reason = judgement.breach.reason
-            return Outcome(warned, memory.at - start, reason, used, lowest, looks)
-    return Outcome(warned, None, "", 0.0, lowest, looks)
+            reason = decision.breach.reason
+            return Outcome(warned, memory.at - start, reason, used, lowest, snapshots)
+    return Outcome(warned, None, "", 0.0, lowest, snapshots)
 
 
-def _look(memory: Memory) -> Snapshot:
+def _snapshot(memory: Memory) -> Snapshot:
     return Snapshot(memory.at, memory, beat_at=memory.at)
 
 

@@ -21,7 +21,7 @@ def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
     one = make(Limit("service.ram_used", above=64 << 20, of="big"))
     child = one.load()
     one.pass_time(1)
-    source = one.deps.collector.quick._watched[0]
+    source = one.deps.collector.quick._limited[0]
     held = chain([10, 20], repeat(80))
     source.source.guess = lambda: next(held) << 20  # type: ignore[method-assign]
     one.pass_time(0.15)

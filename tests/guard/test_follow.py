@@ -44,7 +44,7 @@ def add(path: Path, text: str | bytes) -> None:
 
 def counts(logs: Logs) -> list[int]:
     logs.read()
-    return [one.count for one in logs.watched]
+    return [one.count for one in logs.limits]
 
 
 def test_fatal_lines_count_from_the_arming(log: Path) -> None:
@@ -58,7 +58,7 @@ def test_fatal_lines_count_from_the_arming(log: Path) -> None:
     assert counts(logs) == [1]
     add(log, "ree\n")
     assert counts(logs) == [2]
-    assert (logs.watched[0].limit, logs.watched[0].line) == (4, "FATAL three")
+    assert (logs.limits[0].limit, logs.limits[0].line) == (4, "FATAL three")
     for arming, count in ((1, 2), (2, 0)):
         logs.arm({"big": arming})
         assert counts(logs) == [count]
@@ -139,7 +139,7 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     assert counts(logs) == [2]
     add(log, b"y" * 9000 + b" FATAL three, a long line\n")
     assert counts(logs) == [3]
-    assert "FATAL three" in logs.watched[0].line
+    assert "FATAL three" in logs.limits[0].line
     add(log, b"FATAL four, and its process died")
     assert counts(logs) == [3]
     assert counts(logs) == [4]
@@ -164,13 +164,13 @@ def test_what_was_skipped_is_said_until_the_next_arming(
 def test_lines_are_clean(logs: Logs, log: Path) -> None:
     add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
     assert counts(logs) == [1]
-    assert logs.watched[0].line.isprintable()
+    assert logs.limits[0].line.isprintable()
 
 
 def test_a_catastrophic_pattern_is_given_up(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_patterns, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(log_patterns, "SEARCH_S", 0.02)
     watch(logs, log, (0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "("))
     assert list(logs.bad) == [2]
     add(log, ("a" * 60 + "b\n") * 4)

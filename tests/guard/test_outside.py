@@ -21,7 +21,7 @@ from console.host.children import MOST_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.slow_io import NOT_YET, SlowIo
-from console.recovery.guard.observe.slow_io_child import Copy, Groups, Looker, own_memory
+from console.recovery.guard.observe.slow_io_child import Copy, Groups, Poller, own_memory
 from tests.guard.conftest import Sleeper
 from tests.waiting import until
 
@@ -112,7 +112,7 @@ def test_a_copy_that_was_removed_comes_back(tmp_path: Path) -> None:
 
 def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
     one, who = Groups([(os.getpid(), 1, ())]), sleeper()
-    own = Looker(one, 3600.0)
+    own = Poller(one, 3600.0)
     until(lambda: own.at is not None)
     one.leaders = [(*who, ())]
     own.wake.set()

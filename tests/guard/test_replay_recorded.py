@@ -30,7 +30,7 @@ def test_there_are_recordings() -> None:
 def test_a_real_load_is_let_alone(name: str) -> None:
     curve = read(CURVES / name)
     found = replay_memories(curve.memories(), curve.total, curve.swap_total)
-    assert found.looks == len(curve.rows)
+    assert found.snapshots == len(curve.rows)
     assert found.acted_at is None, found
 
 
@@ -48,7 +48,7 @@ def test_on_a_smaller_machine_the_same_load_is_stopped(name: str) -> None:
 def test_an_hour_of_idle() -> None:
     memories, total, swap_total = idle_hour()
     found = replay_memories(memories, total, swap_total)
-    assert found.looks > HOUR_S * 15
+    assert found.snapshots > HOUR_S * 15
     assert found.acted_at is None
 
 

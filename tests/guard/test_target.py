@@ -17,7 +17,7 @@ from console.recovery.guard.kill.targets import (
     Target,
     deny_of,
     find_targets,
-    look_again,
+    refreshed,
     refusal,
     sort_out,
 )
@@ -75,9 +75,9 @@ def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_pat
     trees = (Hierarchy(str(tmp_path)),)
     (target,) = find_targets([container()], Deny(), trees)
     assert target.pending
-    assert look_again(target, trees) is target
+    assert refreshed(target, trees) is target
     made_up(tmp_path)
-    found = look_again(target, trees)
+    found = refreshed(target, trees)
     assert not found.pending
     assert found.cgroups[0].inode == (tmp_path / "docker" / ID).stat().st_ino
 
@@ -88,7 +88,7 @@ def test_a_group_that_was_made_anew_is_another(tmp_path: Path) -> None:
     old = target.cgroups[0]
     changed = cgroup.Cgroup(old.path, old.inode + 1)
     assert Target("container", "cand", ID, (changed,)).pending
-    assert look_again(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
+    assert refreshed(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
 
 
 def test_what_is_no_full_id_is_no_container(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from console.recovery.guard.record.status import finite
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
-PAGE_S, CALM_PAGE_S = 0.5, 0.7
+PAGE_S, OK_PAGE_S = 0.5, 0.7
 """How often the status page is written: CALM_PAGE_S at level ok, PAGE_S otherwise, in seconds. Both
 are below the second in which a decision is due, because a decision that came a moment before the
 page is due would write none, and the next decision may be a second away."""
@@ -66,7 +66,7 @@ class RecorderFeed:
         if changed:
             self._level = decision.level
             self._say_level(decision, snapshot.at)
-        due = CALM_PAGE_S if decision.level == "ok" else PAGE_S
+        due = OK_PAGE_S if decision.level == "ok" else PAGE_S
         if changed or snapshot.at - self._page_at >= due:
             self._page_at = snapshot.at
             self._ring.status(shown())
@@ -97,11 +97,11 @@ class RecorderFeed:
         self._ring.event(decision.level, one_line(words))
 
 
-WAKE_S = 0.5
+TRIGGER_S = 0.5
 """The rollback is triggered when all targets are dead, or this long after the first kill signal.
 The rollback then fences the runner and waits itself until the memory is free."""
 WRITE_S = 1.0
-WORD_S = 3.0
+FIRST_LINE_S = 3.0
 """A standby that has reported nothing for this long is taken for dead, and the command is started
 instead."""
 FOLLOW_S = 0.5
@@ -146,21 +146,21 @@ class BreachHandler:
         self, config: GuardConfig, page: BreachRecord, window: Window, clock: Clock, say: Say,
         spawn: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._config, self._page, self._window = config, page, window
+        self._config, self._record, self._window = config, page, window
         self._clock, self._say, self._spawn = clock, say, spawn
         self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
-        self._told: set[tuple[str, str]] = set()
-        self._woken_at: float | None = None
-        self._ladder = 0
-        self._under_way = self._alone = self._written = False
+        self._said: set[tuple[str, str]] = set()
+        self._triggered_at: float | None = None
+        self._progress_size = 0
+        self._under_way = self._command_started = self._written = False
         self._next = self._retry_at = 0.0
         self._failed = ""
         self.over = False
 
     def kill(self, killer: Killer, targets: Sequence[Target]) -> None:
         """Send the first kill signals, before anything else."""
-        self._operation = killer.kill(targets, self._page.crossed)
+        self._operation = killer.kill(targets, self._record.crossed)
         self._begun = self._clock.monotonic()
 
     def advance(self) -> None:
@@ -172,12 +172,12 @@ class BreachHandler:
             self._stages(operation)
             if ended:
                 operation.close()
-                self._end_words(operation)
-        if self._woken_at is None and (ended or now - self._begun >= WAKE_S):
+                self._say_end(operation)
+        if self._triggered_at is None and (ended or now - self._begun >= TRIGGER_S):
             self._write()
-            self._wake(now)
-        if self._woken_at is not None and not self._under_way:
-            self._heard(now)
+            self._trigger(now)
+        if self._triggered_at is not None and not self._under_way:
+            self._check_started(now)
         if ended and self._under_way and not self._written:
             self._written = True
             self._write()
@@ -186,11 +186,11 @@ class BreachHandler:
     def _stages(self, operation: KillOperation) -> None:
         for one in operation.killed:
             for stage in (*one.stages, *([f"stuck: {one.stuck}"] if one.stuck else [])):
-                if (one.who, stage) not in self._told:
-                    self._told.add((one.who, stage))
+                if (one.who, stage) not in self._said:
+                    self._said.add((one.who, stage))
                     self._say("kill", one_line(f"{one.name}: {stage}"))
 
-    def _end_words(self, operation: KillOperation) -> None:
+    def _say_end(self, operation: KillOperation) -> None:
         for one in operation.killed:
             words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
             self._say("kill", one_line(f"{one.name}: {words}"))
@@ -221,7 +221,7 @@ class BreachHandler:
         been read before (see `Breach`). `killed` is as in `Killed`, with `rung`, `write_s` and what
         each target `held`. For `curve` see `Curves`. `window` has rows of [wall, RAM available,
         swap used, full %]."""
-        page = self._page
+        page = self._record
         report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
             {
@@ -238,20 +238,22 @@ class BreachHandler:
             "killed": killed, "window": self._window.to_json(),
         }  # fmt: skip
 
-    def _wake(self, now: float) -> None:
+    def _trigger(self, now: float) -> None:
         directory = self._config.rollback_dir
-        self._ladder = _size(directory / PROGRESS_FILE)
-        self._woken_at = now
+        self._progress_size = _size(directory / PROGRESS_FILE)
+        self._triggered_at = now
         if trigger.is_standing_by(directory) and trigger.trigger(directory, trigger.SENTINEL):
             self._say("ladder", "the standby was triggered")
             return
         self._start("no standby waits", now)
 
-    def _heard(self, now: float) -> None:
-        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._ladder:
+    def _check_started(self, now: float) -> None:
+        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._progress_size:
             self._under_way = True
             self._say("ladder", "the rollback is under way")
-        elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
+        elif self._failed or (
+            self._triggered_at is not None and now - self._triggered_at >= FIRST_LINE_S
+        ):
             self._start(self._failed or "it says nothing", now)
 
     def _start(self, why: str, now: float) -> None:
@@ -260,7 +262,7 @@ class BreachHandler:
         if now < self._retry_at:
             return
         if self._spawn():
-            self._under_way = self._alone = True
+            self._under_way = self._command_started = True
             self._say("ladder", f"{why}: omni-console rollback is started")
             return
         self._retry_at = now + FOLLOW_S
@@ -272,18 +274,18 @@ class BreachHandler:
         """Return whether the rollback needs no more watching: the triggered standby reported its
         end, or the command was started. A rollback that dies half way would leave the baseline
         down."""
-        if self._alone or self.over:
+        if self._command_started or self.over:
             return True
         if now < self._next:
             return False
         self._next = now + FOLLOW_S
         directory = self._config.rollback_dir
-        lines, _ = read_lines(directory / PROGRESS_FILE, self._ladder)
+        lines, _ = read_lines(directory / PROGRESS_FILE, self._progress_size)
         if any(line.get("rung") == "done" for line in lines):
             return True
         if not trigger.is_standing_by(directory, running=True):
             self._start("the standby died, or was stopped, during the rollback", now)
-        return self._alone
+        return self._command_started
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:

@@ -119,7 +119,7 @@ class GuardLoop:
         self._lease = Lease(config.lease_s)
         self._feed, self._idle = RecorderFeed(deps.ring, deps.clock), IdleSkip()
         self._handler: BreachHandler | None = None
-        self._known: set[str | tuple[int, int]] = set()
+        self._known_targets: set[str | tuple[int, int]] = set()
         self._error, self._wait_s = "", 0.0
         self._asked_to_arm = self._outage = False
         self._second_at = self._advised_at = float("-inf")
@@ -180,20 +180,20 @@ class GuardLoop:
         if not over and self._handler is None and self._idle.holds(memory):
             self._feed.sample(memory)
         else:
-            self._look(deps.collector.snapshot(memory))
+            self._decide(deps.collector.snapshot(memory))
         self._wait_s = deps.collector.quick.wait_s(self._idle.wait_s)
 
-    def _look(self, snapshot: Snapshot) -> None:
+    def _decide(self, snapshot: Snapshot) -> None:
         self._arm(snapshot)
         decision = self._policy.decide(snapshot)
         self._idle.decided(self._policy, snapshot.memory, decision)
         if decision.fresh and decision.breach is not None:
             self._kill(decision.breach, snapshot)
-        self._feed.record(snapshot, decision, lambda: self._page(snapshot, decision))
+        self._feed.record(snapshot, decision, lambda: self._status_page(snapshot, decision))
         if self._handler is not None and not self._handler.over:
             self._handler.advance()
 
-    def _page(self, snapshot: Snapshot, decision: Decision) -> dict[str, Any]:
+    def _status_page(self, snapshot: Snapshot, decision: Decision) -> dict[str, Any]:
         copied = self._deps.collector.slow_io.copied_at
         left = None if self._policy.advised else self._lease.left(snapshot.at)
         return status.status(
@@ -272,17 +272,17 @@ class GuardLoop:
         called."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
-            struck = self._policy.breach and self._handler and not self._handler.over
-            if not struck and self._policy.disarm():
+            killing = self._policy.breach and self._handler and not self._handler.over
+            if not killing and self._policy.disarm():
                 self._deps.ring.event("disarmed", "nothing of the run is alive")
-            self._known.clear()
+            self._known_targets.clear()
             self._asked_to_arm = False
             return
         now = {one.container or (one.pid, one.start) for one in alive.targets}
         before = self._handler
-        if now <= self._known or (before and not (self._asked_to_arm and before.over)):
+        if now <= self._known_targets or (before and not (self._asked_to_arm and before.over)):
             return
-        self._known = now
+        self._known_targets = now
         self._handler, self._asked_to_arm = None, False
         self._policy.arm(snapshot)
         self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))

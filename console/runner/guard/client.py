@@ -178,13 +178,13 @@ class Guard:
             if self.context.control.is_attended(now, ATTACHED_S):
                 self.tell(do="attended")
         with self._lock:
-            seen = self._look(now)
+            seen = self._read_status(now)
         if seen is not None:
             self.context.control.set(lease=seen.lease_s)
             self._levels(seen)
         self._breach(now)
 
-    def _look(self, now: float) -> Seen | None:
+    def _read_status(self, now: float) -> Seen | None:
         watches = self.sentinel.watches
         seen = look(self.context.run, self.sentinel.pid) if watches else None
         if seen is not None and now - seen.at <= SILENT_S:

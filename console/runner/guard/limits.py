@@ -32,7 +32,7 @@ from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, GuardConfi
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.limit_state import LimitState
 from console.recovery.guard.decide.metrics import Metrics
-from console.recovery.guard.observe import snapshot as seen
+from console.recovery.guard.observe import snapshot as readings
 from console.recovery.guard.observe.memory import MemoryCollector, field
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.record.recorder import PREFIX
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 """Verdicts with a prediction that a load may be held to."""
 
-LOOK_S, PAUSE_S = 1.2, 0.05
+SAMPLE_S, PAUSE_S = 1.2, 0.05
 MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
 """These metrics are read for LOOK_S, and count as passed only if they stay so for half a second."""
 MOVING_FOR_S = 0.5
@@ -105,7 +105,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
-        limits=tuple(_looked_at(one) for one in limits_of(made)),
+        limits=tuple(_on_existing_path(one) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
         spare_pids=tuple(spared(plan)),
@@ -133,7 +133,7 @@ def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
             yield found
 
 
-def _looked_at(limit: Limit) -> Limit:
+def _on_existing_path(limit: Limit) -> Limit:
     """Replace the path of a disk limit by the nearest existing one: a directory that a download
     makes is on the disk of the one above it."""
     if limit.metric != "disk.free" or not limit.of:
@@ -225,14 +225,15 @@ def findings(
         return []
     cards = ask(nvml_s) if any(one.metric.startswith("gpu.") for one in limits) else Cards()
     back = given_back or 0 if plan.takes_down else 0
-    looks = list(_looks(plan, limits, cards, back, clock or SystemClock(), root))
+    snapshots = list(_snapshots(plan, limits, cards, back, clock or SystemClock(), root))
     uuids = tuple(gpu.uuid for gpu in plan.site.model.gpus)
     sure = not plan.takes_down or given_back is not None
-    told = [
-        _nowhere(limit, plan, cards) or _finding(limit, *_judged(limit, looks, uuids), plan, sure)
+    checked = [
+        _nowhere(limit, plan, cards)
+        or _finding(limit, *_state_after(limit, snapshots, uuids), plan, sure)
         for limit in limits
     ]
-    return [one for one in told if one is not None]
+    return [one for one in checked if one is not None]
 
 
 def _nowhere(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
@@ -281,28 +282,28 @@ def _where(limit: Limit) -> str:
     return f" ({limit.source})" if limit.source else ""
 
 
-def _judged(
-    limit: Limit, looks: list[seen.Snapshot], uuids: tuple[str, ...]
+def _state_after(
+    limit: Limit, snapshots: list[readings.Snapshot], uuids: tuple[str, ...]
 ) -> tuple[LimitState, Metrics]:
     """Return the state of the limit after these snapshots."""
-    memory = next((look.memory for look in looks if look.memory is not None), None)
+    memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
     metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
     held = min(limit.for_s, MOVING_FOR_S) if limit.metric.startswith(MOVING) else 0.0
     state = LimitState(replace(limit, for_s=held, scarce=0), 0)
-    for look in looks:
-        metrics.take(look)
+    for snapshot in snapshots:
+        metrics.take(snapshot)
         state.update(metrics)
     return state, metrics
 
 
-def _looks(
+def _snapshots(
     plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
-) -> Iterator[seen.Snapshot]:
+) -> Iterator[readings.Snapshot]:
     """Yield one snapshot, or many over LOOK_S if a metric needs time."""
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
-    until = begun + LOOK_S if any(one.metric.startswith(MOVING) for one in limits) else begun
+    until = begun + SAMPLE_S if any(one.metric.startswith(MOVING) for one in limits) else begun
     asked = any(one.metric == "disk.free" for one in limits)
     free = _disks(plan, begun) if asked else ()
     swap = slow.swap(begun)
@@ -314,7 +315,7 @@ def _looks(
                 memory = memory._replace(available=min(memory.total, memory.available + back))
             if now >= until and until > begun:
                 swap = slow.swap(now)
-            yield seen.Snapshot(
+            yield readings.Snapshot(
                 now, memory, swap, _cards(cards, now), cards.words,
                 tuple(replace(one, at=now) for one in free), why=fast.why,
             )  # fmt: skip
@@ -326,12 +327,12 @@ def _looks(
         slow.close()
 
 
-def _cards(cards: Cards, at: float) -> tuple[seen.GpuMemory, ...]:
+def _cards(cards: Cards, at: float) -> tuple[readings.GpuMemory, ...]:
     found = []
     for one in cards.cards:
         known = one.total is not None and one.free is not None
         used = (one.total or 0) - (one.free or 0) if known else None
-        found.append(seen.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
+        found.append(readings.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
     return tuple(found)
 
 
@@ -350,12 +351,12 @@ def held_by(pid: int) -> int | None:
     return total * 1024 or None
 
 
-def _disks(plan: Plan, at: float) -> tuple[seen.Disk, ...]:
+def _disks(plan: Plan, at: float) -> tuple[readings.Disk, ...]:
     found = []
     for path in dict.fromkeys(disks(plan)):
         try:
-            found.append(seen.Disk(str(path), at, disk_free(path)))
+            found.append(readings.Disk(str(path), at, disk_free(path)))
         except (OSError, EngineTimeout) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
-            found.append(seen.Disk(str(path), at, None, one_line(words or "no figure")))
+            found.append(readings.Disk(str(path), at, None, one_line(words or "no figure")))
     return tuple(found)

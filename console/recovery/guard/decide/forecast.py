@@ -60,17 +60,17 @@ class _Ring:
         self.seconds = seconds
         self.points: deque[tuple[float, float]] = deque()
 
-    def push(self, at: float, figure: float) -> float | None:
+    def push(self, at: float, value: float) -> float | None:
         """Add a value. Returns the growth a second over the samples kept; None while they span too
         little time."""
         points = self.points
         if not points or at - points[-1][0] >= FINEST_S:
-            points.append((at, figure))
+            points.append((at, value))
         edge = at - self.seconds
         while len(points) > 1 and points[1][0] <= edge:
             points.popleft()
         then, before = points[0]
-        return (figure - before) / (at - then) if at - then >= KNOWN_S else None
+        return (value - before) / (at - then) if at - then >= KNOWN_S else None
 
 
 class Forecast:

@@ -38,9 +38,9 @@ class LimitState:
         self.blind = False
         """True if the metric is not known although it was before, or for longer than its grace; at
         the start nothing is known yet."""
-        self._ever = False
-        self._good_at: float | None = None
-        self._before_at: float | None = None
+        self._ever_known = False
+        self._known_at: float | None = None
+        self._known_before_at: float | None = None
         self.crossed_at, self.gap_s = 0.0, 0.0
         """When the first reading past the limit was taken, monotonic, and how long before it
         nothing was read."""
@@ -55,35 +55,35 @@ class LimitState:
 
     def update(self, metrics: Metrics) -> None:
         """Take one snapshot. If nothing exists that the limit is about, the state is cleared."""
-        quick = metrics.fast.get(self.limit.metric) if self.fast else None
-        if quick is not None:
-            self.value, self.unknown, self.blind = quick, "", False
-            self._good_at, self._before_at = metrics.read_at, metrics.before_at
-            passed = quick < self._below or quick > self._above
+        fresh = metrics.fast.get(self.limit.metric) if self.fast else None
+        if fresh is not None:
+            self.value, self.unknown, self.blind = fresh, "", False
+            self._known_at, self._known_before_at = metrics.read_at, metrics.before_at
+            passed = fresh < self._below or fresh > self._above
             if passed or self.shown or self.since is not None:
-                self._judge(metrics.look.at, self._passed(metrics))
+                self._apply(metrics.look.at, self._passed(metrics))
             return
         found = self.read(metrics)
         if found is None:
-            self.value, self.unknown, self._good_at, self.blind = None, "", None, False
+            self.value, self.unknown, self._known_at, self.blind = None, "", None, False
             self.forget()
             return
         now = metrics.look.at
         if found.value is not None:
-            if found.at != self._good_at:
-                self._before_at = self._good_at
-            self.value, self.of, self._good_at = found.value, found.of, found.at
-        elif self._good_at is None:
-            self._good_at = now  # the grace begins with the first snapshot
-        age = now - (self._good_at or 0.0)
+            if found.at != self._known_at:
+                self._known_before_at = self._known_at
+            self.value, self.of, self._known_at = found.value, found.of, found.at
+        elif self._known_at is None:
+            self._known_at = now  # the grace begins with the first snapshot
+        age = now - (self._known_at or 0.0)
         self.unknown = ""
         if age > self.grace_s or (found.value is None and not self.fast):
             self.unknown = self._missing(found, age)
-        self.blind = bool(self.unknown) and (self._ever or age > self.grace_s)
-        self._ever = self._ever or found.value is not None
+        self.blind = bool(self.unknown) and (self._ever_known or age > self.grace_s)
+        self._ever_known = self._ever_known or found.value is not None
         if age > self.grace_s:
             self.value = None
-        self._judge(now, self._passed(metrics))
+        self._apply(now, self._passed(metrics))
 
     def due(self, now: float) -> float:
         """Return the next monotonic moment at which the state may change without a new reading; inf
@@ -91,10 +91,10 @@ class LimitState:
         moments = []
         if self.since is not None and not self.fired:
             moments.append(self.since + self.limit.for_s)
-        if self._good_at is not None and not self.fast:
-            moments.append(self._good_at + self.grace_s)
+        if self._known_at is not None and not self.fast:
+            moments.append(self._known_at + self.grace_s)
         if self.limit.metric == "runner.silent" and self.value is not None:
-            moments.append((self._good_at or now) - self.value + self._above)
+            moments.append((self._known_at or now) - self.value + self._above)
         return min((one for one in moments if one >= now), default=math.inf)
 
     def _passed(self, metrics: Metrics) -> bool:
@@ -102,18 +102,18 @@ class LimitState:
         if value is None:
             if limit.missing != "breach" or not self.unknown:
                 return False
-            return self._good_at is not None and metrics.look.at - self._good_at > self.grace_s
+            return self._known_at is not None and metrics.look.at - self._known_at > self.grace_s
         if self._excused and metrics.forecast.on_course:
             return False  # the load took no more than predicted: only cold pages were swapped out
         if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
             return False
         return value < self._below or value > self._above
 
-    def _judge(self, now: float, passed: bool) -> None:
+    def _apply(self, now: float, passed: bool) -> None:
         if passed:
             if self.since is None:
                 self.since = now
-                self._crosses(now)
+                self._mark_crossing(now)
             # The time between two snapshots counts as passed: on a machine that thrashes they come
             # late.
             self.fired = now - self.since >= self.limit.for_s
@@ -130,10 +130,10 @@ class LimitState:
         elif now - self._clear_since >= CLEAR_S:
             self.shown = False
 
-    def _crosses(self, now: float) -> None:
-        known = self._good_at if self.value is not None else None
+    def _mark_crossing(self, now: float) -> None:
+        known = self._known_at if self.value is not None else None
         self.crossed_at = now if known is None else min(known, now)
-        before = self._before_at
+        before = self._known_before_at
         self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:

@@ -53,7 +53,7 @@ class Metrics:
             self.fast = {}
             return
         self.feed(memory)
-        self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._figures(memory)
+        self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._values(memory)
 
     def feed(self, memory: Memory) -> None:
         """Feed a sample to the forecast and the pressure. The same sample again changes nothing."""
@@ -65,7 +65,7 @@ class Metrics:
             self.some.update(memory.at, memory.some_us)
             self.full.update(memory.at, memory.full_us)
 
-    def _figures(self, memory: Memory) -> dict[str, float | None]:
+    def _values(self, memory: Memory) -> dict[str, float | None]:
         used, grown = memory.swap_used, self.grown_from
         return {
             "host.ram_available": memory.available,
@@ -94,7 +94,7 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
     if limit.metric == "host.bound_left":
         return _bound, FAST_GRACE_S, True
     if limit.metric in _FAST:
-        return _at_once(limit.metric), FAST_GRACE_S, True
+        return _every_tick(limit.metric), FAST_GRACE_S, True
     if limit.metric in ("host.swap_in_rate", "host.swap_out_rate"):
         return _swap(what), SLOW_GRACE_S, False
     if kind == "gpu":
@@ -108,7 +108,7 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
     raise ValueError(f"unknown metric {limit.metric}")
 
 
-def _at_once(metric: str) -> Reader:
+def _every_tick(metric: str) -> Reader:
     """Return a reader for memory, swap and pressure, as of the last time that they were known."""
 
     def read(metrics: Metrics) -> Reading | None:
@@ -239,7 +239,7 @@ def _gpu(free: bool, limit: Limit) -> Reader:
         for card in _cards(metrics, limit.of):
             size = value(card)
             if size is None or snapshot.at - card.at > FAR_GRACE_S:
-                lost = lost or _lost(card, snapshot)
+                lost = lost or _why_unknown(card, snapshot)
             else:
                 found.append((size, card.at, card.uuid))
         if not found:
@@ -267,7 +267,7 @@ def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
     return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.look.at) for uuid in wanted]
 
 
-def _lost(card: GpuMemory, snapshot: Snapshot) -> str:
+def _why_unknown(card: GpuMemory, snapshot: Snapshot) -> str:
     age = snapshot.at - card.at
     words = card.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
     return f"{card.uuid}: {words or snapshot.gpu_trouble or 'no figure'}"

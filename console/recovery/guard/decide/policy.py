@@ -27,7 +27,7 @@ from console.recovery.guard.decide.limit_state import LimitState
 from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
-HEARD_S = 5.0
+ATTENDED_S = 5.0
 """An operator counts as attached for this many seconds after each message; a message comes once a
 second."""
 
@@ -55,7 +55,9 @@ class Lease:
 
     def is_attended(self, now: float) -> bool:
         """Return whether the run has a lease and an operator is attached."""
-        return self.length_s > 0 and self._attended is not None and now - self._attended < HEARD_S
+        return (
+            self.length_s > 0 and self._attended is not None and now - self._attended < ATTENDED_S
+        )
 
     def left(self, now: float) -> float | None:
         """Return the seconds left, 0 when the lease has expired; None while nothing counts down."""
@@ -76,7 +78,7 @@ NEAR_S = 20.0
 or while the forecast leaves less than NEAR_S."""
 SLOW_S = 0.25
 """Slow metrics are checked when one of them changed, and this often for their age."""
-OUTSIDE_S = 1.0
+DEVIATION_S = 1.0
 NO_SLOPES = Slopes()
 Level = Literal["ok", "warn", "act"]
 
@@ -146,9 +148,9 @@ class Policy:
         self.states.sort(key=lambda state: not state.kills)
         self.fast = [state for state in self.states if state.fast]
         self._slow = [state for state in self.states if not state.fast]
-        self._slow_due = self._outside_at = -math.inf
+        self._slow_due = self._deviation_at = -math.inf
         self._parts: tuple[object, ...] = ()
-        self._outside = ""
+        self._deviation = ""
         self.highest = self._highest("host.ram_available")
         """The highest level of RAM that kills, in bytes."""
         self.bound_floor = self._highest("host.bound_left")
@@ -236,13 +238,13 @@ class Policy:
                 state.update(metrics)
             due = [state.due(snapshot.at) for state in self._slow]
             self._slow_due = min([snapshot.at + SLOW_S, *due])
-        if snapshot.at - self._outside_at >= OUTSIDE_S:
-            self._outside_at = snapshot.at
-            self._outside = self._deviation(snapshot)
+        if snapshot.at - self._deviation_at >= DEVIATION_S:
+            self._deviation_at = snapshot.at
+            self._deviation = self._deviation_words(snapshot)
         fresh = self._latch(snapshot)
-        return self._judgement(snapshot, fresh)
+        return self._decision(snapshot, fresh)
 
-    def _deviation(self, snapshot: Snapshot) -> str:
+    def _deviation_words(self, snapshot: Snapshot) -> str:
         memory = self.metrics.memory
         found = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
         return f"not as predicted: {found}" if found else ""
@@ -263,13 +265,13 @@ class Policy:
         )  # fmt: skip
         return True
 
-    def _judgement(self, snapshot: Snapshot, fresh: bool) -> Decision:
+    def _decision(self, snapshot: Snapshot, fresh: bool) -> Decision:
         metrics, reasons, unknown = self.metrics, [], []
-        blind = would = passing = False
+        blind = would_kill = passing = False
         for state in self.states:
             if state.shown:
                 reasons.append(state.words(metrics))
-                would = would or (state.kills and state.fired)
+                would_kill = would_kill or (state.kills and state.fired)
             if state.unknown:
                 unknown.append(state.unknown)
                 blind = blind or (state.blind and state.kills and state.index >= 0)
@@ -278,9 +280,9 @@ class Policy:
         if memory is None or snapshot.at - memory.at > FAST_GRACE_S:
             why = one_line(snapshot.why, 120) or "its figures stand still"
             reasons.append(f"RAM is not known: {why}")
-        if self._outside:
-            reasons.append(self._outside)
-        if would and self.breach is None:
+        if self._deviation:
+            reasons.append(self._deviation)
+        if would_kill and self.breach is None:
             reasons.append(self._only_watched())
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
@@ -314,10 +316,10 @@ class Curves:
     """Snapshots, one a second, for the curves of what is not RAM."""
 
     def __init__(self) -> None:
-        self._looks: deque[Snapshot] = deque(maxlen=KEPT)
+        self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)
 
     def add(self, snapshot: Snapshot) -> None:
-        self._looks.append(snapshot)
+        self._snapshots.append(snapshot)
 
     def of(
         self, breach: Breach, metrics: Metrics, more: Iterable[tuple[float, float]], wall: float
@@ -335,11 +337,11 @@ class Curves:
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
-        for snapshot in self._looks:
-            seen = Metrics(metrics.forecast, metrics.gpus)
-            seen.look = snapshot
-            figure = read(seen)
-            if figure is not None and figure.value is not None:
-                points.setdefault(figure.at, figure.value)
+        for snapshot in self._snapshots:
+            past = Metrics(metrics.forecast, metrics.gpus)
+            past.look = snapshot
+            reading = read(past)
+            if reading is not None and reading.value is not None:
+                points.setdefault(reading.at, reading.value)
         rows = [[round(at + shift, 3), points[at]] for at in sorted(points)]
         return {**found, "points": rows}

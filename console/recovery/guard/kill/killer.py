@@ -35,7 +35,7 @@ from console.recovery.guard.kill.sequence import (
     TargetKill,
 )
 from console.recovery.guard.kill.signals import socket_of
-from console.recovery.guard.kill.targets import Deny, Target, look_again, refusal
+from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
 
 GIVE_UP_S = 60.0
 """After this many seconds a kill operation is over whatever still lives; the rollback reports what
@@ -105,7 +105,7 @@ class KillOperation:
                 kill.sweep(now, stats, spared)
             after = self._clock()
             self._sweep_at, self._late_at = after + SOON_S, after + SWEEP_S
-        self.over = (all(dead) and all(h.over for h in left)) or now >= self._until
+        self.over = (all(dead) and all(kill.over for kill in left)) or now >= self._until
         return self.over
 
     @property
@@ -117,13 +117,13 @@ class KillOperation:
     def killed(self) -> tuple[Killed, ...]:
         """What became of each target that existed, containers first."""
         there: list[TargetKill] = [kill for kill in self._containers if kill.found]
-        there += [h for h in self._processes if not isinstance(h, StrayKill) or h.found]
-        return tuple(self._told(kill) for kill in there)
+        there += [kill for kill in self._processes if not isinstance(kill, StrayKill) or kill.found]
+        return tuple(self._outcome(kill) for kill in there)
 
-    def _told(self, kill: TargetKill) -> Killed:
+    def _outcome(self, kill: TargetKill) -> Killed:
         target = kill.target
         why = list(kill.why)
-        if target.container and kill.told and "engine" not in kill.told:
+        if target.container and kill.reached_by and "engine" not in kill.reached_by:
             why.append(RESTARTS)
         return Killed(
             target.title, target.kind, target.who, kill.stages,
@@ -185,18 +185,18 @@ class Killer:
             for target in sorted(targets, key=lambda one: one.pending):
                 if target.pending:  # /proc is listed once, after the other targets were killed
                     inside = cgroup.processes() if inside is None else inside
-                    target = look_again(target, self.trees, inside=inside)
+                    target = refreshed(target, self.trees, inside=inside)
                 why = refusal(target, self.deny, self.trees)
                 if why:
                     refused.append(f"{target.title} is spared: {why}")
                     continue
-                kill = self._hunt(target)
+                kill = self._kill_of(target)
                 kill.begin(self._clock())
                 kills.append(kill)
         strays = StrayKill(self.run_id, self.reaper, self._clock) if self.run_id else None
         return KillOperation(kills, strays, self.deny, crossed, self._clock, tuple(refused))
 
-    def _hunt(self, target: Target) -> ContainerKill | ProcessKill:
+    def _kill_of(self, target: Target) -> ContainerKill | ProcessKill:
         if target.container:
             helper = self._helper if helper_client.is_there(self._helper) else ""
             return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
@@ -229,9 +229,9 @@ class Killer:
                 Target("process", "rehearsal", pid=child.pid, start=start),
                 Target("container", "rehearsal", "0" * 64),
             )
-            hunter = copy.copy(self)
-            hunter.run_id, hunter._engine = "", "/nowhere"
-            operation = hunter.kill(targets)
+            rehearsal = copy.copy(self)
+            rehearsal.run_id, rehearsal._engine = "", "/nowhere"
+            operation = rehearsal.kill(targets)
             operation.advance()
             operation.report()
             operation.close()

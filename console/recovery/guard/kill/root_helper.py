@@ -101,7 +101,7 @@ class Helper:
             peer = peer_of(link)
             # The request is read first: a socket that is closed with unread data discards the
             # answer.
-            container = self._heard(link)
+            container = self._read_request(link)
             if peer.uid != 0 and self.gid not in peer.groups:
                 raise Refused("this user may not ask")
             result = self.kill(container)
@@ -113,7 +113,7 @@ class Helper:
         _log(f"killed {container} for uid {peer.uid}, pid {peer.pid}: {result}")
         return {"ok": True, "killed": container, "by": result}
 
-    def _heard(self, link: socket.socket) -> str:
+    def _read_request(self, link: socket.socket) -> str:
         until = self._clock() + TALK_S
         data = b""
         while b"\n" not in data:

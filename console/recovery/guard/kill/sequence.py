@@ -18,9 +18,9 @@ from console.host.cgroups.cgroup import Cgroup, Hierarchy
 from console.recovery.guard.kill import helper_client, signals
 from console.recovery.guard.kill.mrelease import Reaper
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, status
-from console.recovery.guard.kill.targets import Target, look_again
+from console.recovery.guard.kill.targets import Target, refreshed
 
-AGAIN_S = 0.02
+ROUND_S = 0.02
 """Seconds between two rounds of signals: a fork bomb must not outrun them."""
 SWEEP_S = 0.1
 SOON_S = 0.02
@@ -32,7 +32,7 @@ STUCK_S = 3.0
 PENDING_S = 1.0
 """How long the control group of a pending container is looked for; most of these containers ended
 long ago."""
-ASK_S = 2.0
+REQUEST_S = 2.0
 
 
 class TargetKill:
@@ -42,7 +42,7 @@ class TargetKill:
 
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         self.target = target
-        self.told: list[str] = []
+        self.reached_by: list[str] = []
         self.why: list[str] = []
         self.written_at: float | None = None
         self.empty_at: float | None = None
@@ -58,16 +58,16 @@ class TargetKill:
     def over(self) -> bool:
         return self.empty_at is not None
 
-    def _tell(self, stage: str, at: float | None = None) -> None:
+    def _reached(self, stage: str, at: float | None = None) -> None:
         if self.written_at is None:
             self.written_at = self._clock() if at is None else at
-        if stage not in self.told:
-            self.told.append(stage)
+        if stage not in self.reached_by:
+            self.reached_by.append(stage)
 
     @property
     def stages(self) -> tuple[str, ...]:
         """What reached the target, in order, and whether its memory was freed from outside."""
-        return (*self.told, *(("process_mrelease",) if self.freed else ()))
+        return (*self.reached_by, *(("process_mrelease",) if self.freed else ()))
 
     def _note(self, words: str) -> None:
         if words and words not in self.why:
@@ -104,10 +104,10 @@ class ContainerKill(TargetKill):
             # The engine is told even after cgroup.kill: it must neither restart the container nor
             # start it a moment later.
             self.requests["engine"] = UnixRequest(
-                self._engine, kill_request(self.target.container), now, ASK_S
+                self._engine, kill_request(self.target.container), now, REQUEST_S
             )
             if self.requests["engine"].sent and self.target.cgroups:
-                self._tell("engine")
+                self._reached("engine")
         elif not self.target.pending:
             self._note("no engine socket is known")
 
@@ -117,7 +117,7 @@ class ContainerKill(TargetKill):
             return True
         for name, request in self.requests.items():
             if request.advance(now):
-                self._answered(name, request)
+                self._read_answer(name, request)
         if self.target.pending:
             return self._await_start(now)
         if cgroup.is_empty(self._group()):
@@ -134,8 +134,8 @@ class ContainerKill(TargetKill):
         if self.found:
             self.empty_at = now  # its groups are gone
         elif now >= self._next:
-            self._next = now + AGAIN_S
-            self.target = look_again(self.target, self._trees)
+            self._next = now + ROUND_S
+            self.target = refreshed(self.target, self._trees)
             if not self.target.pending:
                 self._send_kill(now)
             elif now - self._begun >= PENDING_S:
@@ -155,16 +155,16 @@ class ContainerKill(TargetKill):
             self._free(self._pids())
         done = signals.signal_group(self._group(), self.target.container, self._clock)
         if done.reached:
-            self._tell("signals", done.first_at)
+            self._reached("signals", done.first_at)
             self._signals = True
         elif done.not_permitted:
             self._note("this user may not signal it")
             if self._helper and "helper" not in self.requests:
                 question = helper_client.question(self.target.container)
-                self.requests["helper"] = UnixRequest(self._helper, question, now, ASK_S)
+                self.requests["helper"] = UnixRequest(self._helper, question, now, REQUEST_S)
                 if self.requests["helper"].sent:
-                    self._tell("helper")
-        self._next = now + AGAIN_S
+                    self._reached("helper")
+        self._next = now + ROUND_S
 
     def _by_cgroup(self) -> bool:
         for group in self.target.cgroups:
@@ -173,7 +173,7 @@ class ContainerKill(TargetKill):
             code, freed = signals.write_kill(group, self._reaper if self.rounds == 1 else None)
             self.freed = self.freed or freed
             if code == 0:
-                self._tell("cgroup.kill")
+                self._reached("cgroup.kill")
                 return True
             if code != errno.ENOENT:
                 self._note(f"cgroup.kill: {os.strerror(code)}")
@@ -188,7 +188,7 @@ class ContainerKill(TargetKill):
     def _pids(self) -> list[int]:
         return cgroup.pids(self._group().path)
 
-    def _answered(self, name: str, request: UnixRequest) -> None:
+    def _read_answer(self, name: str, request: UnixRequest) -> None:
         if name == "helper":
             self._note(
                 helper_client.refusal(request.answer) or (request.why and f"helper: {request.why}")
@@ -211,7 +211,7 @@ class ProcessKill(TargetKill):
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
         if code == 0:
-            self._tell("signals")
+            self._reached("signals")
         elif code == errno.EPERM:
             self._note("this user may not signal it")
         self._end_group()
@@ -223,7 +223,7 @@ class ProcessKill(TargetKill):
         for group in self.target.cgroups:
             found = cgroup.pids(group.path) if group.stands else []
             if found and signals.write_kill(group)[0] == 0:
-                self._tell("cgroup.kill")
+                self._reached("cgroup.kill")
             left += found
         return left
 
@@ -257,7 +257,7 @@ class ProcessKill(TargetKill):
             self._free([one.pid for one in left])
         done = signals.signal_processes(left, self._clock)
         if done.reached:
-            self._tell("signals", done.first_at)
+            self._reached("signals", done.first_at)
         elif done.not_permitted:
             self._note("this user may not signal it")
         if now >= self._warn_at:

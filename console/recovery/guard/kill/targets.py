@@ -155,7 +155,7 @@ def sort_out(
         target = _target(entry, trees, inside, stats)
         if target is None:
             continue
-        why = refusal(target, deny, trees) or _stranger(target, deny)
+        why = refusal(target, deny, trees) or _older_than_run(target, deny)
         if why:
             refused[f"{target.title} is spared: {why}"] = None
         else:
@@ -185,7 +185,7 @@ def _target(
     return None
 
 
-def look_again(
+def refreshed(
     target: Target, trees: tuple[Hierarchy, ...], *, inside: Mapping[str, int] | None = None
 ) -> Target:
     """Return a container with its current control groups. This takes a few stat calls (some 0.1
@@ -209,7 +209,7 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
     return _refused_process(target, deny) or _refused_groups(target, deny, trees)
 
 
-def _stranger(target: Target, deny: Deny) -> str:
+def _older_than_run(target: Target, deny: Deny) -> str:
     """Return why a process counts as a stranger's, "" if it does not. A process that is older than
     the run has to prove that a run started it, so that a wrong record cannot kill somebody else's
     process. This is checked when the target is found and not when it is killed, because its
@@ -284,8 +284,8 @@ class LiveTargets:
         self._trees = trees
         self._stamp: tuple[int, int] = (0, 0)
         self._since: dict[str, float] = {}
-        self._scan_at = self._group_at = 0.0
-        self._alone: set[int] = set()
+        self._scan_at = self._leaderless_at = 0.0
+        self._leaderless: set[int] = set()
         self._pending: tuple[Target, ...] = ()
         self._any = False
         self.targets: tuple[Target, ...] = ()
@@ -310,12 +310,12 @@ class LiveTargets:
 
     def grew(self) -> bool:
         """Return whether the records changed since they were read; this takes one stat call."""
-        return self._look() != self._stamp
+        return self._file_stamp() != self._stamp
 
     def read(self, deny: Callable[[list[live.Live]], Deny], now: float) -> Deny:
         """Read all records again, which takes some 5 ms. Returns the deny list that belongs to
         them."""
-        self._stamp = self._look()
+        self._stamp = self._file_stamp()
         entries = live.read(self._path)
         denied = deny(entries)
         self.targets, self.refused = sort_out(entries, denied, self._trees)
@@ -335,19 +335,19 @@ class LiveTargets:
         scan = now >= self._scan_at
         if scan:
             self._scan_at = now + SCAN_S
-        return self._again(new, scan)
+        return self._refresh(new, scan)
 
     def second(self, now: float) -> bool:
         """Check what is alive. Returns whether that changed: processes that ended, containers that
         came or went."""
         before = self.targets
         gone = [one for one in self.targets if one.pid and not self._lives(one, now)]
-        if now >= self._group_at:
-            self._group_at = now + GROUP_S
+        if now >= self._leaderless_at:
+            self._leaderless_at = now + GROUP_S
         self.targets = tuple(one for one in self.targets if one not in gone)
         # the same container may get a new group under its id: it was restarted
         self._sort()
-        self._again(list(self._pending), False)
+        self._refresh(list(self._pending), False)
         for one in self.targets:
             if one in self._pending:
                 self._since.setdefault(one.container, now)
@@ -355,9 +355,9 @@ class LiveTargets:
                 self._since.pop(one.container, None)
         return self.targets != before
 
-    def _again(self, some: list[Target], scan: bool) -> bool:
+    def _refresh(self, some: list[Target], scan: bool) -> bool:
         inside = cgroup.processes() if scan and some else {}
-        found = {one: look_again(one, self._trees, inside=inside) for one in some}
+        found = {one: refreshed(one, self._trees, inside=inside) for one in some}
         changed = {old: new for old, new in found.items() if not new.pending}
         if changed:
             self.targets = tuple(changed.get(one, one) for one in self.targets)
@@ -367,15 +367,17 @@ class LiveTargets:
     def _lives(self, target: Target, now: float) -> bool:
         if process.alive(target.pid, target.start):
             return True
-        if target.pid in self._alone and now < self._group_at:
+        if target.pid in self._leaderless and now < self._leaderless_at:
             return True
         # what a leader that is gone left behind in its group still counts
         left = any(not cgroup.is_empty(one) for one in target.cgroups)
         left = left or bool(process.members(target.pid, target.start))
-        self._alone = (self._alone | {target.pid}) if left else (self._alone - {target.pid})
+        self._leaderless = (
+            (self._leaderless | {target.pid}) if left else (self._leaderless - {target.pid})
+        )
         return left
 
-    def _look(self) -> tuple[int, int]:
+    def _file_stamp(self) -> tuple[int, int]:
         try:
             found = os.stat(self._path)
         except OSError:

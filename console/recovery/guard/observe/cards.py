@@ -29,7 +29,7 @@ class GpuCollector:
         self.child = Child(argv or reader, clock)
         self._clock = clock
         self._known: dict[str, GpuMemory] = {}
-        self._heard = clock.monotonic()
+        self._heard_at = clock.monotonic()
         self._trouble = ""
 
     @property
@@ -40,10 +40,10 @@ class GpuCollector:
     def trouble(self) -> str:
         """Why no GPU is known, or why the readings grow old; "" if all is well."""
         now = self._clock.monotonic()
-        if now - self._heard <= SILENT_S:
+        if now - self._heard_at <= SILENT_S:
             return self._trouble
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        return f"the GPU reader has been silent for {now - self._heard:.0f} s{how}"
+        return f"the GPU reader has been silent for {now - self._heard_at:.0f} s{how}"
 
     def tend(self) -> bool:
         """Take the output of the reader. Returns whether there was any."""
@@ -61,7 +61,7 @@ class GpuCollector:
             trouble = one_line(str(found["trouble"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        self._heard, self._trouble = now, trouble
+        self._heard_at, self._trouble = now, trouble
         self._known = {card.uuid: self._kept(card, now) for card in cards}
 
     def _kept(self, card: GpuMemory, now: float) -> GpuMemory:

@@ -30,7 +30,7 @@ LONGEST_S = 1.0
 """A decision is made at least this often."""
 REST_POLL_S = 0.25
 REST_TTE_S = 3 * NEAR_S
-REST_WAITING = 1.0
+REST_PRESSURE = 1.0
 """Per cent of the time that some tasks wait for memory. From here on, memory is read as often as
 under a load."""
 
@@ -59,21 +59,21 @@ class IdleSkip:
         self._policy: Policy | None = None
         self._band = Band(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._swap = self._total = 0
-        self._tells = True
+        self._has_full = True
         self.wait_s = POLL_S
 
     def forget(self) -> None:
         self._policy = None
 
-    def decided(self, policy: Policy, memory: Memory | None, found: Decision) -> None:
+    def decided(self, policy: Policy, memory: Memory | None, decision: Decision) -> None:
         """Take note of a decision and of the memory that it was made from."""
-        if memory is None or found.level != "ok" or found.wait_s < POLL_S:
+        if memory is None or decision.level != "ok" or decision.wait_s < POLL_S:
             self.forget()
-            self.wait_s = found.wait_s
+            self.wait_s = decision.wait_s
             return
         self._policy, self._band = policy, band(policy, memory.at)
         self._swap, self._total = memory.swap_used, memory.total
-        self._tells = policy.metrics.full.share is not None
+        self._has_full = policy.metrics.full.share is not None
         self.wait_s = rest_s(policy, memory)
 
     def holds(self, memory: Memory | None) -> bool:
@@ -91,7 +91,7 @@ class IdleSkip:
             and tte_s is not None
             and tte_s >= band.tte_s
             and (some is None or some <= band.some)
-            and (full is not None) == self._tells
+            and (full is not None) == self._has_full
             and (full is None or full <= band.full)
             and (memory.bound is None or memory.bound >= band.bound)
             and memory.swap_used == self._swap
@@ -103,7 +103,7 @@ def rest_s(policy: Policy, memory: Memory) -> float:
     """Return how many seconds the next reading may wait, because nothing urgent can happen
     before."""
     tte_s, some = policy.forecast.tte_s, policy.metrics.some.share
-    if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_WAITING:
+    if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_PRESSURE:
         return POLL_S
     return max(POLL_S, min(REST_POLL_S, policy.room(memory) / FASTEST))
 
@@ -137,18 +137,18 @@ class Collector:
     """The samplers and child processes of one sentinel. Call `second` once a second, and `memory`
     or `snapshot` at every tick.
 
-    `gpu` and `slow_io` replace the command lines of the child processes in tests.
+    `gpu_argv` and `slow_io_argv` replace the command lines of the child processes in tests.
     """
 
     def __init__(
         self, clock: Clock, *, root: Path = Path("/"),
-        gpu: Sequence[str] = (), outside: Sequence[str] = (),
+        gpu_argv: Sequence[str] = (), slow_io_argv: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._clock = clock
-        self._gpu_argv = gpu
+        self._gpu_argv = gpu_argv
         self.machine = MemoryCollector(root)
         self._services = ServiceMemoryCollector(root)
-        self.slow_io = SlowIo(clock, outside)
+        self.slow_io = SlowIo(clock, slow_io_argv)
         self.quick = Quick()
         self.cards: GpuCollector | None = None
         self.beat_at: float | None = None
@@ -185,7 +185,7 @@ class Collector:
         heard = self.slow_io.tend()
         if heard:
             for group in self.slow_io.members():
-                self.quick.tell(*group)
+                self.quick.update(*group)
         return (self.cards is not None and self.cards.tend()) or heard
 
     def second(self) -> None:

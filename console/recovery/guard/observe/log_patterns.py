@@ -26,10 +26,10 @@ BEFORE = 100
 OVERLAP = 512
 """A long line is searched in pieces that overlap by this many bytes."""
 BLOCK = 1 << 18
-PATIENCE_S = 0.2
+SEARCH_S = 0.2
 """How many seconds a pattern may take on one line. A pattern that took longer three times is not
 used any more."""
-STRIKES = 3
+MOST_TIMEOUTS = 3
 LOST_S = 3.0
 """A log that has been missing for longer than this cannot be watched; it may appear a moment after
 its service."""
@@ -51,7 +51,7 @@ class Tail:
         self._at = 0
         self._rest = b""
         self._last = b""
-        self.told = b""
+        self.returned = b""
         """The unfinished line that was already returned."""
         self.skipped = 0
         """Bytes that were skipped since the service was armed."""
@@ -62,8 +62,8 @@ class Tail:
         size = self._size()
         if size is None:
             return
-        if size == self._at and self._rest and self._rest is not self.told:
-            self.told = self._rest
+        if size == self._at and self._rest and self._rest is not self.returned:
+            self.returned = self._rest
             yield self._rest
         if size - self._at > BEHIND:
             self.skipped += size - BEHIND - self._at
@@ -164,7 +164,7 @@ class Tail:
 
 
 @dataclass(slots=True)
-class Watched:
+class LogLimit:
     """One log limit. `limit` is its index in the guard config."""
 
     limit: int
@@ -173,7 +173,7 @@ class Watched:
     armed: int = -1
     count: int = 0
     line: str = ""
-    strikes: int = 0
+    timeouts: int = 0
 
 
 @dataclass(slots=True)
@@ -182,11 +182,11 @@ class Logs:
     a slow pattern."""
 
     tails: dict[str, Tail] = field(default_factory=dict)
-    watched: list[Watched] = field(default_factory=list)
+    limits: list[LogLimit] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
     """Limits that are not checked, and why."""
     _armed: frozenset[str] = frozenset()
-    _unfit: list[tuple[int, str]] = field(default_factory=list)
+    _invalid: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
         """Follow those of `files` (service → path) that have a pattern. `patterns` has (limit,
@@ -197,26 +197,26 @@ class Logs:
         for service, path in files.items():
             if service not in self.tails:
                 self.tails[service] = Tail(path)
-        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.watched}
-        self.watched, self.bad = [], {}
-        self._unfit = [(limit, service) for limit, service, _ in patterns]
+        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.limits}
+        self.limits, self.bad = [], {}
+        self._invalid = [(limit, service) for limit, service, _ in patterns]
         for limit, service, text in patterns:
             try:
-                made = Watched(limit, service, re.compile(text))
+                made = LogLimit(limit, service, re.compile(text))
             except (re.error, RecursionError, OverflowError) as error:
                 self.bad[limit] = one_line(f"no pattern: {error}")
                 continue
             one = before.get((limit, service, text), made)
-            self.watched.append(one)
-            self._unfit.remove((limit, service))
-            if one.strikes >= STRIKES:
+            self.limits.append(one)
+            self._invalid.remove((limit, service))
+            if one.timeouts >= MOST_TIMEOUTS:
                 self.bad[limit] = TOO_LONG
 
     def arm(self, armed: dict[str, int]) -> None:
         """Set the number of each service's arming. A new number starts the count at zero, and
         nothing is counted without one."""
         self._armed = frozenset(armed)
-        for one in self.watched:
+        for one in self.limits:
             number = armed.get(one.service, -1)
             if number != one.armed:
                 one.armed, one.count, one.line = number, 0, ""
@@ -227,13 +227,13 @@ class Logs:
         """Read new lines. Returns whether a count rose."""
         rose = False
         for service, tail in self.tails.items():
-            mine = [w for w in self.watched if w.service == service and w.armed >= 0]
+            mine = [w for w in self.limits if w.service == service and w.armed >= 0]
             for line in tail.lines():
                 texts = [clean(decode(piece)) for piece in pieces(line)]
                 for one in mine:
-                    if one.strikes < STRIKES and (hit := self._hit(one, texts)) is not None:
+                    if one.timeouts < MOST_TIMEOUTS and (hit := self._hit(one, texts)) is not None:
                         one.count, one.line, rose = one.count + 1, hit[:200], True
-                        if line is tail.told:
+                        if line is tail.returned:
                             tail.forget()
         return rose
 
@@ -245,18 +245,18 @@ class Logs:
                 "limit": one.limit, "count": one.count, "line": one.line,
                 "why": self.bad.get(one.limit) or self._lost(one.service),
             }
-            for one in self.watched if one.armed >= 0
+            for one in self.limits if one.armed >= 0
         ]  # fmt: skip
         found += [
             {"limit": limit, "count": 0, "line": "", "why": self.bad[limit]}
-            for limit, service in self._unfit if service in self._armed
+            for limit, service in self._invalid if service in self._armed
         ]  # fmt: skip
         return found
 
     def troubles(self) -> dict[str, str]:
         """Return for each service whose log could not be read, or not in full, the reason."""
-        told = {name: one.why or one.trouble for name, one in self.tails.items()}
-        return {name: why for name, why in told.items() if why}
+        reasons = {name: one.why or one.trouble for name, one in self.tails.items()}
+        return {name: why for name, why in reasons.items() if why}
 
     def _lost(self, service: str) -> str:
         tail = self.tails.get(service)
@@ -266,7 +266,7 @@ class Logs:
         for tail in self.tails.values():
             tail.close()
 
-    def _hit(self, one: Watched, texts: list[str]) -> str | None:
+    def _hit(self, one: LogLimit, texts: list[str]) -> str | None:
         """Return the first text that the pattern matches, from shortly before the match on; None if
         there is none."""
         for text in texts:
@@ -274,14 +274,14 @@ class Logs:
                 return text[max(0, found.start() - BEFORE) :]
         return None
 
-    def _search(self, one: Watched, text: str) -> re.Match[str] | None:
+    def _search(self, one: LogLimit, text: str) -> re.Match[str] | None:
         # `re` checks for signals while it works, so that the alarm's handler can raise out of it.
         try:
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+            signal.setitimer(signal.ITIMER_REAL, SEARCH_S)
             return one.pattern.search(text)
         except TooSlow:
-            one.strikes += 1
-            if one.strikes >= STRIKES:
+            one.timeouts += 1
+            if one.timeouts >= MOST_TIMEOUTS:
                 self.bad[one.limit] = TOO_LONG
             return None
         finally:

@@ -85,23 +85,23 @@ class Steady:
     """Values of a table that seldom change, in KiB. They are parsed again only when their bytes
     have changed."""
 
-    __slots__ = ("_at", "_figures", "_names", "_text")
+    __slots__ = ("_at", "_names", "_text", "_values")
 
     def __init__(self, *names: bytes) -> None:
         self._names = names
         self._at, self._text = 0, b""
-        self._figures: tuple[int | None, ...] = ()
+        self._values: tuple[int | None, ...] = ()
 
     def read(self, text: bytes) -> tuple[int | None, ...]:
         """Return a value for each name; None if the table has no such row."""
         if not (self._text and text.startswith(self._text, self._at)):
-            self._figures = tuple(field(text, name) for name in self._names)
+            self._values = tuple(field(text, name) for name in self._names)
             self._text = b""
-            if None not in self._figures:
+            if None not in self._values:
                 self._at = text.find(self._names[0])
                 end = text.find(_UNIT, text.find(self._names[-1], self._at))
                 self._text = text[self._at : end + len(_UNIT)] if end >= 0 else b""
-        return self._figures
+        return self._values
 
 
 class MemoryCollector:
@@ -163,7 +163,7 @@ class MemoryCollector:
             return None
         swap, free = self._swap.read(text)
         before = self._psi
-        some, full = self._waited()
+        some, full = self._psi_totals()
         if text != self._text or self._psi != before:
             self._text, self._moved_at, self._still = text, at, False
         elif not self._still and at - self._moved_at >= STILL_S:
@@ -187,7 +187,7 @@ class MemoryCollector:
         except OSError:
             return True
 
-    def _waited(self) -> tuple[int | None, int | None]:
+    def _psi_totals(self) -> tuple[int | None, int | None]:
         """Return PSI's totals. `avg10` is not used, because it lags by two seconds."""
         if self._pressure < 0:
             return None, None

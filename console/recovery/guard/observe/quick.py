@@ -52,9 +52,9 @@ class Members:
         self._rest = 0
         """Bytes held by the members that are not read here, or the shared memory of all, whichever
         is more."""
-        self.tell((target.pid,), None, 1)
+        self.update((target.pid,), None, 1)
 
-    def tell(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
+    def update(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
         """Set the largest members to read. `ram` is what all members held together in the last
         second, `count` is their number, and `shared` is the shared memory in `ram`, in bytes."""
         for pid in [one for one in self._open if one not in pids]:
@@ -68,8 +68,8 @@ class Members:
                 if descriptor >= 0:
                     self._open[pid] = descriptor
         self._rest = 0
-        seen = self.guess() or 0
-        rest = ram - seen if ram is not None and count > len(self._open) else 0
+        read_here = self.guess() or 0
+        rest = ram - read_here if ram is not None and count > len(self._open) else 0
         self._rest = max(shared, rest)
 
     def _is_mine(self, pid: int, inside: set[int]) -> bool:
@@ -94,7 +94,7 @@ class Members:
         self._open.clear()
 
 
-class _Watched:
+class _Limited:
     """One target, and the lowest limit on its RAM in bytes."""
 
     __slots__ = ("at", "level", "over", "points", "source", "target", "value")
@@ -105,7 +105,7 @@ class _Watched:
         self.at = self.value = 0.0
         self.points: deque[tuple[float, int]] = deque(maxlen=KEPT)
 
-    def look(self, at: float) -> tuple[Load | None, bool]:
+    def read(self, at: float) -> tuple[Load | None, bool]:
         """Read the target. Returns its load if that is over the limit (else None), and whether the
         limit is near."""
         guess = self.source.guess()
@@ -126,7 +126,7 @@ class Quick:
     over their limit now, and `near` says whether another one is close to its limit."""
 
     def __init__(self) -> None:
-        self._watched: list[_Watched] = []
+        self._limited: list[_Limited] = []
         self._members: dict[int, Members] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.near = False
@@ -139,15 +139,15 @@ class Quick:
         wanted = {one.pid for one in levels if one.pid}
         for pid in [one for one in self._members if one not in wanted]:
             self._members.pop(pid).close()
-        before = {one.target: one for one in self._watched}
-        self._watched, self.loads = [], {}
+        before = {one.target: one for one in self._limited}
+        self._limited, self.loads = [], {}
         for target, level in levels.items():
             source = groups.get(target.container) if target.container else self._of(target)
             if source is not None:
-                made = _Watched(target, level, source)
+                made = _Limited(target, level, source)
                 if target in before:
                     made.points = before[target].points
-                self._watched.append(made)
+                self._limited.append(made)
 
     def _of(self, target: Target) -> Members:
         found = self._members.get(target.pid)
@@ -157,26 +157,28 @@ class Quick:
             found = self._members[target.pid] = Members(target)
         return found
 
-    def tell(self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0) -> None:
+    def update(
+        self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0
+    ) -> None:
         """Take what the reading of each second found about the group that `pid` leads."""
         if pid in self._members:
-            self._members[pid].tell(members[:MOST], ram, count, shared)
+            self._members[pid].update(members[:MOST], ram, count, shared)
 
     def wait_s(self, otherwise: float) -> float:
         """Return the seconds to the next reading, at most `otherwise`."""
-        if not self._watched:
+        if not self._limited:
             return otherwise
-        left = min(one.level - one.value if one.at else 0.0 for one in self._watched)
+        left = min(one.level - one.value if one.at else 0.0 for one in self._limited)
         rest = max(REST_S, left / FASTEST)
         return min(NEAR_POLL_S if self.near else rest, otherwise)
 
     def tick(self, at: float) -> bool:
         """Read every target. Returns whether one is over its limit now or was at the last tick."""
-        if not self._watched:
+        if not self._limited:
             return False
         before, loads, self.near = self.loads, {}, False
-        for one in self._watched:
-            load, near = one.look(at)
+        for one in self._limited:
+            load, near = one.read(at)
             self.near = self.near or near
             if load is not None:
                 loads[load.kind, load.name] = load
@@ -186,21 +188,21 @@ class Quick:
     def held(self, target: Target) -> tuple[float, int] | None:
         """Return when the target was last read, and what it held then in bytes; None if it was not
         read."""
-        found = next((one for one in self._watched if one.target == target), None)
+        found = next((one for one in self._limited if one.target == target), None)
         return found.points[-1] if found is not None and found.points else None
 
     def points(self, limit: Limit, of: str) -> list[tuple[float, int]]:
         """Return (monotonic second, bytes) of the last ticks, if the limit is on the RAM of `of`;
         else nothing."""
         name = limit.of or of
-        mine = [one for one in self._watched if one.target.name == name]
+        mine = [one for one in self._limited if one.target.name == name]
         return [point for one in mine for point in one.points] if limit.metric == METRIC else []
 
     def close(self) -> None:
         for one in self._members.values():
             one.close()
         self._members.clear()
-        self._watched.clear()
+        self._limited.clear()
 
 
 def gap_s(points: Sequence[tuple[float, int]], breach: Breach) -> float:

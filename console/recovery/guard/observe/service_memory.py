@@ -52,7 +52,7 @@ class Group:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._names, memory = _memory(target)
+        self._names, memory = _memory_group(target)
         pids = [one.path for one in target.cgroups if one.kind in ("", "pids")]
         self.limit = number_in(memory / self._names.limit) if memory else None
         names = (self._names.usage, "memory.stat", self._names.events)
@@ -110,8 +110,8 @@ class ServiceMemoryCollector:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._vmstat = opened(root / "proc/vmstat")
-        self._most = _VMSTAT
-        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._read_size = _VMSTAT
+        self._page_size = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
         self._groups: dict[str, Group] = {}
         self._restarts: dict[str, int] = {}
@@ -156,26 +156,28 @@ class ServiceMemoryCollector:
     def swap(self, at: float) -> Swap:
         """Return swap traffic since the last call. The rates are None at the first call and if the
         kernel does not count them."""
-        came, went = self._swapped()
-        if came is None or went is None:
+        swapped_in, swapped_out = self._swap_totals()
+        if swapped_in is None or swapped_out is None:
             self._before = None
             return Swap(at)
-        before, self._before = self._before, (at, came, went)
+        before, self._before = self._before, (at, swapped_in, swapped_out)
         if before is None or at <= before[0]:
             return Swap(at)
-        scale = self._page / (at - before[0])
-        return Swap(at, max(0, came - before[1]) * scale, max(0, went - before[2]) * scale)
+        scale = self._page_size / (at - before[0])
+        return Swap(
+            at, max(0, swapped_in - before[1]) * scale, max(0, swapped_out - before[2]) * scale
+        )
 
-    def _swapped(self) -> tuple[int | None, int | None]:
+    def _swap_totals(self) -> tuple[int | None, int | None]:
         """Return the pages swapped in and out since boot. Only the part of the table up to these
         two lines is read, because the kernel does not produce the other half then; this saves 10
         µs."""
-        text = pread(self._vmstat, self._most)
+        text = pread(self._vmstat, self._read_size)
         at = text.find(_OUT)
-        if at < 0 and self._most < _VMSTAT:
+        if at < 0 and self._read_size < _VMSTAT:
             text = pread(self._vmstat, _VMSTAT)
             at = text.find(_OUT)
-        self._most = at + _SPARE if at >= 0 else _VMSTAT
+        self._read_size = at + _SPARE if at >= 0 else _VMSTAT
         return field(text, _IN), field(text, _OUT)
 
     def close(self) -> None:
@@ -187,7 +189,7 @@ class ServiceMemoryCollector:
             self._vmstat = -1
 
 
-def _memory(target: Target) -> tuple[Names, Path | None]:
+def _memory_group(target: Target) -> tuple[Names, Path | None]:
     """Return the directory that accounts the target's memory: that of version 2 if it has the
     memory controller."""
     for one in target.cgroups:

@@ -17,7 +17,7 @@ from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 
 SILENT_S = 5.0
-MEETING_S = 3.0
+FIRST_READ_S = 3.0
 """How long the first reading of a new process may take before the delay is reported."""
 NOT_YET = "its processes have not been read yet"
 
@@ -31,12 +31,12 @@ class SlowIo:
             argv or module_argv("console.recovery.guard.observe.slow_io_child"), clock
         )
         self._clock = clock
-        self._told = b""
+        self._message = b""
         self._armed: dict[str, int] = {}
         self._processes: tuple[Target, ...] = ()
-        self._met: dict[tuple[int, int], float] = {}
+        self._first_told_at: dict[tuple[int, int], float] = {}
         self._groups: dict[int, dict[str, Any]] = {}
-        self._heard = clock.monotonic()
+        self._heard_at = clock.monotonic()
         self.disks: tuple[Disk, ...] = ()
         self._hits: tuple[LogHit, ...] = ()
         self._patterns: list[tuple[int, str, str]] = []
@@ -49,15 +49,17 @@ class SlowIo:
         was first alive."""
         self._processes = tuple(one for one in targets if one.pid)
         now = self._clock.monotonic()
-        self._met = {key: self._met.get(key, now) for key in map(_key, self._processes)}
+        self._first_told_at = {
+            key: self._first_told_at.get(key, now) for key in map(_key, self._processes)
+        }
         names = {one.name for one in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
-            self._armed[name] = self._next
+            self._armed[name] = self._arming
         patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
             self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
-        told = {
+        message = {
             "ring": str(ring), "copy": str(config.directory / RING), "disks": list(config.disks),
             "logs": config.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
             "patterns": patterns,
@@ -68,37 +70,37 @@ class SlowIo:
         }  # fmt: skip
         for name in gone:
             del self._armed[name]
-        self._told = json.dumps(told).encode()
-        self.child.send(self._told)
+        self._message = json.dumps(message).encode()
+        self.child.send(self._message)
 
     @property
-    def _next(self) -> int:
+    def _arming(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
     @property
     def troubles(self) -> tuple[str, ...]:
         """What is not watched as it should be, in words."""
         now = self._clock.monotonic()
-        if now - self._heard <= SILENT_S:
+        if now - self._heard_at <= SILENT_S:
             return self._troubles
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        words = f"disks and logs have not been read for {now - self._heard:.0f} s{how}"
+        words = f"disks and logs have not been read for {now - self._heard_at:.0f} s{how}"
         return (words, *self._troubles)
 
     @property
     def hits(self) -> tuple[LogHit, ...]:
         """The fatal lines for each limit whose service is alive. A limit that has no report yet
         counts none as of its arming, and this count ages like any other reading."""
-        told = {hit.limit: hit for hit in self._hits}
+        counted = {hit.limit: hit for hit in self._hits}
         return tuple(
-            told.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
+            counted.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
             for limit, service, _ in self._patterns if service in self._armed
         )  # fmt: skip
 
     def tend(self) -> bool:
         """Take the child's output. Returns whether there was any."""
         lines = self.child.tend()
-        if self.child.fresh and self._told and self.child.send(self._told):
+        if self.child.fresh and self._message and self.child.send(self._message):
             self.child.fresh = False
         for line in lines:
             self.take(line, self._clock.monotonic())
@@ -127,7 +129,7 @@ class SlowIo:
                 troubles.append(f"the recorder is not copied to disk: {copy['why']}")
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        self._heard, self.disks, self._hits, self._groups = now, disks, hits, groups
+        self._heard_at, self.disks, self._hits, self._groups = now, disks, hits, groups
         self._troubles = tuple(one_line(str(one)) for one in troubles)
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
@@ -142,16 +144,16 @@ class SlowIo:
     def loads(self) -> tuple[Load, ...]:
         """Return the loads of the targets' process groups as last read. A target that is too new to
         have been read is left out."""
-        young = self._clock.monotonic() - MEETING_S
+        told_before = self._clock.monotonic() - FIRST_READ_S
         return tuple(
             self._load(one) for one in self._processes
-            if one.pid in self._groups or self._met[_key(one)] <= young
+            if one.pid in self._groups or self._first_told_at[_key(one)] <= told_before
         )  # fmt: skip
 
     def _load(self, target: Target) -> Load:
         group = self._groups.get(target.pid)
         if group is None:
-            return Load(target.name, target.kind, self._heard, why=NOT_YET)
+            return Load(target.name, target.kind, self._heard_at, why=NOT_YET)
         return Load(
             target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
         )

@@ -34,7 +34,7 @@ from console.host.cgroups import cgroup
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
 
 EVERY_S = 1.0
-LOOK_S = 0.25
+LOGS_S = 0.25
 """Seconds between two readings of the logs, if any are followed. Each one wakes the processor."""
 SCAN_S, ALL_S = 2.0, 60.0
 PAGE = 4096
@@ -43,12 +43,12 @@ LARGEST = 16
 """How many members of a process group are named, so that the sentinel can read them more often."""
 
 
-class Looker:
+class Poller:
     """Calls a function repeatedly in a thread of its own, and keeps its last result and when it
     came."""
 
-    def __init__(self, ask: Callable[[], Any], every_s: float = EVERY_S) -> None:
-        self._ask = ask
+    def __init__(self, function: Callable[[], Any], every_s: float = EVERY_S) -> None:
+        self._function = function
         self._every_s = every_s
         self.found: Any = None
         self.why = ""
@@ -72,7 +72,7 @@ class Looker:
             self.wake.clear()
             last = self.ended.is_set()
             try:
-                self.found, self.why = self._ask(), ""
+                self.found, self.why = self._function(), ""
                 self.at = time.monotonic()
             except OSError as error:
                 self.why = one_line(error.strerror or str(error))
@@ -147,7 +147,7 @@ class Groups:
         self.leaders = self._leaders = leaders
         """Another thread may replace this list; what is known about leaders that stay is kept."""
         self._members: dict[int, list[int]] = {}
-        self._strangers: set[int] = set()
+        self._unrelated: set[int] = set()
         self._scanned = self._all_at = -math.inf
 
     def __call__(self) -> list[dict[str, Any]]:
@@ -177,18 +177,18 @@ class Groups:
         so it is not looked at again. Since the kernel reuses pids, all processes are looked at
         again every ALL_S."""
         if now - self._all_at >= ALL_S:
-            self._all_at, self._strangers = now, set()
+            self._all_at, self._unrelated = now, set()
         there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         inside: dict[int, set[int]] = {}
         for pid, _, paths in self._leaders:
             inside.setdefault(pid, set()).update(one for path in paths for one in cgroup.pids(path))
-        looked_at = there - self._strangers.difference(*inside.values())
-        every = [one for pid in looked_at if (one := process.stat(pid))]
+        to_read = there - self._unrelated.difference(*inside.values())
+        every = [one for pid in to_read if (one := process.stat(pid))]
         self._members = {
             pid: _members(every, pid, start, inside[pid]) for pid, start, _ in self._leaders
         }
         known = {pid for pids in self._members.values() for pid in pids}
-        self._strangers = there - known - inside.keys()
+        self._unrelated = there - known - inside.keys()
 
 
 def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) -> list[int]:
@@ -222,42 +222,42 @@ class SlowIoWorker:
 
     def __init__(self) -> None:
         self._logs = Logs()
-        self._disks: dict[str, Looker] = {}
-        self._copy: Looker | None = None
+        self._disks: dict[str, Poller] = {}
+        self._copy: Poller | None = None
         self._groups = Groups([])
-        self._grouped: Looker | None = None
-        self._told: dict[str, Any] = {}
+        self._group_poller: Poller | None = None
+        self._message: dict[str, Any] = {}
 
-    def take(self, told: dict[str, Any]) -> None:
+    def take(self, message: dict[str, Any]) -> None:
         """Set what is to be watched."""
-        disks = [str(one) for one in told.get("disks", [])]
+        disks = [str(one) for one in message.get("disks", [])]
         for path in disks:
             if path not in self._disks:
-                self._disks[path] = Looker(lambda path=path: free_of(path))  # type: ignore[misc]
+                self._disks[path] = Poller(lambda path=path: free_of(path))  # type: ignore[misc]
         for path in [one for one in self._disks if one not in disks]:
             self._disks.pop(path).end()
-        if self._copy is None and told.get("ring"):
-            self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
-        if told.get("groups") != self._told.get("groups"):
+        if self._copy is None and message.get("ring"):
+            self._copy = Poller(Copy(str(message["ring"]), str(message["copy"])))
+        if message.get("groups") != self._message.get("groups"):
             self._groups.leaders = [
                 (int(pid), int(start), tuple(str(one) for one in paths))
-                for pid, start, *rest in told.get("groups", []) for paths in (rest or [()])
+                for pid, start, *rest in message.get("groups", []) for paths in (rest or [()])
             ]  # fmt: skip
-            if self._grouped is not None:
-                self._grouped.wake.set()
+            if self._group_poller is not None:
+                self._group_poller.wake.set()
             elif self._groups.leaders:
-                self._grouped = Looker(self._groups)
-        patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
-        self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)
-        self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
-        self._told = told
+                self._group_poller = Poller(self._groups)
+        patterns = [(int(n), str(s), str(p)) for n, s, p in message.get("patterns", [])]
+        self._logs.set({str(k): str(v) for k, v in message.get("logs", {}).items()}, patterns)
+        self._logs.arm({str(k): int(v) for k, v in message.get("armed", {}).items()})
+        self._message = message
 
     @property
     def follows(self) -> bool:
         """Whether there are logs to read before the next report."""
         return bool(self._logs.tails)
 
-    def look(self) -> bool:
+    def read_logs(self) -> bool:
         """Read the logs. Returns whether a fatal line came."""
         with contextlib.suppress(TooSlow):  # the alarm came just after the pattern had ended
             return self._logs.read()
@@ -268,7 +268,7 @@ class SlowIoWorker:
             {"path": path, "free": one.found, "why": one.why, "age": one.age()}
             for path, one in self._disks.items()
         ]
-        groups, copy = self._grouped, self._copy
+        groups, copy = self._group_poller, self._copy
         line = {
             "disks": disks,
             "hits": self._logs.hits(),
@@ -292,11 +292,11 @@ def main() -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, on_alarm)
-    outside, rest, due = SlowIoWorker(), b"", 0.0
+    worker, rest, due = SlowIoWorker(), b"", 0.0
     os.set_blocking(0, False)
     while True:
         left = max(0.0, due - time.monotonic())
-        readable, _, _ = select.select([0], [], [], min(LOOK_S, left) if outside.follows else left)
+        readable, _, _ = select.select([0], [], [], min(LOGS_S, left) if worker.follows else left)
         if readable:
             data = os.read(0, 1 << 16)
             if not data:
@@ -304,14 +304,14 @@ def main() -> int:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 with contextlib.suppress(ValueError, TypeError, AttributeError):
-                    outside.take(json.loads(line))
-        if outside.look() or time.monotonic() >= due:
+                    worker.take(json.loads(line))
+        if worker.read_logs() or time.monotonic() >= due:
             due = time.monotonic() + EVERY_S
             try:
-                os.write(1, outside.report())
+                os.write(1, worker.report())
             except OSError:
                 break
-    outside.end()
+    worker.end()
     # sys.exit() would wait for a thread whose disk does not answer
     os._exit(0)
 
