@@ -95,7 +95,7 @@ class Site:
         self.pass_time(0.1)
         return child
 
-    def ladder(self, pid: int = 0) -> None:
+    def standby(self, pid: int = 0) -> None:
         """A standby, as far as a caller can see it: this process, or that pid."""
         path = self.run / "rollback" / trigger.FIFO
         os.mkfifo(path)
@@ -104,7 +104,7 @@ class Site:
         entry = live.Live("ladder", "warm", own, process.start_time(own) or 0)
         live.append(self.run / "rollback" / live.LIVE, entry)
 
-    def woken(self) -> bytes:
+    def triggered(self) -> bytes:
         try:
             return os.read(self.fifo, 64)
         except BlockingIOError:

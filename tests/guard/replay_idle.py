@@ -19,7 +19,7 @@ def idle_hour(seed: int = 7) -> tuple[Iterator[Memory], int, int]:
     steps = [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairwise(minute.rows)]
     shuffled = random.Random(seed)
 
-    def looks() -> Iterator[Memory]:
+    def samples() -> Iterator[Memory]:
         at, available, swap, some, full = 0.0, minute.rows[0][1], minute.rows[0][2], 0, 0
         while at < HOUR_S:
             # the minute's total gain or loss is given back, or an hour of it would drift
@@ -33,4 +33,4 @@ def idle_hour(seed: int = 7) -> tuple[Iterator[Memory], int, int]:
                     some, full,
                 )  # fmt: skip
 
-    return looks(), minute.total, minute.swap_total
+    return samples(), minute.total, minute.swap_total

@@ -76,7 +76,7 @@ def all_curves() -> list[Recorded]:
     return [read(path) for path in sorted(CURVES.glob("*.csv.gz"))]
 
 
-def look() -> tuple[dict[str, int], int, int]:
+def sample() -> tuple[dict[str, int], int, int]:
     """Read meminfo in KiB, and the PSI totals of `some` and `full`."""
     lines = Path("/proc/meminfo").read_text("ascii").splitlines()
     meminfo = {line.split(":")[0]: int(line.split()[1]) for line in lines}
@@ -92,7 +92,7 @@ def record(command: list[str], seconds: float) -> tuple[dict[str, object], list[
     ended: float | None = None
     while True:
         now = time.monotonic() - begun
-        meminfo, some, full = look()
+        meminfo, some, full = sample()
         swap = meminfo["SwapTotal"] - meminfo["SwapFree"]
         rows.append((round(now * 1000), meminfo["MemAvailable"], swap, some, full))
         if command and child is None and now >= QUIET_S:

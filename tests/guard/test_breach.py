@@ -83,18 +83,18 @@ def test_a_recorder_that_fails_holds_no_blow_up(
 
 def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     one = make(LOW, lease_s=10)
-    one.ladder()
+    one.standby()
     child = one.load()
     one.tell(do="outage", on=True)
     one.pass_time(12)
-    assert one.woken() == trigger.SENTINEL
+    assert one.triggered() == trigger.SENTINEL
     put(one.run, f"rollback/{PROGRESS_FILE}", '{"rung": "stop"}\n')
     child.kill()
     child.wait(60)
     one.pass_time(2)
     one.available(7)  # what the rollback started
     one.pass_time(2)
-    assert (one.breach()["cause"], one.woken(), one.events("breach")) == ("lease", b"", [])
+    assert (one.breach()["cause"], one.triggered(), one.events("breach")) == ("lease", b"", [])
     assert len(one.events("disarmed")) == 1
 
 

@@ -33,12 +33,12 @@ class Bench:
     def see(self, fits: Callable[[dict[str, GpuMemory]], bool]) -> dict[str, GpuMemory]:
         """Wait until the GPUs match, and return them by UUID."""
 
-        def look() -> dict[str, GpuMemory]:
+        def matching() -> dict[str, GpuMemory]:
             self.cards.tend()
             found = {card.uuid: card for card in self.cards.cards}
             return found if len(found) == 2 and fits(found) else {}
 
-        found: dict[str, GpuMemory] = until(look)
+        found: dict[str, GpuMemory] = until(matching)
         return found
 
 

@@ -257,11 +257,11 @@ def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
     kept = {reader._meminfo: reader._text, reader._pressure: reader._psi or b""}
     moves = reader._moves
 
-    def looks() -> bool:
+    def probes() -> bool:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pread", read_)
             return moves()
 
     monkeypatch.setattr(os, "pread", lambda fd, size, at: kept.get(fd) or read_(fd, size, at))
-    monkeypatch.setattr(reader, "_moves", looks)
+    monkeypatch.setattr(reader, "_moves", probes)
     assert all(reader.read(float(at)) is not None for at in range(1, 40))

@@ -41,12 +41,12 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
     ended = [Target("container", "old", f"{number:064x}") for number in range(9)]
     alive_then = []
 
-    def look() -> dict[str, int]:
+    def processes() -> dict[str, int]:
         until(lambda: not process.alive(*who), "it is dead")
         alive_then.append(process.alive(*who))
         return {}
 
-    monkeypatch.setattr(cgroup, "processes", look)
+    monkeypatch.setattr(cgroup, "processes", processes)
     killer.kill([*ended, *targets(lair, who)]).close()
     assert alive_then == [False], "one look for all nine, when the process was dead"
 
@@ -57,7 +57,7 @@ def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
     return found
 
 
-def struck(killer: Killer, found: Sequence[Target]) -> KillOperation:
+def kill_all(killer: Killer, found: Sequence[Target]) -> KillOperation:
     """Run a kill operation to its end, which has to be a good one."""
     operation = killer.kill(found)
     finish(operation)
@@ -93,7 +93,7 @@ def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None
     words = ("group", "session", "daemon")
     until(lambda: all(lair.said(word) for word in words), "it has said so")
     pids = [leader[0], *(lair.said(word)[0] for word in words)]
-    operation = struck(killer, targets(lair, leader))
+    operation = kill_all(killer, targets(lair, leader))
     assert not any((found := process.stat(pid)) and found.state not in "ZX" for pid in pids)
     assert process.alive(*bystander)
     first, stray = operation.killed
@@ -117,7 +117,7 @@ def test_a_group_whose_leader_is_gone_dies(lair: Den, killer: Killer) -> None:
     until(lambda: lair.said("left") and not process.alive(*leader), "it is dead")
     (left,) = lair.said("left")
     assert process.stat(left) is not None
-    struck(killer, targets(lair, leader))
+    kill_all(killer, targets(lair, leader))
     until(lambda: process.stat(left) is None, "it is gone")
 
 
@@ -138,7 +138,7 @@ def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
     """The bomb keeps some forty processes alive, each in a process group of its own."""
     leader = lair.spawn(BOMB)
     until(lambda: len(process.members(*leader)) > 20, "its processes are there")
-    struck(killer, targets(lair, leader))
+    kill_all(killer, targets(lair, leader))
     assert process.members(*leader) == []
 
 
@@ -351,7 +351,7 @@ def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     assert killer.reaper is not None
     os.kill(killer.reaper.pid, 9)
-    struck(killer, targets(lair, lair.sleeper()))
+    kill_all(killer, targets(lair, lair.sleeper()))
     killer.close()
 
 

@@ -56,7 +56,7 @@ def test_a_recording_is_what_was_recorded(tmp_path: Path) -> None:
     out = tmp_path / "x.csv.gz"
     assert replay_record.main([str(out), "--seconds", "0.2"]) == 0
     curve = read(out)
-    meminfo, _, full = replay_record.look()
+    meminfo, _, full = replay_record.sample()
     assert curve.total == meminfo["MemTotal"] * 1024
     assert len(curve.rows) >= 2
     assert curve.rows[-1][4] <= full

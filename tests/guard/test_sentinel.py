@@ -84,7 +84,7 @@ def priorities(pid: int) -> list[int]:
     return []
 
 
-def outsides(pid: int) -> list[psutil.Process]:
+def slow_io_children(pid: int) -> list[psutil.Process]:
     return [
         child
         for child in children(pid)
@@ -235,10 +235,10 @@ def test_children_that_die_are_started_again(post: Post) -> None:
     sentinel = post.watch(disks=("/",))
     page = until(lambda: post.status if post.status.get("disks") else None, "it is written")
     assert page["trouble"] == []
-    (first,) = outsides(sentinel.pid)
+    (first,) = slow_io_children(sentinel.pid)
     first.kill()
     before = page["disks"][0]["age_s"]
-    until(lambda: any(one.pid != first.pid for one in outsides(sentinel.pid)))
+    until(lambda: any(one.pid != first.pid for one in slow_io_children(sentinel.pid)))
     until(lambda: post.status["disks"][0]["age_s"] < max(before, 1.5), "it is written")
     assert sentinel.poll() is None
 

@@ -62,13 +62,13 @@ def test_one_look_at_all_processes_is_enough_for_any_number(
 ) -> None:
     entries = [line("process", "cand", lair.sleeper()) for _ in range(3)]
     entries += [Live("container", "old", container=f"{number:064x}") for number in range(9)]
-    looks = []
+    listings = []
     listed = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: looks.append(path) or listed(path))
+    monkeypatch.setattr(os, "listdir", lambda path: listings.append(path) or listed(path))
     found = find_targets(entries, Deny(), NONE)
     assert sum(target.pending for target in found) == 9
     assert len(found) == 12
-    assert looks == ["/proc", "/proc"]
+    assert listings == ["/proc", "/proc"]
 
 
 def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:

@@ -225,9 +225,9 @@ def test_what_cannot_be_looked_at(
     clock = FakeClock()
     cards = GpuCollector(clock, ["/bin/false"])
     clock.sleep(6)
-    outer = SlowIo(clock, ["/bin/false"])
+    client = SlowIo(clock, ["/bin/false"])
     limit = Limit(log="big", matches="OOM")
-    outer.tell(GuardConfig("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
+    client.tell(GuardConfig("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
     clock.sleep(7)
     logs = Logs()
     logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x"), (2, "big", "(")])
@@ -241,7 +241,7 @@ def test_what_cannot_be_looked_at(
     (tmp_path / "log").write_bytes(b"x" * (4 << 20))
     for _ in range(3):
         list(tail.lines())
-    found = [cards.trouble, *outer.troubles, *(one["why"] for one in logs.hits()), tail.trouble]
+    found = [cards.trouble, *client.troubles, *(one["why"] for one in logs.hits()), tail.trouble]
     logs.close()
     tail.close()
     assert [one.replace(str(tmp_path), "…") for one in found] == snapshot

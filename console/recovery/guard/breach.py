@@ -143,10 +143,10 @@ class BreachHandler:
     """Handles one breach, or a lease that expired. Call `advance` at every tick until `over`."""
 
     def __init__(
-        self, config: GuardConfig, page: BreachRecord, window: Window, clock: Clock, say: Say,
+        self, config: GuardConfig, record: BreachRecord, window: Window, clock: Clock, say: Say,
         spawn: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._config, self._record, self._window = config, page, window
+        self._config, self._record, self._window = config, record, window
         self._clock, self._say, self._spawn = clock, say, spawn
         self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
@@ -221,20 +221,20 @@ class BreachHandler:
         been read before (see `Breach`). `killed` is as in `Killed`, with `rung`, `write_s` and what
         each target `held`. For `curve` see `Curves`. `window` has rows of [wall, RAM available,
         swap used, full %]."""
-        page = self._record
+        record = self._record
         report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
             {
-                **one, "held": page.held.get(one["who"]),
+                **one, "held": record.held.get(one["who"]),
                 "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
                 "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
             }
             for one in report["killed"]
         ]  # fmt: skip
         return {
-            "at": page.wall, "wall": page.wall, "mono": page.mono, "crossed": page.crossed,
-            "cause": page.cause,
-            "run_id": self._config.run_id, "reason": page.reason, **page.data, **report,
+            "at": record.wall, "wall": record.wall, "mono": record.mono, "crossed": record.crossed,
+            "cause": record.cause,
+            "run_id": self._config.run_id, "reason": record.reason, **record.data, **report,
             "killed": killed, "window": self._window.to_json(),
         }  # fmt: skip
 

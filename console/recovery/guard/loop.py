@@ -229,8 +229,8 @@ class GuardLoop:
             self._policy.advisory(False)
             deps.ring.event("acting", "nobody says any more that a rollback is under way")
         if self._lease.expired(now) and not (self._policy.advised or self._handler):
-            self._begin(what := lease_record(self.config.lease_s, now, self._clock.now()))
-            deps.ring.event("lease", one_line(what.reason))
+            self._begin(record := lease_record(self.config.lease_s, now, self._clock.now()))
+            deps.ring.event("lease", one_line(record.reason))
         self._feed.second(deps.collector.snapshot())
         if now - self._collect_at >= COLLECT_S:
             self._collect_at = now
@@ -292,23 +292,23 @@ class GuardLoop:
         disk is done: recording what is about to happen, because a killed service cannot report it
         any more."""
         deps, wall = self._deps, self._clock.now()
-        what = record_of(breach, wall)
-        handler = self._begin(what)
+        record = record_of(breach, wall)
+        handler = self._begin(record)
         try:
-            deps.ring.event("breach", one_line(what.reason))
-            what.held = held(
+            deps.ring.event("breach", one_line(record.reason))
+            record.held = held(
                 deps.alive.targets, snapshot.loads, snapshot.at, deps.collector.quick.held
             )
         finally:
             handler.kill(deps.killer, deps.alive.targets)
         more = deps.collector.quick.points(breach.limit, breach.of)
-        what.data["curve"] = self._feed.curves.of(breach, self._policy.metrics, more, wall)
-        what.data["gap_s"] = round(gap_s(more, breach), 4)
+        record.data["curve"] = self._feed.curves.of(breach, self._policy.metrics, more, wall)
+        record.data["gap_s"] = round(gap_s(more, breach), 4)
 
-    def _begin(self, what: BreachRecord) -> BreachHandler:
+    def _begin(self, record: BreachRecord) -> BreachHandler:
         self._asked_to_arm = False
         self._handler = BreachHandler(
-            self.config, what, self._feed.window, self._clock, self._deps.ring.event,
+            self.config, record, self._feed.window, self._clock, self._deps.ring.event,
             lambda: self._deps.spawn(self.config),
         )  # fmt: skip
         return self._handler

@@ -45,7 +45,7 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     if score != OOM:
         missing.append(f"oom_score_adj: {got['oom_score_adj']} and not {OOM}, not permitted")
     gc.collect()
-    _give_back()
+    _trim_heap()
     gc.freeze()
     gc.disable()
     got["collector"] = "frozen"
@@ -55,7 +55,7 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     return Protections(got, tuple(missing), nice_before, before or 0)
 
 
-def _give_back() -> None:
+def _trim_heap() -> None:
     """Return to the kernel up to some MB that importing modules left over; otherwise they would be
     locked for good."""
     with contextlib.suppress(OSError, AttributeError):  # only glibc has malloc_trim
@@ -81,9 +81,9 @@ def _priority() -> int:
 def _score(before: int | None) -> int | None:
     """Set the lowest OOM score that is permitted: a kernel that refuses one value may accept a
     higher one. Returns the score that is in force."""
-    for wish in (OOM, -900, -500, 0):
-        if before is not None and wish >= before:
+    for wanted in (OOM, -900, -500, 0):
+        if before is not None and wanted >= before:
             break
-        if set_oom_score(wish) == wish:
-            return wish
+        if set_oom_score(wanted) == wanted:
+            return wanted
     return oom_score()

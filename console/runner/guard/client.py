@@ -73,11 +73,11 @@ class Guard:
         else:
             self.sentinel.start()
             self.sentinel.wait_ready()
-        self._greet()
+        self._inform()
         self._thread = threading.Thread(target=self._loop, name="guard", daemon=True)
         self._thread.start()
 
-    def _greet(self) -> None:
+    def _inform(self) -> None:
         """Tell a sentinel that begins in the middle of a run what it has to know."""
         self._seen_at = self.clock.monotonic()
         self.tell(do="beat")
@@ -192,10 +192,10 @@ class Guard:
             if now - self._tried_at >= QUIET_S:
                 self._starts = 1
             return seen
-        self._missing(now)
+        self._replace_missing(now)
         return None
 
-    def _missing(self, now: float) -> None:
+    def _replace_missing(self, now: float) -> None:
         """Handle a missing sentinel: a dead one is restarted at once, a silent one after SILENT_S,
         and without any for GONE_S the run gives up."""
         dead, quiet = not self.sentinel.alive, now - self._seen_at
@@ -213,15 +213,15 @@ class Guard:
             self.sentinel.start()
             return
         if self._tried_at > self._seen_at and self.sentinel.watches:
-            self._greet()
-        elif quiet > GONE_S and not self._coming(now, dead=dead):
+            self._inform()
+        elif quiet > GONE_S and not self._may_still_start(now, dead=dead):
             if not self._gone:
                 self._gone = True
                 self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
             if self._anything_up():  # checked each time: a start under way may have finished
                 self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
 
-    def _coming(self, now: float, *, dead: bool) -> bool:
+    def _may_still_start(self, now: float, *, dead: bool) -> bool:
         """Return whether nothing is up, so that a new sentinel may take its time on a busy
         machine."""
         return not dead and now - self._tried_at < READY_S and not self._anything_up()

@@ -60,11 +60,11 @@ def limits_of(plan: Plan) -> tuple[Limit, ...]:
     """Return the limits of the site and those that the playbook adds. Their paths are relative to
     the file that names them. The console's default limits come with the sentinel."""
     site, playbook = plan.site, plan.playbook
-    placed = [_placed(one, site.base) for one in site.guards]
-    return (*placed, *(_placed(one, playbook.base) for one in playbook.guards))
+    placed = [_absolute(one, site.base) for one in site.guards]
+    return (*placed, *(_absolute(one, playbook.base) for one in playbook.guards))
 
 
-def _placed(limit: Limit, base: Path) -> Limit:
+def _absolute(limit: Limit, base: Path) -> Limit:
     if limit.metric != "disk.free" or not limit.of:
         return limit
     return replace(limit, of=os.path.abspath(base / Path(limit.of).expanduser()))
@@ -229,14 +229,14 @@ def findings(
     uuids = tuple(gpu.uuid for gpu in plan.site.model.gpus)
     sure = not plan.takes_down or given_back is not None
     checked = [
-        _nowhere(limit, plan, cards)
+        _no_such_subject(limit, plan, cards)
         or _finding(limit, *_state_after(limit, snapshots, uuids), plan, sure)
         for limit in limits
     ]
     return [one for one in checked if one is not None]
 
 
-def _nowhere(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
+def _no_such_subject(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
     """Return a finding for a GPU or a directory that does not exist, since the guard would watch
     nothing."""
     kind, of, where = limit.metric.partition(".")[0], limit.of, _where(limit)
@@ -256,7 +256,7 @@ def _finding(
 ) -> Finding | None:
     kills = limit.act == "kill"
     if state.value is None:
-        unknown = state.unknown or _without(limit, state, metrics)
+        unknown = state.unknown or _lacking(limit, state, metrics)
         if not unknown:
             return None
         counts = limit.missing == "breach"
@@ -270,7 +270,7 @@ def _finding(
     return Finding(f"{words}, {BESIDE}" if beside else words, kills and not beside)
 
 
-def _without(limit: Limit, state: LimitState, metrics: Metrics) -> str:
+def _lacking(limit: Limit, state: LimitState, metrics: Metrics) -> str:
     """Return in words what this machine does not have at all (swap), which no grace period changes;
     "" for what only takes time."""
     found = state.read(metrics)

@@ -122,10 +122,10 @@ def dismiss(run: RunDir, clock: Clock | None = None) -> None:
             clock.sleep(0.01)
         with contextlib.suppress(OSError):
             process.send(*found, signal.SIGKILL)
-    _put_away(run)
+    _remove_shared_ring(run)
 
 
-def _put_away(run: RunDir) -> None:
+def _remove_shared_ring(run: RunDir) -> None:
     """Remove what a killed sentinel left in shared memory, and keep its last copy on disk."""
     copy = run.guard / guard_config.RING
     with contextlib.suppress(OSError, ValueError):

@@ -96,7 +96,7 @@ def recorded(*identities: str) -> tuple[Target, ...]:
     return find_targets(entries, Deny())
 
 
-def struck(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
+def kill_all(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
     operation = killer.kill(targets)
     finish(operation)
     assert operation.empty, operation.report()
@@ -112,7 +112,7 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     assert not targets[0].pending
     with killer_of(Deny(), pen.engine.socket) as killer:
         assert killer.rehearse() == ()
-        operation = struck(killer, targets)
+        operation = kill_all(killer, targets)
         freed = killer.reaper is not None and not killer.reaper.why
     (one,) = operation.killed
     assert one.stages[:2] == ("cgroup.kill", "engine")
@@ -148,7 +148,7 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
     targets = recorded(bomb)
     until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= 80, "it forks")
     with killer_of(Deny(), release=False) as killer:
-        operation = struck(killer, targets)
+        operation = kill_all(killer, targets)
     assert operation.killed[0].stages == (way,)
     until(lambda: not pen.up(bomb), "it is down")
     print(operation.report())
@@ -159,7 +159,7 @@ def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
     """The engine is told at once, and treats the kill as a wanted stop."""
     again = pen.run("sleep", "600", options=("--restart", "always", "--init"))
     with killer_of(Deny(), pen.engine.socket, release=False) as killer:
-        struck(killer, recorded(again))
+        kill_all(killer, recorded(again))
     until(lambda: not pen.up(again), "it is down")
     count = pen.engine.run("inspect", "--format", "{{.RestartCount}}", again).strip()
     print("restarts", count)
@@ -177,7 +177,7 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
     assert len(refused) == 2
     with killer_of(deny, pen.engine.socket, release=False) as killer:
         # the target was found before the deny list named it, so the kill itself refuses it
-        operation = struck(killer, recorded(base, candidate))
+        operation = kill_all(killer, recorded(base, candidate))
     assert len(operation.refused) == 1
     assert pen.up(base)
     until(lambda: not pen.up(candidate), "it is down")

@@ -86,7 +86,7 @@ class Post:
         self._fifo = os.open(self.live.parent / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         me = os.getpid()
         live.append(self.live, Live("ladder", "warm", me, process.start_time(me) or 0))
-        self._thread(self._climb)
+        self._thread(self._answer_trigger)
         self.write_config(*self.limits)
 
     def make_directories(self) -> None:
@@ -98,7 +98,7 @@ class Post:
         self._threads.append(made)
         made.start()
 
-    def _climb(self) -> None:
+    def _answer_trigger(self) -> None:
         while not self._ended.is_set():
             if not select.select([self._fifo], [], [], 0.2)[0]:
                 continue

@@ -37,10 +37,10 @@ class Level:
     def __init__(self) -> None:
         self.lowest = memory.available()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="level")
+        self._thread = threading.Thread(target=self._sample, name="level")
         self._thread.start()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._over.wait(0.01):
             self.lowest = min(self.lowest, memory.available())
 

@@ -61,26 +61,26 @@ class LimitState:
             self._known_at, self._known_before_at = metrics.read_at, metrics.before_at
             passed = fresh < self._below or fresh > self._above
             if passed or self.shown or self.since is not None:
-                self._apply(metrics.look.at, self._passed(metrics))
+                self._apply(metrics.snapshot.at, self._passed(metrics))
             return
-        found = self.read(metrics)
-        if found is None:
+        reading = self.read(metrics)
+        if reading is None:
             self.value, self.unknown, self._known_at, self.blind = None, "", None, False
             self.forget()
             return
-        now = metrics.look.at
-        if found.value is not None:
-            if found.at != self._known_at:
+        now = metrics.snapshot.at
+        if reading.value is not None:
+            if reading.at != self._known_at:
                 self._known_before_at = self._known_at
-            self.value, self.of, self._known_at = found.value, found.of, found.at
+            self.value, self.of, self._known_at = reading.value, reading.of, reading.at
         elif self._known_at is None:
             self._known_at = now  # the grace begins with the first snapshot
         age = now - (self._known_at or 0.0)
         self.unknown = ""
-        if age > self.grace_s or (found.value is None and not self.fast):
-            self.unknown = self._missing(found, age)
+        if age > self.grace_s or (reading.value is None and not self.fast):
+            self.unknown = self._missing(reading, age)
         self.blind = bool(self.unknown) and (self._ever_known or age > self.grace_s)
-        self._ever_known = self._ever_known or found.value is not None
+        self._ever_known = self._ever_known or reading.value is not None
         if age > self.grace_s:
             self.value = None
         self._apply(now, self._passed(metrics))
@@ -102,7 +102,9 @@ class LimitState:
         if value is None:
             if limit.missing != "breach" or not self.unknown:
                 return False
-            return self._known_at is not None and metrics.look.at - self._known_at > self.grace_s
+            return (
+                self._known_at is not None and metrics.snapshot.at - self._known_at > self.grace_s
+            )
         if self._excused and metrics.forecast.on_course:
             return False  # the load took no more than predicted: only cold pages were swapped out
         if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
@@ -144,8 +146,8 @@ class LimitState:
             return False
         return value < self._below * CLEAR_FACTOR or value > self._above / CLEAR_FACTOR
 
-    def _missing(self, found: Reading, age: float) -> str:
-        why = one_line(found.why, 120) if found.value is None else ""
+    def _missing(self, reading: Reading, age: float) -> str:
+        why = one_line(reading.why, 120) if reading.value is None else ""
         if age > self.grace_s:
             why = f"no figure for {age:.0f} s" + (f", {why}" if why else "")
         return f"{self.name}: {why or 'not known'}"

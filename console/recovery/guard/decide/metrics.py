@@ -34,7 +34,7 @@ class Metrics:
         self.gpus = gpus
         self.countdown = Countdown()
         self.some, self.full = Stall(), Stall()
-        self.look = Snapshot(0.0, None)
+        self.snapshot = Snapshot(0.0, None)
         self.fast: dict[str, float | None] = {}
         """The metrics that are read at every tick, as of this snapshot; empty if memory is not
         known now."""
@@ -47,7 +47,7 @@ class Metrics:
         """Swap in use when something of the run came alive, in bytes."""
 
     def take(self, snapshot: Snapshot) -> None:
-        self.look = snapshot
+        self.snapshot = snapshot
         memory = snapshot.memory
         if memory is None:
             self.fast = {}
@@ -115,9 +115,9 @@ def _every_tick(metric: str) -> Reader:
         memory = metrics.memory
         if metric == "host.swap_growth" and metrics.grown_from is None:
             return None
-        if memory is None or metrics.look.memory is None:
-            return Reading(None, why=metrics.look.why or "memory was not read")
-        why = "" if metrics.look.at - memory.at > FAST_GRACE_S else "too little was seen yet"
+        if memory is None or metrics.snapshot.memory is None:
+            return Reading(None, why=metrics.snapshot.why or "memory was not read")
+        why = "" if metrics.snapshot.at - memory.at > FAST_GRACE_S else "too little was seen yet"
         if metric == "host.swap_free":
             why = "this machine has no swap"
         elif metric.startswith("host.pressure") and memory.full_us is None:
@@ -128,12 +128,12 @@ def _every_tick(metric: str) -> Reader:
 
 
 def _bound(metrics: Metrics) -> Reading | None:
-    memory = metrics.look.memory
+    memory = metrics.snapshot.memory
     return None if memory is None or memory.bound is None else Reading(memory.bound, memory.at)
 
 
 def _silent(metrics: Metrics) -> Reading:
-    snapshot = metrics.look
+    snapshot = metrics.snapshot
     if snapshot.beat_at is None:
         return Reading(None, why="it has said nothing yet")
     return Reading(snapshot.at - snapshot.beat_at, snapshot.at)
@@ -149,7 +149,7 @@ def _swap(what: str) -> Reader:
     into = what == "swap_in_rate"
 
     def read(metrics: Metrics) -> Reading:
-        swap = metrics.look.swap
+        swap = metrics.snapshot.swap
         if swap is None:
             return Reading(None, why="swap traffic was not read")
         value = swap.in_rate if into else swap.out_rate
@@ -160,19 +160,19 @@ def _swap(what: str) -> Reader:
 
 def _hits(index: int, enough: int) -> Reader:
     def read(metrics: Metrics) -> Reading | None:
-        hit = next((one for one in metrics.look.hits if one.limit == index), None)
+        hit = next((one for one in metrics.snapshot.hits if one.limit == index), None)
         if hit is None:
             return None
         if hit.why and hit.count < enough:
             return Reading(None, why=hit.why)
-        return Reading(hit.count, metrics.look.at if hit.at is None else hit.at, of=hit.line)
+        return Reading(hit.count, metrics.snapshot.at if hit.at is None else hit.at, of=hit.line)
 
     return read
 
 
 def _disk(path: str) -> Reader:
     def read(metrics: Metrics) -> Reading:
-        disks = [disk for disk in metrics.look.disks if not path or disk.path == path]
+        disks = [disk for disk in metrics.snapshot.disks if not path or disk.path == path]
         if not disks:
             return Reading(None, why=f"{path or 'no disk'} was not read")
         known = [disk for disk in disks if disk.free is not None]
@@ -197,7 +197,7 @@ def _service(what: str, limit: Limit) -> Reader:
 
     def read(metrics: Metrics) -> Reading | None:
         loads = [
-            one for one in metrics.look.loads
+            one for one in metrics.snapshot.loads
             if (not limit.of or one.name == limit.of) and (counted or one.kind == "container")
         ]  # fmt: skip
         if not loads:
@@ -235,7 +235,7 @@ def _gpu(free: bool, limit: Limit) -> Reader:
         return (card.total or 0) - card.used if free else card.used
 
     def read(metrics: Metrics) -> Reading:
-        snapshot, found, lost = metrics.look, [], ""
+        snapshot, found, lost = metrics.snapshot, [], ""
         for card in _cards(metrics, limit.of):
             size = value(card)
             if size is None or snapshot.at - card.at > FAR_GRACE_S:
@@ -260,11 +260,11 @@ def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
     """Return the GPUs that a limit is about: those of the guard config, or those seen if it names
     none. A GPU that was not seen is included with unknown memory. The sum over the others is then
     only a lower bound, which counts only if it breaches the limit already."""
-    seen = {card.uuid: card for card in metrics.look.cards}
+    seen = {card.uuid: card for card in metrics.snapshot.cards}
     wanted = metrics.gpus or tuple(seen)
     if of and of not in OF_CARD:
         wanted = tuple(uuid for uuid in (*wanted, *seen) if uuid.startswith(of))[:1] or (of,)
-    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.look.at) for uuid in wanted]
+    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.snapshot.at) for uuid in wanted]
 
 
 def _why_unknown(card: GpuMemory, snapshot: Snapshot) -> str:

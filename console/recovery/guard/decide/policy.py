@@ -339,7 +339,7 @@ class Curves:
         read, points = reader(limit, breach.index)[0], dict(more)
         for snapshot in self._snapshots:
             past = Metrics(metrics.forecast, metrics.gpus)
-            past.look = snapshot
+            past.snapshot = snapshot
             reading = read(past)
             if reading is not None and reading.value is not None:
                 points.setdefault(reading.at, reading.value)

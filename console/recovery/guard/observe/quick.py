@@ -142,14 +142,14 @@ class Quick:
         before = {one.target: one for one in self._limited}
         self._limited, self.loads = [], {}
         for target, level in levels.items():
-            source = groups.get(target.container) if target.container else self._of(target)
+            source = groups.get(target.container) if target.container else self._members_of(target)
             if source is not None:
                 made = _Limited(target, level, source)
                 if target in before:
                     made.points = before[target].points
                 self._limited.append(made)
 
-    def _of(self, target: Target) -> Members:
+    def _members_of(self, target: Target) -> Members:
         found = self._members.get(target.pid)
         if found is None or found.target.start != target.start:
             if found is not None:

@@ -38,11 +38,11 @@ class Recorder:
         """Raises OSError if the file cannot be made, or there is no room for it."""
         self.path = path
         self._clock = clock
-        self.before, self.last, left = _left(path, run_id)
+        self.before, self.last, earlier = _earlier_recording(path, run_id)
         self._map = _create(path)
         self._status = 0
-        self._put(ring_buffer.FAST_AT, left)
-        self._fast, self._slow, self._event = ring_buffer.newest(left) if left else (0, 0, 0)
+        self._put(ring_buffer.FAST_AT, earlier)
+        self._fast, self._slow, self._event = ring_buffer.newest(earlier) if earlier else (0, 0, 0)
         pid = os.getpid()
         header = ring_buffer.HEADER.pack(
             ring_buffer.MAGIC, ring_buffer.VERSION, ring_buffer.SIZE, run_id.encode()[:96], pid,
@@ -62,12 +62,10 @@ class Recorder:
         slot = self._fast % ring_buffer.FAST_SLOTS
         self._put(ring_buffer.FAST_AT + slot * ring_buffer.FAST_SLOT, ring_buffer.sealed(record))
 
-    def second(self, figures: dict[str, Any]) -> None:
+    def second(self, values: dict[str, Any]) -> None:
         """Write one slow record as JSON, shortened to its slot. The times are added here."""
         self._slow += 1
-        text = shortened(
-            {**self._times(), **figures}, ring_buffer.SLOW_SLOT - ring_buffer.TEXT.size
-        )
+        text = shortened({**self._times(), **values}, ring_buffer.SLOW_SLOT - ring_buffer.TEXT.size)
         slot = self._slow % ring_buffer.SLOW_SLOTS
         self._put(
             ring_buffer.SLOW_AT + slot * ring_buffer.SLOW_SLOT, ring_buffer.packed(self._slow, text)
@@ -151,7 +149,7 @@ def _is_written(path: Path) -> bool:
     return boot == process.boot_id() and process.alive(header[4], header[5])
 
 
-def _left(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
+def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
     """Return pid, last status page and records of an earlier sentinel of the run; (0, {}, b"")
     without one."""
     try:
