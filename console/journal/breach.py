@@ -116,8 +116,7 @@ def breach_of(run: RunDir) -> Breach | None:
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
-    """Write one message to the sentinel's inbox. Returns False if nobody reads it, or it is
-    full."""
+    """Write one message to the sentinel's inbox. Returns False if it is full or nobody reads it."""
     line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
     return say(run.guard / guard_config.INBOX, line)
 

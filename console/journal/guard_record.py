@@ -68,8 +68,7 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
 
 
 def find(text: str | None, last_s: float = LAST_S) -> Recorded:
-    """Return the recording of a run by name, or of the newest run that has one. Raises
-    UsageError."""
+    """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
     if text:
         run = find_run(text)
         found = load(run, last_s)
@@ -88,8 +87,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 
 
 def breach(run: RunDir) -> dict[str, Any]:
-    """Return what was breached and killed, clean; {} if there was no breach, or the file is
-    invalid."""
+    """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
     try:
         with open(run.path / guard_config.DIRECTORY / guard_config.BREACH, "rb") as file:
             return table(cleaned(json.loads(file.read(MOST))))
@@ -120,8 +118,7 @@ def config_of(run: RunDir) -> GuardConfig | None:
 
 
 def stage_at(run: RunDir, stage: str, since: float) -> float | None:
-    """Return when a stage of a rollback first succeeded since then, in Unix seconds; None if it did
-    not."""
+    """Return the Unix second at which a stage of a rollback first succeeded since then, or None."""
     lines, _ = read_lines(Path(run.ladder), 0)
     for line in lines:
         at = line.get("at")

@@ -35,8 +35,8 @@ NONE, LOOKING, STARTING, OK, WARN, ACTED, SILENT, GONE, UNREADABLE, ENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long the baseline may still be down with nobody attached, in seconds; None while nothing
-    counts down."""
+    """Seconds that the baseline may still be down with nobody attached; None if none are
+    counted."""
 
     left_s: float | None
     attended: bool = False
@@ -83,8 +83,7 @@ NOBODY = GuardView()
 
 
 class GuardWatch:
-    """Reads the guard in a daemon thread; `latest` is the newest view. A change of `aim` is read at
-    once."""
+    """Reads the guard in a daemon thread into `latest`. A change of `aim` is read at once."""
 
     def __init__(self, clock: Clock | None = None, every_s: float = EVERY_S) -> None:
         self._clock = clock or SystemClock()
@@ -102,8 +101,7 @@ class GuardWatch:
         self._thread.start()
 
     def aim(self, run: RunDir | None, alive: bool, over: bool) -> None:
-        """Set the run to read. `alive` says that its runner lives, `over` that the run has
-        ended."""
+        """Set the run to read. `alive`: its runner lives; `over`: the run has ended."""
         before, self._aim = self._aim, (run, alive, over)
         if self._aim != before:
             self._wake.set()

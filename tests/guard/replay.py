@@ -16,8 +16,7 @@ from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 
 KILL_S = 0.25
-"""Seconds from the decision to the last page that the load takes; killing was measured to be
-faster."""
+"""Seconds from the decision to the last page that the load takes; kills measured faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""Readings that are not known: they are reported, and after a grace count as a breach if the limit
-says so."""
+"""Unknown readings are reported, and after a grace count as a breach if the limit says so."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The countdown of the lease: it runs only while the baseline is down, and whoever is attached
-renews it."""
+"""The countdown of the lease runs while the baseline is down; an attached operator renews it."""
 
 from __future__ import annotations
 

@@ -179,8 +179,7 @@ def test_swap_that_nothing_counts_is_not_known(
 def test_a_tree_that_vanishes(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     slow.watch([group(tmp_path, 2)])
     shutil.rmtree(tmp_path / "cg")
-    # an ordinary file stays readable while it is open; the file of a removed control group gives
-    # ENODEV
+    # an ordinary file stays readable while it is open; a removed control group's gives ENODEV
     assert slow.loads(1)[0].ram == 5000
     slow.watch([Target("container", "big", ID)])
     assert slow.loads(1)[0].ram == 5000

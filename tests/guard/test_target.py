@@ -1,5 +1,4 @@
-"""Who may be killed: recorded identities, and never the baseline, a protected service or
-ourselves."""
+"""Who may be killed: recorded identities; never baseline, protected services or ourselves."""
 
 from __future__ import annotations
 

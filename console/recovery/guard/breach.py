@@ -37,9 +37,9 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 PAGE_S, OK_PAGE_S = 0.5, 0.7
-"""How often the status page is written: CALM_PAGE_S at level ok, PAGE_S otherwise, in seconds. Both
-are below the second in which a decision is due, because a decision that came a moment before the
-page is due would write none, and the next decision may be a second away."""
+"""Seconds between two status pages: OK_PAGE_S at level ok, else PAGE_S. Both are below the second
+in which a decision is due, because a decision that came a moment before the page is due would write
+none, and the next decision may be a second away."""
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
@@ -59,8 +59,7 @@ class RecorderFeed:
     def record(
         self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
     ) -> None:
-        """Record one tick. `shown` makes the status page and is called only when the page is
-        due."""
+        """Record one tick. `shown` makes the status page and is called only when one is due."""
         self.sample(snapshot.memory, decision.level)
         changed = decision.level != self._level
         if changed:
@@ -102,8 +101,7 @@ TRIGGER_S = 0.5
 The rollback then fences the runner and waits itself until the memory is free."""
 WRITE_S = 1.0
 FIRST_LINE_S = 3.0
-"""A standby that has reported nothing for this long is taken for dead, and the command is started
-instead."""
+"""A standby that reports nothing for this long is taken for dead: the command is started."""
 FOLLOW_S = 0.5
 """How often the triggered rollback is checked while it runs."""
 WINDOW = 1500
@@ -198,8 +196,7 @@ class BreachHandler:
             self._say("spared", one_line(refused))
 
     def _write(self) -> None:
-        """Write breach.json in a thread and wait for it WRITE_S at most: nothing waits longer for a
-        disk."""
+        """Write breach.json in a thread. Nothing waits longer than WRITE_S for a disk."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
         path = self._config.directory / BREACH
 
@@ -271,9 +268,9 @@ class BreachHandler:
         self._failed = why
 
     def _settled(self, now: float) -> bool:
-        """Return whether the rollback needs no more watching: the triggered standby reported its
-        end, or the command was started. A rollback that dies half way would leave the baseline
-        down."""
+        """Return whether the rollback needs no more watching, because the triggered standby
+        reported its end or the command was started. A rollback that dies half way would leave the
+        baseline down."""
         if self._command_started or self.over:
             return True
         if now < self._next:
@@ -316,8 +313,8 @@ def held(
 
 
 def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
-    """Return the record of an expired lease. The guard kills nothing then: the rollback stops what
-    runs."""
+    """Return the record of an expired lease. The rollback stops what runs; the guard kills
+    nothing."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
     return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
@@ -341,8 +338,7 @@ def start_rollback(lower_priority: Callable[[int], None]) -> bool:
 
 
 def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
-    """Reap the started commands that have ended, and restart the child that frees memory if it
-    died."""
+    """Reap the started commands that have ended, and restart a dead child that frees memory."""
     if killer.reaper is not None and (words := killer.reaper.tend()):
         say("reaper", one_line(words))
     _spawned[:] = [one for one in _spawned if one.poll() is None]

@@ -88,8 +88,7 @@ class Limit:
 
     @staticmethod
     def from_json(data: object) -> Limit:
-        """Read a limit from the form that `to_json` writes. Raises ValueError with what is
-        wrong."""
+        """Read a limit that `to_json` has written. Raises ValueError with what is wrong."""
         if not isinstance(data, dict):
             raise ValueError("a limit is a table")
         limit = Limit(**data)
@@ -109,14 +108,13 @@ DIRECTORY = "guard"
 """The guard's directory inside the run's directory."""
 CONFIG_FILE = "guard.json"
 INBOX = "inbox"
-"""A FIFO that takes one JSON line per message (at most PIPE_BUF bytes); the messages are listed
-below."""
+"""A FIFO that takes one JSON line per message, at most PIPE_BUF bytes; see below."""
 READY = "sentinel.json"
 """The sentinel writes this file once it watches: its pid and start time, and in words which
 protections it got and which were refused."""
 BREACH = "breach.json"
-"""The sentinel writes this file after a kill: what was breached, what was killed, and the samples
-before it."""
+"""The sentinel writes this file after a kill: what was breached and killed, and the samples
+before."""
 RING = "recorder.ring"
 """The flight recorder's copy on disk. The live recorder file is in /dev/shm, under the name that
 the guard config gives."""
@@ -200,8 +198,7 @@ FLOOR_SHARE, SMALL_SHARE = 64, 8
 RESERVE_SHARE = 6
 ACT_S, ACT_FOR_S, WARN_S = 6.0, 0.5, 30.0
 FLOOR_WITHIN_S = 60.0
-"""When less than the reserve is left, only growth that reaches the floor within this many seconds
-counts."""
+"""Below the reserve, only growth that reaches the floor within this many seconds counts."""
 LOW, SCARCE, WARN_LOW, WARN_SCARCE = 0.35, 0.15, 0.50, 0.20
 """Shares of RAM. Below LOW the forecast may lead to a kill; below SCARCE stalls and a silent runner
 may. WARN_LOW and WARN_SCARCE are the same for warnings."""

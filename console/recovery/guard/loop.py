@@ -38,14 +38,12 @@ from console.recovery.rollback import trigger
 SECOND_S = 1.0
 COLLECT_S = 60.0
 ADVISED_S = 5.0
-"""A rollback repeats the advisory message once a second. After this time without it the guard may
-kill again."""
+"""A rollback repeats the advisory message every second; after this time without it the guard may
+kill."""
 LEFT_S = 60.0
-"""The sentinel ends once runner and standby are gone and nothing of the run has been alive for this
-long."""
+"""The sentinel ends after this time without runner, standby or anything of the run alive."""
 Wait = Callable[[list[int], float], bool]
-"""Waits until one of the descriptors can be read, at most this many seconds. Returns whether one
-can."""
+"""Waits so many seconds at most until a descriptor can be read. Returns whether one can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +138,13 @@ class GuardLoop:
             self._listen()
 
     def close(self) -> None:
-        """Close what this object opened. The dependencies stay open: whoever made them closes
-        them."""
+        """Close what this object opened. The dependencies stay open for their owner."""
         self._feed.close()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
         """Run one action and record its exception instead of raising it: a guard goes on after an
-        error. The status page ages meanwhile, which other processes notice. Returns whether the
-        action succeeded."""
+        error. The status page ages meanwhile, which others notice. Returns whether the action
+        succeeded."""
         try:
             act(*given)
         except Exception as error:
@@ -160,8 +157,7 @@ class GuardLoop:
         return True
 
     def rehearse(self) -> None:
-        """Run every ordinary code path once, so that its pages are in memory when memory is
-        locked."""
+        """Run every ordinary code path once, so that its pages are in memory before the lock."""
         self._reread()
         self._listen()
         self.tick()
@@ -268,7 +264,7 @@ class GuardLoop:
 
     def _arm(self, snapshot: Snapshot) -> None:
         """Arm the policy when something new of the run comes alive. Each arming allows one kill.
-        After a breach a new arming also needs the runner's word, and the rollback must have been
+        After a breach the runner has to ask for a new arming, and the rollback must have been
         called."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
@@ -288,9 +284,8 @@ class GuardLoop:
         self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
 
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
-        """Send the first kill signals. Before that, only work that costs some 50 µs and touches no
-        disk is done: recording what is about to happen, because a killed service cannot report it
-        any more."""
+        """Send the first kill signals. Before that, only work of some 50 µs without a disk is done:
+        recording what is about to happen, because a killed service cannot report it any more."""
         deps, wall = self._deps, self._clock.now()
         record = record_of(breach, wall)
         handler = self._begin(record)
@@ -343,8 +338,7 @@ class GuardLoop:
             self._end("the run is over")
 
     def _take_config(self) -> None:
-        """Take a new guard config. An unusable one is recorded, and the current one stays in
-        use."""
+        """Take a new guard config. An unusable one is recorded and the current one kept."""
         try:
             fresh = guard_config.read(self.config.directory / CONFIG_FILE)
             if fresh.run_id != self.config.run_id:

@@ -34,8 +34,7 @@ GONE_S = 5.0
 ATTACHED_S = 5.0
 """A viewer that asked within this many seconds counts as attached."""
 FENCE_S = 5.0
-"""How long the fence of a breach may take to reach this runner; after that the runner rolls back
-itself."""
+"""How long a breach's fence may take to reach this runner, which then rolls back itself."""
 MOST_EVENTS = 500
 WHO, WATCHER = "the sentinel", "the runner"
 HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
@@ -86,8 +85,7 @@ class Guard:
         self.tell(do="arm")
 
     def close(self, *, over: bool) -> None:
-        """Stop watching the sentinel. With `over` the sentinel is not needed any more, and is
-        ended."""
+        """Stop watching the sentinel. With `over`, end it, because it is not needed any more."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join(GONE_S)
@@ -105,22 +103,20 @@ class Guard:
         self.tell(do="outage", on=down)
 
     def advisory(self, on: bool) -> None:
-        """Switch to warnings only while the runner itself rolls back: what fills the memory then is
-        the baseline."""
+        """Only warn while the runner itself rolls back: what fills memory then is the baseline."""
         if not on:
             self.renew()  # the baseline may be another process now
         self._advising = on
         self.tell(do="advisory", on=on)
 
     def renew(self) -> None:
-        """Write the guard config again, because the prediction or the baseline's pid has
-        changed."""
+        """Write the guard config again: the prediction or the baseline's pid has changed."""
         with contextlib.suppress(OSError, ConsoleError):
             self._write_config()
             self.tell(do="sheet")
 
     def require(self, planned: PlannedStep, attempt: Attempt) -> None:
-        """Keep a step that loads from starting without a sentinel; waits GONE_S at most. Raises
+        """Hold a step that loads until a sentinel watches, GONE_S at most. Raises
         StepFailed(GUARD)."""
         step = planned.step
         stops = step is not None and step.service is not None and step.service.verb == "stop"
@@ -222,8 +218,7 @@ class Guard:
                 self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
 
     def _may_still_start(self, now: float, *, dead: bool) -> bool:
-        """Return whether nothing is up, so that a new sentinel may take its time on a busy
-        machine."""
+        """Return whether nothing is up, so that a new sentinel may start slowly."""
         return not dead and now - self._tried_at < READY_S and not self._anything_up()
 
     def _anything_up(self) -> bool:
@@ -249,8 +244,7 @@ class Guard:
             self._say(seen.level, words, tte_s=seen.tte_s)
 
     def _breach(self, now: float) -> None:
-        """Roll back after a breach whose fence does not come: nothing else would bring the baseline
-        back."""
+        """Roll back after a breach whose fence does not come, since nothing else would."""
         found = breach_of(self.context.run)
         if found is None or found == self._old:
             return

@@ -49,7 +49,7 @@ HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 
 SAMPLE_S, PAUSE_S = 1.2, 0.05
 MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
-"""These metrics are read for LOOK_S, and count as passed only if they stay so for half a second."""
+"""These metrics are read for SAMPLE_S, and count only if passed for half a second."""
 MOVING_FOR_S = 0.5
 ABOUT = ("host.", "gpu.", "disk.")
 LATER = frozenset({"host.swap_growth"})
@@ -189,8 +189,7 @@ def predicted(view: RunView) -> Envelope:
 
 
 def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
-    """Return a prediction with its GPUs named by UUID, as the sentinel knows them. Unknown names
-    stay unchanged."""
+    """Return a prediction with GPUs named by UUID, as the sentinel knows them, where known."""
     from console.render.report.memory import card_names
 
     uuids = {name: uuid for uuid, name in card_names(view).items() if uuid}
@@ -237,8 +236,7 @@ def findings(
 
 
 def _no_such_subject(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
-    """Return a finding for a GPU or a directory that does not exist, since the guard would watch
-    nothing."""
+    """Return a finding for a missing GPU or directory, on which the guard would watch nothing."""
     kind, of, where = limit.metric.partition(".")[0], limit.of, _where(limit)
     if kind == "disk" and of and not os.path.lexists(of) and not made_later(plan, Path(of)):
         words = f"{limit.metric} of {one_line(of, 200)}: there is no such directory{where}"
@@ -300,7 +298,7 @@ def _state_after(
 def _snapshots(
     plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
 ) -> Iterator[readings.Snapshot]:
-    """Yield one snapshot, or many over LOOK_S if a metric needs time."""
+    """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
     until = begun + SAMPLE_S if any(one.metric.startswith(MOVING) for one in limits) else begun

@@ -43,8 +43,7 @@ class Slopes:
 
 
 class Base(NamedTuple):
-    """The values that growth is counted from, in bytes: RAM available, swap used, and VRAM used by
-    UUID."""
+    """The start values of growth in bytes: RAM available, swap used, and VRAM used by UUID."""
 
     available: int
     swap_used: int
@@ -61,8 +60,8 @@ class _Ring:
         self.points: deque[tuple[float, float]] = deque()
 
     def push(self, at: float, value: float) -> float | None:
-        """Add a value. Returns the growth a second over the samples kept; None while they span too
-        little time."""
+        """Add a value. Returns the growth a second over the values kept; None if they span too
+        little."""
         points = self.points
         if not points or at - points[-1][0] >= FINEST_S:
             points.append((at, value))
@@ -181,8 +180,8 @@ class Forecast:
         return base.available - memory.available, memory.swap_used - base.swap_used
 
     def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
-        """Return in words what is above the prediction. This is too expensive for more than once a
-        second."""
+        """Return in words what is above the prediction. Call it once a second at most: it is
+        slow."""
         taken, base = self.taken(memory), self.base
         if taken is None or base is None or self.predicted is None:
             return None
@@ -197,7 +196,7 @@ class Forecast:
 
 
 class Stall:
-    """The share of the last second in which tasks waited for memory, in per cent, from the kernel's
+    """The per cent of the last second in which tasks waited for memory, from the kernel's
     totals."""
 
     def __init__(self) -> None:

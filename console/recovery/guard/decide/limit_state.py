@@ -47,7 +47,7 @@ class LimitState:
         self.forget()
 
     def forget(self) -> None:
-        """Start a new arming: what was passed before no longer counts, and what is known stays
+        """Start a new arming: what was passed before no longer counts. What is known stays
         known."""
         self.since: float | None = None
         self.fired = self.shown = False
@@ -139,8 +139,7 @@ class LimitState:
         self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:
-        """Return whether the value is within the quarter around the level that hysteresis
-        requires."""
+        """Return whether the value is within the quarter around the level that hysteresis needs."""
         value = self.value
         if value is None:
             return False

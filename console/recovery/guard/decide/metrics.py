@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """The current snapshot, and what was computed from those before it. Readings are taken from
+    """The current snapshot, and what was computed from earlier ones. Readings are taken from
     here."""
 
     def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
@@ -36,8 +36,7 @@ class Metrics:
         self.some, self.full = Stall(), Stall()
         self.snapshot = Snapshot(0.0, None)
         self.fast: dict[str, float | None] = {}
-        """The metrics that are read at every tick, as of this snapshot; empty if memory is not
-        known now."""
+        """The metrics that are read at every tick, as of this snapshot; empty without memory."""
         self.read_at = 0.0
         self.before_at: float | None = None
         """When memory was read last, and the time before that."""
@@ -80,8 +79,7 @@ class Metrics:
 
 
 Reader = Callable[[Metrics], Reading | None]
-"""Takes a reading from the metrics. None means that nothing exists that the limit could be
-about."""
+"""Takes a reading from the metrics; None if nothing exists that the limit could be about."""
 
 
 def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:

@@ -28,8 +28,7 @@ from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 ATTENDED_S = 5.0
-"""An operator counts as attached for this many seconds after each message; a message comes once a
-second."""
+"""An operator counts as attached for this long after each message; one comes every second."""
 
 
 class Lease:
@@ -190,8 +189,7 @@ class Policy:
 
     @property
     def base(self) -> dict[str, Any] | None:
-        """The values that growth is counted from, for a policy that takes over; None while there
-        are none."""
+        """The start values of growth, for a policy that takes over; None while there are none."""
         base = self.forecast.base
         if base is None:
             return None

@@ -38,8 +38,7 @@ from console.recovery.guard.kill.signals import socket_of
 from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
 
 GIVE_UP_S = 60.0
-"""After this many seconds a kill operation is over whatever still lives; the rollback reports what
-it finds."""
+"""A kill operation is over after this many seconds; the rollback reports what still lives."""
 REHEARSAL_S = 5.0
 RESTARTS = (
     "the engine was not told: unless its restart policy is `no` it starts again, "
@@ -175,7 +174,7 @@ class Killer:
         self._engine, self._helper, self._clock = socket_of(engine), helper, clock
 
     def kill(self, targets: Iterable[Target], crossed_at: float | None = None) -> KillOperation:
-        """Send the first kill to every target now. Denied targets are left alone and named in
+        """Send the first kill to every target. Denied ones are left alone and named in
         `refused`."""
         crossed = self._clock() if crossed_at is None else crossed_at
         kills: list[TargetKill] = []

@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from console.common.paths import module_argv
 
 NUMBER = 448
-"""The number of the system call, which is the same on x86_64 and aarch64, like that of every new
-call."""
+"""The number of the system call, the same on x86_64 and aarch64."""
 MACHINES = ("x86_64", "aarch64")
 MOST = 16
 """How many processes are freed at a time, the largest first. The many small ones of a fork bomb
@@ -41,12 +40,11 @@ LATEST_S = 2.5
 to kill it."""
 FREE, KILL, KILL_GROUP = b"f", b"k", b"g"
 ACK_S = 0.002
-"""How long asking the child may delay a kill, in seconds; a switch to the child takes a tenth of
-this."""
+"""Seconds by which asking the child may delay a kill; a process switch takes a tenth of it."""
 EAGER_S = 0.02
 EAGER_PAUSE_S, PAUSE_S = 0.0002, 0.002
-"""Seconds between two tries, first and after EAGER_S. The pause is never zero, which would take the
-killer's processor."""
+"""Seconds between two tries, until EAGER_S and later. The pause is never zero, which would take the
+processor from the killer."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 END_S = 2.0
 STARTS = 3
@@ -73,7 +71,7 @@ def mrelease(pidfd: int) -> int:
 @contextlib.contextmanager
 def at_once(on: bool = True) -> Iterator[None]:
     """Run before every ordinary process while this lasts, if that is permitted. Otherwise the
-    kernel lets the current process (also the dying one) continue until the next tick, some 4 to 10
+    kernel lets the current process (also the dying one) run until the next tick, some 4 to 10
     ms."""
     before, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     wanted = (os.SCHED_FIFO, os.sched_param(1)) if on else (os.SCHED_OTHER, os.sched_param(0))
@@ -122,8 +120,8 @@ def resident(pid: int) -> int:
 
 class Reaper:
     """The client of the child that waits for pidfds. Without the child (it did not start, or it
-    died) `free` does nothing, and the memory comes back later by itself. `why` says why it does not
-    work."""
+    died) `free` does nothing, and the memory comes back later by itself. `why` says what is
+    wrong."""
 
     def __init__(self) -> None:
         self.why = supported()
@@ -149,8 +147,7 @@ class Reaper:
         self._socket = mine
 
     def tend(self) -> str:
-        """Restart a dead child, STARTS times at most. Returns words about that, "" while the child
-        lives."""
+        """Restart a dead child, STARTS times at most. Returns words about that, "" if it lives."""
         if self._child is None or self._child.poll() is None:
             return ""
         words = f"the child for process_mrelease has ended (status {self._child.returncode})"
@@ -221,8 +218,7 @@ class Reaper:
 
 
 def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
-    """Free the memory of each process that is sent as soon as it dies, until the other end is
-    closed."""
+    """Free the memory of each process sent as soon as it dies, until the other end is closed."""
     waiting: dict[int, float] = {}
     try:
         while True:

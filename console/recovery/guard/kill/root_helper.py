@@ -134,7 +134,7 @@ class Helper:
         return words[1]
 
     def kill(self, container: str) -> str:
-        """Kill the control group of a container. Returns the way in words. Raises Refused and
+        """Kill the control group of a container. Returns how, in words. Raises Refused and
         OSError."""
         if any(container.startswith(word) for word in self._protected()):
             raise Refused("that container is protected")

@@ -24,20 +24,18 @@ ROUND_S = 0.02
 """Seconds between two rounds of signals: a fork bomb must not outrun them."""
 SWEEP_S = 0.1
 SOON_S = 0.02
-"""Seconds between two listings of /proc: SWEEP_S while known processes still live, SOON_S when none
-does."""
+"""Seconds between two listings of /proc while known processes live, and once none does."""
 WATCHED = 32
 STUCK_S = 3.0
 """What is not dead after this is signalled again, and named."""
 PENDING_S = 1.0
-"""How long the control group of a pending container is looked for; most of these containers ended
-long ago."""
+"""How long the group of a pending container is looked for; most such containers ended long ago."""
 REQUEST_S = 2.0
 
 
 class TargetKill:
     """What all kinds of kill share. `reached_by` names each stage that reached the target, in
-    order, and `why` says what did not work. Times are monotonic ones of the caller; None means not
+    order, and `why` says what did not work. Times are the caller's monotonic ones, None for not
     yet."""
 
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
@@ -143,8 +141,8 @@ class ContainerKill(TargetKill):
         return self.over
 
     def _send_kill(self, now: float) -> None:
-        """Try cgroup.kill, then one round of signals, then the helper. Memory is freed the first
-        time only."""
+        """Try cgroup.kill, then one round of signals, then the helper. Memory is freed only
+        once."""
         if self.target.pending:
             return
         self.found = True
@@ -229,8 +227,7 @@ class ProcessKill(TargetKill):
 
     @property
     def lives(self) -> bool:
-        """Whether a process that was found the last time still lives; no new sweep is needed
-        then."""
+        """Whether a process that was found last time still lives, so that no sweep is needed."""
         return any(process.alive(pid, start) for pid, start in self._known[:WATCHED])
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
@@ -238,8 +235,7 @@ class ProcessKill(TargetKill):
         if self.over:
             return True
         left = signals.group_members(self.target.pid, self.target.start, stats, spared)
-        # The whole group at once if possible: forks slip in between signals that are sent one by
-        # one.
+        # The whole group is signalled at once if possible: forks slip in between single signals.
         if not any(one.group == self.target.pid and one.pid in spared for one in stats):
             signals.signal_whole_group(self.target.pid, left)
         known = {one.pid for one in left}

@@ -112,8 +112,8 @@ def status(answer: bytes) -> int:
 
 
 def socket_of(engine: str) -> str:
-    """Return the path of an engine's socket, given with or without unix://; empty for another kind
-    of address."""
+    """Return the path of an engine's socket, given with or without unix://; "" for other
+    addresses."""
     if engine.startswith("unix://"):
         return engine.removeprefix("unix://")
     return engine if engine.startswith("/") else ""
@@ -127,9 +127,8 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Signalled:
-    """The result of one round of SIGKILLs. `reached` counts the processes that got the signal,
-    `denied` those that this user may not signal. `first_at` is the monotonic time of the first
-    signal."""
+    """The result of one round of SIGKILLs: `reached` processes got the signal, `denied` ones this
+    user may not signal. `first_at` is the monotonic time of the first signal."""
 
     first_at: float | None = None
     reached: int = 0
@@ -153,8 +152,7 @@ def open_kill(group: Cgroup) -> int:
 
 
 def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
-    """Write cgroup.kill. Returns 0 or the errno, and whether the reaper frees the group's
-    memory."""
+    """Write cgroup.kill. Returns 0 or the errno, and whether the reaper frees the memory."""
     try:
         descriptor = open_kill(group)
     except OSError as error:
@@ -172,7 +170,7 @@ def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[in
 
 
 def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -> Signalled:
-    """Send SIGKILL to every process of a container's group once. Repeat it until the group is
+    """Send SIGKILL to every process of a container's group. Repeat this until the group is
     empty."""
     found = cgroup.pids(group.path) if group.stands else []
     wanted = container.encode()
@@ -265,7 +263,7 @@ def group_members(
 
 
 def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list[process.Stat]:
-    """Return those of `stats` that carry the run's cookie in their environment and are not
+    """Return those of `stats` that have the run's cookie in their environment and are not
     spared."""
     if not run_id:
         return []

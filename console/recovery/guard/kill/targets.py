@@ -27,11 +27,9 @@ from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 
 KILLED = ("container", "process", "step")
-"""Kinds of entries in live.jsonl that a breach kills. Every other entry names something that is
-spared."""
+"""Kinds of entries in live.jsonl that a breach kills; entries of other kinds are spared."""
 SHORTEST_ID = 12
-"""A container in a deny list is named by at least this many hexadecimal digits; fewer could be a
-name."""
+"""Hexadecimal digits that name a container in a deny list; fewer could be a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,8 @@ class Deny:
         )
 
     def pids(self, stats: Iterable[process.Stat] | None = None) -> set[int]:
-        """Return every pid that is spared now. `stats` is a listing of all processes, if there is
-        one already."""
+        """Return every pid that is spared now. `stats` is a listing of all processes, if one
+        exists."""
         leaders = self.leaders()
         heads = leaders | {os.getsid(0)}
         every = process.all_stats() if stats is None else stats
@@ -119,8 +117,7 @@ def _is_or_was(pid: int, start: int) -> bool:
 
 
 def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
-    """Return the deny list of a guard config, with the runner and the standby of live.jsonl
-    added."""
+    """Return the deny list of a guard config, with runner and standby of live.jsonl added."""
     entries = tuple(entries)
     others = [(e.pid, e.start) for e in entries if e.kind not in KILLED and e.pid]
     pids = dict.fromkeys([*config.spare_pids, *others])
@@ -133,8 +130,7 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
 def find_targets(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[Target, ...]:
-    """Return what of live.jsonl may be killed, without what is denied; `sort_out` also says what
-    that is."""
+    """Return what of live.jsonl may be killed; `sort_out` also says what is denied."""
     return sort_out(entries, deny, trees)[0]
 
 
@@ -142,8 +138,7 @@ def sort_out(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     """Return the targets, and in words what was recorded but is denied. Containers that have no
-    control group yet are targets too (`pending`). `trees` are the mounted hierarchies, if they are
-    known already."""
+    control group yet are targets too (`pending`). `trees` are the mounted hierarchies, if known."""
     trees = cgroup.hierarchies() if trees is None else trees
     targets: dict[Target, None] = {}
     refused: dict[str, None] = {}
@@ -200,8 +195,7 @@ def refreshed(
 
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
-    """Return in words why a target must not be killed; empty if it may be. The system is read
-    anew."""
+    """Read the system anew, and return in words why a target must not be killed; "" if it may."""
     if deny.names(target):
         return "it is the baseline or protected"
     if target.container:
@@ -267,8 +261,7 @@ def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) ->
 
 
 NEW_S = 30.0
-"""A container without a control group is new for this long. After that it is looked for only once a
-second."""
+"""A container without a control group is new for this long, and then checked once a second."""
 SCAN_S = 2.0
 """/proc is searched this often for a new container that is in none of the usual places."""
 GROUP_S = 5.0
@@ -303,8 +296,7 @@ class LiveTargets:
         return now - self._since.get(target.container, now) < NEW_S
 
     def _sort(self) -> None:
-        """Find the pending targets. Each costs a stat call or two, so this is not repeated at every
-        tick."""
+        """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
         self._pending = tuple(one for one in self.targets if one.pending)
         self._any = len(self._pending) < len(self.targets)
 
@@ -313,8 +305,7 @@ class LiveTargets:
         return self._file_stamp() != self._stamp
 
     def read(self, deny: Callable[[list[live.Live]], Deny], now: float) -> Deny:
-        """Read all records again, which takes some 5 ms. Returns the deny list that belongs to
-        them."""
+        """Read all records again, in some 5 ms. Returns the deny list that belongs to them."""
         self._stamp = self._file_stamp()
         entries = live.read(self._path)
         denied = deny(entries)

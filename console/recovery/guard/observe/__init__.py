@@ -1,2 +1,1 @@
-"""What the guard observes of the machine and of a run: memory, GPUs, disks, logs and live
-targets."""
+"""What the guard observes: memory, GPUs, disks, logs, and what is alive of a run."""

@@ -21,8 +21,7 @@ KEPT_S = 3.0
 
 
 class GpuCollector:
-    """Starts the GPU reader. Call `tend()` at every tick; `cards` and `trouble` are what is
-    known."""
+    """Starts the GPU reader. Call `tend()` every tick; `cards` and `trouble` are what is known."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{EVERY_S:g}")

@@ -100,8 +100,7 @@ class IdleSkip:
 
 
 def rest_s(policy: Policy, memory: Memory) -> float:
-    """Return how many seconds the next reading may wait, because nothing urgent can happen
-    before."""
+    """Return how many seconds the next reading may wait, since nothing urgent can come before."""
     tte_s, some = policy.forecast.tte_s, policy.metrics.some.share
     if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_PRESSURE:
         return POLL_S
@@ -167,7 +166,7 @@ class Collector:
         if self.cards is None and (config.gpus or any("gpu." in x.metric for x in config.limits)):
             self.cards = GpuCollector(self._clock, self._gpu_argv)
             self.cards.child.prepare = self._prepare_child
-        # what the runner starts shares the limits of this process's control group; a container does
+        # what the runner starts shares the limits on this process's control group; containers do
         # not
         self.machine.bound.inside = any(one.pid for one in targets)
         self._services.watch(targets)
@@ -180,8 +179,7 @@ class Collector:
         return [one.descriptor for one in children if one.descriptor >= 0]
 
     def tend(self) -> bool:
-        """Read what the child processes wrote, and restart a dead one. Returns whether anything was
-        read."""
+        """Read what the child processes wrote and restart dead ones. Returns whether any wrote."""
         heard = self.slow_io.tend()
         if heard:
             for group in self.slow_io.members():

@@ -31,8 +31,7 @@ SEARCH_S = 0.2
 used any more."""
 MOST_TIMEOUTS = 3
 LOST_S = 3.0
-"""A log that has been missing for longer than this cannot be watched; it may appear a moment after
-its service."""
+"""A log may be missing for this long, because it may appear a moment after its service."""
 TOO_LONG = "the pattern takes too long: it is not looked for any more"
 _NEEDLE = 4096
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
@@ -189,8 +188,7 @@ class Logs:
     _invalid: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
-        """Follow those of `files` (service → path) that have a pattern. `patterns` has (limit,
-        service, regex)."""
+        """Follow each file (service → path) that has a pattern (limit, service, regex)."""
         files = {one: files[one] for _, one, _ in patterns if one in files}
         for service in [one for one in self.tails if files.get(one) != self.tails[one].path]:
             self.tails.pop(service).close()

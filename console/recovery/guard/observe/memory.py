@@ -82,8 +82,8 @@ class Row:
 
 
 class Steady:
-    """Values of a table that seldom change, in KiB. They are parsed again only when their bytes
-    have changed."""
+    """Values of a table that seldom change, in KiB, which are parsed again only if their bytes
+    changed."""
 
     __slots__ = ("_at", "_names", "_text", "_values")
 
@@ -179,8 +179,7 @@ class MemoryCollector:
         )  # fmt: skip
 
     def _moves(self) -> bool:
-        """Return whether meminfo changes when memory is allocated; also True if none can be
-        allocated."""
+        """Return whether meminfo changes when memory is allocated; True if none can be."""
         try:
             with mmap.mmap(-1, PROBE, flags=_TAKEN):
                 return os.pread(self._meminfo, _MEMINFO, 0) != self._text

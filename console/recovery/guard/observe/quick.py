@@ -30,8 +30,7 @@ MOST = 16
 SOON_S = 0.5
 """A limit is near if the current growth reaches it within this many seconds."""
 REST_S = 0.1
-"""Seconds between two readings, unless the limit is so far away that nothing can reach it
-sooner."""
+"""Seconds between two readings, unless the limit is too far away to be reached sooner."""
 KEPT = 256
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
@@ -50,8 +49,7 @@ class Members:
         self.target = target
         self._open: dict[int, int] = {}
         self._rest = 0
-        """Bytes held by the members that are not read here, or the shared memory of all, whichever
-        is more."""
+        """Bytes of the members that are not read here, or all shared memory if that is more."""
         self.update((target.pid,), None, 1)
 
     def update(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
@@ -186,14 +184,12 @@ class Quick:
         return bool(loads) or bool(before)
 
     def held(self, target: Target) -> tuple[float, int] | None:
-        """Return when the target was last read, and what it held then in bytes; None if it was not
-        read."""
+        """Return when the target was last read, and the bytes it held then; None if never."""
         found = next((one for one in self._limited if one.target == target), None)
         return found.points[-1] if found is not None and found.points else None
 
     def points(self, limit: Limit, of: str) -> list[tuple[float, int]]:
-        """Return (monotonic second, bytes) of the last ticks, if the limit is on the RAM of `of`;
-        else nothing."""
+        """Return (monotonic second, bytes) of the last ticks if the limit is on the RAM of `of`."""
         name = limit.of or of
         mine = [one for one in self._limited if one.target.name == name]
         return [point for one in mine for point in one.points] if limit.metric == METRIC else []
@@ -234,7 +230,6 @@ def opened_statm(pid: int) -> int:
 
 
 def own_pages(descriptor: int) -> int | None:
-    """Return the resident pages that are neither a file's nor shared memory; None if the process is
-    gone."""
+    """Return the resident pages that are neither file nor shared; None if the process is gone."""
     words = pread(descriptor, 128).split(None, 3)
     return int(words[1]) - int(words[2]) if len(words) > 2 else None

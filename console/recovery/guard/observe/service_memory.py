@@ -190,8 +190,7 @@ class ServiceMemoryCollector:
 
 
 def _memory_group(target: Target) -> tuple[Names, Path | None]:
-    """Return the directory that accounts the target's memory: that of version 2 if it has the
-    memory controller."""
+    """Return the directory that accounts the target's memory, of version 2 if it can."""
     for one in target.cgroups:
         names = V2 if not one.kind else V1 if "memory" in one.kind.split(",") else None
         if names is not None and os.path.exists(f"{one.path}/{names.usage}"):

@@ -1,5 +1,4 @@
-"""The client of the process `slow_io_child`: sends what to watch, and keeps the reports as
-values."""
+"""The client of the process `slow_io_child`: it sends what to watch and keeps the reports."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ NOT_YET = "its processes have not been read yet"
 
 
 class SlowIo:
-    """`tell` sets what to watch; call `tend` at every tick. The attributes are what is known, with
-    its age."""
+    """`tell` sets what to watch; call `tend` every tick. What is known has its age."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         self.child = Child(

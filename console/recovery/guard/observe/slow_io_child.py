@@ -44,8 +44,7 @@ LARGEST = 16
 
 
 class Poller:
-    """Calls a function repeatedly in a thread of its own, and keeps its last result and when it
-    came."""
+    """Calls a function repeatedly in a thread of its own; keeps the last result and its time."""
 
     def __init__(self, function: Callable[[], Any], every_s: float = EVERY_S) -> None:
         self._function = function
@@ -88,8 +87,7 @@ def free_of(path: str) -> int:
 
 
 class Copy:
-    """Copies the recorder's ring buffer to disk. Only pages that changed are written, and then
-    fsynced."""
+    """Copies the recorder's ring buffer to disk: only changed pages are written, then fsynced."""
 
     def __init__(self, ring: str, copy: str) -> None:
         self._ring = ring
@@ -203,8 +201,7 @@ def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) 
 
 
 def own_memory(pid: int) -> tuple[int, int] | None:
-    """Return the bytes of anonymous memory and of shared memory that a process holds; None if it is
-    gone."""
+    """Return a process's bytes of anonymous and of shared memory; None if it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             data = file.read()

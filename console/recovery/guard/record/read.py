@@ -38,8 +38,7 @@ class FastSample:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorder file. `pid`, `start` and `boot` are those of the sentinel. No file is kept
-    open."""
+    """A recorder file. `pid`, `start` and `boot` are the sentinel's. No file is kept open."""
 
     path: Path
     run_id: str
@@ -99,8 +98,7 @@ class Recording:
 
 
 def open_newest(run_dir: Path) -> Recording | None:
-    """Return the recording of a run from shared memory or the copy on disk, whichever was written
-    last."""
+    """Return the newer recording of a run, of that in shared memory and the copy on disk."""
     found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
     return max(found, key=Recording.newest, default=None)
 
@@ -132,8 +130,7 @@ def _places(run_dir: Path) -> list[Path]:
 
 
 def _same_owner(path: Path, run_dir: Path) -> bool:
-    """Return whether the ring buffer belongs to the owner of the run's directory; others' files are
-    not trusted."""
+    """Return whether the owner of the run's directory owns the file; no other is trusted."""
     try:
         return os.lstat(path).st_uid == os.stat(run_dir).st_uid
     except OSError:

@@ -137,8 +137,7 @@ def sweep(now: float, gone: str = "") -> None:
 
 
 def _is_written(path: Path) -> bool:
-    """Return whether the sentinel of a file lives. One that was killed before it wrote a header
-    does not."""
+    """Return whether the sentinel of a file lives; without a header it does not."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         head = file.read(ring_buffer.HEADER.size)
@@ -150,8 +149,7 @@ def _is_written(path: Path) -> bool:
 
 
 def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
-    """Return pid, last status page and records of an earlier sentinel of the run; (0, {}, b"")
-    without one."""
+    """Return pid, last status page and records of an earlier sentinel of the run, or empty ones."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

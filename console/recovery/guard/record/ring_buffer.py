@@ -76,8 +76,7 @@ def table(text: bytes) -> dict[str, Any] | None:
 
 
 def page(head: bytes) -> dict[str, Any] | None:
-    """Return the newest whole status page from the beginning of a ring buffer; None if there is
-    none."""
+    """Return the newest whole status page at the beginning of a ring buffer, or None."""
     found = []
     for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
         if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:

@@ -1,5 +1,4 @@
-"""What viewers see of a sentinel: the status page, the record of a second, and its own resource
-use."""
+"""What viewers see of a sentinel: status page, record of a second, own resource use."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Upkeep:
-    """What the sentinel itself uses: per cent of one core since the last reading, and bytes of
-    memory."""
+    """What the sentinel uses: per cent of a core since the last reading, and bytes of memory."""
 
     def __init__(self) -> None:
         self._statm = opened_own()
@@ -43,8 +41,7 @@ class Upkeep:
 
 
 def opened_own() -> int:
-    """Open this process's own statm file: /proc/self would name whichever process opens it
-    later."""
+    """Open this process's own statm file: /proc/self would name the process that opens it."""
     return opened(Path("/proc", str(os.getpid()), "statm"))
 
 
