@@ -207,7 +207,7 @@ class BreachHandler:
         thread = threading.Thread(target=write, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread left
+        except RuntimeError:  # no thread can be started
             write()
             return
         thread.join(WRITE_S)

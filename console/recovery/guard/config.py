@@ -200,8 +200,8 @@ ACT_S, ACT_FOR_S, WARN_S = 6.0, 0.5, 30.0
 FLOOR_WITHIN_S = 60.0
 """Below the reserve, only growth that reaches the floor within this many seconds counts."""
 LOW, SCARCE, WARN_LOW, WARN_SCARCE = 0.35, 0.15, 0.50, 0.20
-"""Shares of RAM. Below LOW the forecast may lead to a kill; below SCARCE stalls and a silent runner
-may. WARN_LOW and WARN_SCARCE are the same for warnings."""
+"""Shares of RAM. Below LOW the forecast may lead to a kill, and below SCARCE stalls and a silent
+runner may. Below WARN_LOW the forecast may warn, and less than WARN_SCARCE is a warning itself."""
 SWAP_SHARE, LEAST_SWAP = 32, 2 * GIB
 FULL_LOW, FULL_SCARCE, FULL_SCARCE_S, FULL_HARD, FULL_HARD_S = 30.0, 10.0, 2.0, 60.0, 2.0
 SOME_WARN, SOME_WARN_S = 10.0, 2.0

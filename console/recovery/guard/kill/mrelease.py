@@ -36,8 +36,7 @@ free themselves quickly."""
 WORTH = 16 << 20
 """Bytes that a process must hold to be worth a call."""
 LATEST_S = 2.5
-"""How long after its pidfd came a process may begin to die: another process, an engine, was asked
-to kill it."""
+"""How long after its pidfd came a process may begin to die, since an engine may have to kill it."""
 FREE, KILL, KILL_GROUP = b"f", b"k", b"g"
 ACK_S = 0.002
 """Seconds by which asking the child may delay a kill; a process switch takes a tenth of it."""

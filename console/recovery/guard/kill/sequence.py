@@ -130,7 +130,7 @@ class ContainerKill(TargetKill):
 
     def _await_start(self, now: float) -> bool:
         if self.found:
-            self.empty_at = now  # its groups are gone
+            self.empty_at = now  # the groups it had are gone
         elif now >= self._next:
             self._next = now + ROUND_S
             self.target = refreshed(self.target, self._trees)

@@ -197,7 +197,7 @@ def signal_all(pids: Sequence[tuple[int, Callable[[int], bool]]], clock: Clock) 
         try:
             descriptor = os.pidfd_open(pid)
         except OSError:
-            continue  # gone
+            continue  # the process is gone
         try:
             if is_it(pid):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -227,7 +227,7 @@ def signal_leader(pid: int, start: int, reaper: mrelease.Reaper | None = None) -
         if reaper is not None and mrelease.resident(pid) >= mrelease.WORTH:
             freed = reaper.kill([descriptor])
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):  # it leads no group
+        with contextlib.suppress(ProcessLookupError):  # the process leads no group
             os.killpg(pid, signal.SIGKILL)
     except OSError as error:
         return error.errno or errno.ESRCH, freed

@@ -204,7 +204,7 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
 
 
 def _older_than_run(target: Target, deny: Deny) -> str:
-    """Return why a process counts as a stranger's, "" if it does not. A process that is older than
+    """Return why a process is spared as a stranger's, "" if it is not. A process that is older than
     the run has to prove that a run started it, so that a wrong record cannot kill somebody else's
     process. This is checked when the target is found and not when it is killed, because its
     environment cannot be read while it maps memory."""
