@@ -166,8 +166,7 @@ class Collector:
         if self.cards is None and (config.gpus or any("gpu." in x.metric for x in config.limits)):
             self.cards = GpuCollector(self._clock, self._gpu_argv)
             self.cards.child.prepare = self._prepare_child
-        # what the runner starts shares the limits on this process's control group; containers do
-        # not
+        # the runner's children share the limits on this process's control group; containers do not
         self.machine.bound.inside = any(one.pid for one in targets)
         self._services.watch(targets)
         self.quick.watch(config.limits, targets, self._services.groups)

@@ -1,10 +1,10 @@
-"""RAM of services with a limit on it, read between two seconds, because a fast load passes its
-limit by a gibibyte within a second.
+"""RAM of services with a limit on it, read between two seconds, because a fast load would otherwise
+pass its limit by a gibibyte.
 
 For a process group, the resident anonymous pages of its members are read from their open statm
 files (1.3 µs each), and its shared memory is taken from the last second. For a container,
-memory.current less the page cache of the last second is read. If that is over the limit,
-memory.stat is read before it counts, because the kernel has to add that file up first. A member
+memory.current less the page cache of the last second is read. Only if that is over the limit,
+memory.stat is read to confirm it, because the kernel has to add that file up first. A member
 process that started in the last two seconds is not known yet. Of more than MOST members only the
 largest are read, and the rest are taken from the last second.
 """

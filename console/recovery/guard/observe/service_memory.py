@@ -28,7 +28,7 @@ near 2⁶³ then."""
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names that the two versions of control groups use for the same things. `usage`, `limit` and
-    `events` are files; `cache` and `swap` are lines of memory.stat."""
+    `events` are files, `cache` and `swap` lines of memory.stat."""
 
     usage: str
     limit: str
@@ -169,9 +169,8 @@ class ServiceMemoryCollector:
         )
 
     def _swap_totals(self) -> tuple[int | None, int | None]:
-        """Return the pages swapped in and out since boot. Only the part of the table up to these
-        two lines is read, because the kernel does not produce the other half then; this saves 10
-        µs."""
+        """Return the pages swapped in and out since boot. Only the table up to these two lines is
+        read, because the kernel then does not produce the other half, which saves 10 µs."""
         text = pread(self._vmstat, self._read_size)
         at = text.find(_OUT)
         if at < 0 and self._read_size < _VMSTAT:
