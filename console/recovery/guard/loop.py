@@ -142,9 +142,8 @@ class GuardLoop:
         self._feed.close()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
-        """Run one action and record its exception instead of raising it: a guard goes on after an
-        error. The status page ages meanwhile, which others notice. Returns whether the action
-        succeeded."""
+        """Run one action and record its exception: a guard goes on after an error, and others see
+        its status page age. Returns whether the action succeeded."""
         try:
             act(*given)
         except Exception as error:
@@ -161,8 +160,6 @@ class GuardLoop:
         self._reread()
         self._listen()
         self.tick()
-
-    # -- one tick --------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Take a snapshot, decide, record it, and kill if the decision says so."""
@@ -209,8 +206,6 @@ class GuardLoop:
             },
         )  # fmt: skip
 
-    # -- once a second ---------------------------------------------------------------------------
-
     def _second(self, now: float) -> None:
         deps, self._second_at = self._deps, now
         self._idle.forget()
@@ -248,8 +243,6 @@ class GuardLoop:
         self._deps.ring.event("end", words)
         self.over = True
 
-    # -- what is alive ---------------------------------------------------------------------------
-
     def _reread(self) -> None:
         """Read the records of what is alive again."""
         alive, killer = self._deps.alive, self._deps.killer
@@ -263,9 +256,8 @@ class GuardLoop:
         deps.collector.second()
 
     def _arm(self, snapshot: Snapshot) -> None:
-        """Arm the policy when something new of the run comes alive. Each arming allows one kill.
-        After a breach the runner has to ask for a new arming, and the rollback must have been
-        called."""
+        """Arm the policy when something new of the run comes alive. Each arming allows one kill;
+        after it the runner must ask for another arming, and the rollback must have been called."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
             killing = self._policy.breach and self._handler and not self._handler.over
