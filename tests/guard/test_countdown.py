@@ -37,8 +37,8 @@ def test_gusts_of_others_are_not_shown() -> None:
         if tick % 40 == 0:
             available = 200 * GB + rng.uniform(-1, 1) * GB  # a build takes and frees memory
         shown.see(available)
-    judged = [raw for _, _, raw in shown.rows if raw is not None and raw < FAR_S]
-    assert len(judged) > 200, "the forecast itself jumps"
+    decided = [raw for _, _, raw in shown.rows if raw is not None and raw < FAR_S]
+    assert len(decided) > 200, "the forecast itself jumps"
     assert [tte for _, tte, _ in shown.rows[20:] if tte != math.inf] == []
 
 

@@ -99,8 +99,8 @@ def test_without_a_ladder_the_command_is_started(make: Make) -> None:
 
 def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
     one = make(LOW)
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as climber:
-        one.standby(climber.pid)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as rolling_back:
+        one.standby(rolling_back.pid)
         one.load()
         one.available(7)
         one.pass_time(1)
@@ -108,8 +108,8 @@ def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
         one.pass_time(2)
         assert len(one.events("ladder")) == 2
         assert one.spawned == []
-        climber.kill()
-        climber.wait()
+        rolling_back.kill()
+        rolling_back.wait()
         one.pass_time(1)
         assert one.spawned == [one.config.run_id]
         one.pass_time(5)

@@ -177,11 +177,11 @@ def child() -> Iterator[Callable[..., Child]]:
 def test_a_child_is_heard_without_waiting(child: Callable[..., Child]) -> None:
     one = child(ECHO)
     assert one.tend() == []
-    calmed: list[int] = []
-    one.prepare = calmed.append
+    recovered: list[int] = []
+    one.prepare = recovered.append
     until(lambda: one.send(b"hello"))
     assert until(one.tend) == [b"hello"]
-    assert calmed == []
+    assert recovered == []
 
 
 def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child]) -> None:
